@@ -1,0 +1,111 @@
+//! Ancestor patterns: which entries of a sparse lower-triangular factor may be non-zero.
+//!
+//! The coordinates are cut into blocks, the nodes of a forest, ordered root first. Row block k holds entries only in
+//! the columns of its ancestors and of itself (there lower triangular). Such patterns are closed under product and
+//! inverse, and they contain the Cholesky factor of every covariance whose precision has that elimination tree
+//! (Proposition I), so a hierarchical model loses nothing. Diagonal, block-diagonal and arrow are the shallow cases.
+
+use crate::error::{Error, same_length};
+
+/// One block of coordinates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// First coordinate.
+    pub start: usize,
+    /// Number of coordinates.
+    pub size: usize,
+    /// The parent's index, always smaller than the node's own.
+    pub parent: Option<usize>,
+    /// Columns of the node's panel: its ancestors' coordinates, root first, then its own.
+    pub width: usize,
+    /// Where the node's column-major `size × width` panel starts among the values.
+    pub offset: usize,
+}
+
+/// A forest of blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    nodes: Vec<Node>,
+    dim: usize,
+    levels: usize,
+    stored: usize,
+}
+
+impl Tree {
+    /// Blocks of the given sizes with the given parents; a parent must come before its children.
+    pub fn new(sizes: &[usize], parents: &[Option<usize>]) -> Result<Self, Error> {
+        same_length("the list of parents", sizes.len(), parents.len())?;
+        let (mut nodes, mut depths) = (Vec::<Node>::with_capacity(sizes.len()), Vec::<usize>::new());
+        let (mut start, mut offset) = (0, 0);
+        for (k, (&size, &parent)) in sizes.iter().zip(parents).enumerate() {
+            if size == 0 {
+                return Err(Error::invalid("the size of a block", size, "every block needs a coordinate"));
+            }
+            if parent.is_some_and(|p| p >= k) {
+                let parent = parent.map_or(0, |p| p);
+                return Err(Error::invalid("the parent of a block", parent, "parents come before children"));
+            }
+            let width = size + parent.map_or(0, |p| nodes[p].width);
+            nodes.push(Node { start, size, parent, width, offset });
+            depths.push(1 + parent.map_or(0, |p| depths[p]));
+            start += size;
+            offset += size * width;
+        }
+        if nodes.is_empty() {
+            return Err(Error::invalid("the number of blocks", 0, "at least one block is required"));
+        }
+        Ok(Self { nodes, dim: start, levels: depths.into_iter().max().unwrap_or(1), stored: offset })
+    }
+
+    /// d independent coordinates (mean field).
+    pub fn diagonal(dim: usize) -> Result<Self, Error> {
+        Self::new(&vec![1; dim], &vec![None; dim])
+    }
+
+    /// Independent blocks.
+    pub fn blocks(sizes: &[usize]) -> Result<Self, Error> {
+        Self::new(sizes, &vec![None; sizes.len()])
+    }
+
+    /// A global block first, then groups that share it.
+    pub fn arrow(global: usize, groups: &[usize]) -> Result<Self, Error> {
+        let sizes: Vec<_> = std::iter::once(global).chain(groups.iter().copied()).collect();
+        let parents: Vec<_> = std::iter::once(None).chain(groups.iter().map(|_| Some(0))).collect();
+        Self::new(&sizes, &parents)
+    }
+
+    /// The blocks, root first.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// d.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// L, the number of levels.
+    pub fn levels(&self) -> usize {
+        self.levels
+    }
+
+    /// k, the largest number of entries in a row.
+    pub fn widest(&self) -> usize {
+        self.nodes.iter().map(|n| n.width).max().unwrap_or(0)
+    }
+
+    /// Stored values: every panel in full, the upper triangles of the own blocks being zero.
+    pub fn stored(&self) -> usize {
+        self.stored
+    }
+
+    /// Calls `visit(first panel column, node)` for a node and its ancestors, the node itself first.
+    #[inline]
+    pub(crate) fn for_each_ancestor(&self, node: &Node, mut visit: impl FnMut(usize, &Node)) {
+        let mut next = Some(node);
+        while let Some(a) = next {
+            visit(a.width - a.size, a);
+            next = a.parent.map(|p| &self.nodes[p]);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Running a plan: stopping, clocks, observers, threads, and the result.
+
+mod plan;
+mod prepare;
+mod promise;
+mod settings;
+mod state;
+
+pub use plan::Plan;
+pub use settings::{MethodName, Returned, Settings, StepRule};
+pub use state::{Info, Memory, State};
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::gaussian::Gaussian;
+use crate::target::{Guarded, Target};
+use crate::theorem::{Guarantee, Quantity};
+
+/// How a run ended. A run that ended badly still has its last finite iterate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The tolerance is proved.
+    Reached,
+    /// The iterations or the time ran out first. Give more of either, or a larger tolerance.
+    Limit,
+    /// Nothing moves any more (rounding floor, dead line search). The point is as good as this arithmetic allows.
+    NoProgress,
+    /// A log density or gradient was not finite, or above 1e150. Look at the place named in the message: a domain error of
+    /// the target, or a step too large for it.
+    NonFinite,
+    /// Two points contradict the declared curvature; the message holds them. Declare weaker constants.
+    AssumptionViolated,
+    /// The user's log density returned an error, which the message repeats.
+    UserError,
+    /// The observer asked to stop. [`resume`] goes on from the state.
+    Interrupted,
+}
+
+impl Status {
+    /// The word used in files and on the command line.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Status::Reached => "reached",
+            Status::Limit => "limit",
+            Status::NoProgress => "no_progress",
+            Status::NonFinite => "non_finite",
+            Status::AssumptionViolated => "assumption_violated",
+            Status::UserError => "user_error",
+            Status::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// What an observer sees.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Steps taken.
+    pub iteration: u64,
+    /// The most steps that will be taken.
+    pub iterations: u64,
+    /// Single-point gradients spent.
+    pub gradients: u64,
+    /// The last step's γ and energy.
+    pub info: Info,
+    /// The bound on E|w − w*|² so far, infinite if there is none.
+    pub bound: f64,
+    /// Since the run began.
+    pub elapsed: Duration,
+}
+
+/// The result of a run.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// How it ended.
+    pub status: Status,
+    /// One sentence about it.
+    pub message: String,
+    /// The Gaussian.
+    pub gaussian: Gaussian,
+    /// What is proved of it, or why nothing is.
+    pub guarantee: Result<Guarantee, &'static str>,
+    /// The state, for [`resume`].
+    pub state: State,
+    /// The user's own error behind [`Status::UserError`].
+    pub error: Option<std::sync::Arc<Error>>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Called after steps; `Break` stops the run.
+pub type Observer<'a> = dyn FnMut(&Progress) -> ControlFlow<()> + Send + 'a;
+
+/// Fits a Gaussian to `target`.
+pub fn fit(target: &dyn Target, settings: &Settings) -> Result<Fit, Error> {
+    fit_observed(target, settings, &mut |_| ControlFlow::Continue(()))
+}
+
+/// Fits a Gaussian to `target`, calling `observer` after every step.
+pub fn fit_observed(
+    target: &dyn Target,
+    settings: &Settings,
+    observer: &mut Observer<'_>,
+) -> Result<Fit, Error> {
+    let plan = Plan::new(target, settings)?;
+    let state = plan.start();
+    resume(target, settings, &plan, state, observer)
+}
+
+/// Goes on from `state`; the bits are those of a run that was never stopped.
+pub fn resume(
+    target: &dyn Target,
+    settings: &Settings,
+    plan: &Plan,
+    state: State,
+    observer: &mut Observer<'_>,
+) -> Result<Fit, Error> {
+    // Inside the pool a join neither allocates nor wakes anybody from outside.
+    let run = || run(target, settings, plan, state, observer);
+    Ok(match settings.threads {
+        None if rayon::current_thread_index().is_some() => run(),
+        None => rayon::scope(|_| run()),
+        Some(threads) => rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .map_err(|e| Error::Invalid {
+                name: "threads",
+                value: format!("{threads} ({e})"),
+                required: "the threads could not be started; ask for fewer",
+            })?
+            .install(run),
+    })
+}
+
+fn run(
+    target: &dyn Target,
+    settings: &Settings,
+    plan: &Plan,
+    mut state: State,
+    observer: &mut Observer<'_>,
+) -> Fit {
+    let clock = Instant::now();
+    let guarded = plan.curvature().map(|c| Guarded::new(target, c.clone()));
+    let target = guarded.as_ref().map_or(target, |g| g as &dyn Target);
+    let mut memory = plan.memory();
+    let mut error = None;
+    let (status, message) = loop {
+        if plan.reached(&state) {
+            break (Status::Reached, "the tolerance is proved".to_string());
+        }
+        if state.iteration() >= plan.iterations() {
+            break (Status::Limit, format!("{} iterations were taken", state.iteration()));
+        }
+        if settings.max_time.is_some_and(|limit| clock.elapsed() >= limit) {
+            break (Status::Limit, format!("the time was up after {} iterations", state.iteration()));
+        }
+        let info = match plan.step(target, &mut state, &mut memory) {
+            Ok(info) => info,
+            Err(e) => {
+                let status =
+                    if matches!(e, Error::Target(_)) { Status::UserError } else { Status::NonFinite };
+                let message = format!("iteration {}: {e}", state.iteration());
+                error = Some(std::sync::Arc::new(e));
+                break (status, message);
+            }
+        };
+        if let Some(witness) = guarded.as_ref().and_then(|g| g.witness()) {
+            break (
+                Status::AssumptionViolated,
+                format!(
+                    "between {:?} and {:?} the curvature is {} along and {} across",
+                    witness.points[0], witness.points[1], witness.along, witness.across
+                ),
+            );
+        }
+        let progress = Progress {
+            iteration: state.iteration(),
+            iterations: plan.iterations(),
+            gradients: state.gradients(),
+            info,
+            bound: state.bound(),
+            elapsed: clock.elapsed(),
+        };
+        if observer(&progress).is_break() {
+            break (Status::Interrupted, format!("stopped after {} iterations", state.iteration()));
+        }
+    };
+    let guarantee = match status {
+        Status::AssumptionViolated => Err("the declared curvature is contradicted by the target itself"),
+        _ => plan.guarantee(&state),
+    };
+    let gaussian = plan.returned(&state).clone();
+    Fit { status, message, gaussian, guarantee, state, error, elapsed: clock.elapsed() }
+}
+
+impl fmt::Display for Fit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "status     {} ({})", self.status.as_str(), self.message)?;
+        match &self.guarantee {
+            Ok(g) => {
+                let quantity = match g.quantity() {
+                    Quantity::DistanceSquared => "E|w - w*|^2",
+                    Quantity::Gap => "E[gap] in nats",
+                };
+                writeln!(f, "proved     {quantity} <= {:.3e}  by {}", g.bound(), g.theorem())?;
+                writeln!(f, "rests on   curvature {}", g.provenance())?;
+            }
+            Err(reason) => writeln!(f, "proved     nothing: {reason}")?,
+        }
+        writeln!(f, "gradients  {} in {} iterations", self.state.gradients(), self.state.iteration())?;
+        writeln!(f, "{:>10} {:>12} {:>12}", "", "mean", "sd")?;
+        let shown = 10;
+        for (i, (mean, sd)) in self.gaussian.mean().iter().zip(self.gaussian.sd()).enumerate().take(shown) {
+            writeln!(f, "{:>10} {mean:>12.5} {sd:>12.5}", format!("z[{i}]"))?;
+        }
+        if self.gaussian.dim() > shown {
+            writeln!(f, "{:>10} and {} more", "", self.gaussian.dim() - shown)?;
+        }
+        Ok(())
+    }
+}

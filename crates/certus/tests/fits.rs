@@ -1,0 +1,291 @@
+//! How runs start, stop, fail and go on: statuses, messages, observers, deadlines, saved states.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use certus::fit::{Returned, resume};
+use certus::theorem::{Constants, Local, Quantity};
+use certus::{
+    Curvature, Error, Family, Gaussian, MethodName, Plan, PointTarget, Provenance, Settings, State, Status,
+    StepRule, TargetError, Tree, fit, fit_observed,
+};
+use common::*;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn gaussian(d: usize) -> GaussianTarget {
+    GaussianTarget::with_kappa(d, 4.0, &mut Dice::new(50))
+}
+
+#[test]
+fn stops_by_itself_once_the_tolerance_is_proved() {
+    let target = gaussian(3);
+    let settings = Settings { tolerance: Some(0.1), iterations: 1_000_000, ..Settings::default() };
+    let result = fit(&target, &settings).unwrap();
+    assert_eq!(result.status, Status::Reached);
+    let guarantee = result.guarantee.as_ref().unwrap();
+    assert!(guarantee.bound() <= 0.1 && guarantee.quantity() == Quantity::DistanceSquared);
+    assert_eq!(*guarantee.provenance(), Provenance::ByModel);
+    assert_eq!(guarantee.with_probability(0.1), guarantee.bound() / 0.1);
+    let plan = Plan::new(&target, &settings).unwrap();
+    assert_eq!(plan.iterations_for(0.1), Some(result.state.iteration()), "the plan knew");
+    let w = target.optimum(&Family::Lower);
+    assert!(result.gaussian.distance_squared(&w) < 0.1, "and it is true here");
+    // what it prints
+    let text = result.to_string();
+    for part in ["reached", "E|w - w*|^2 <=", "proved by the model", "z[2]"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(result.state.gradients(), 1 + 10 * result.state.iteration());
+}
+
+/// A target that misbehaves after some evaluations.
+struct Moody {
+    calls: std::sync::atomic::AtomicU64,
+    mood: fn(u64) -> Result<f64, TargetError>,
+    curvature: (f64, f64),
+}
+
+impl Moody {
+    fn new(mood: fn(u64) -> Result<f64, TargetError>, curvature: (f64, f64)) -> Self {
+        Self { calls: 0.into(), mood, curvature }
+    }
+}
+
+impl PointTarget for Moody {
+    fn dim(&self) -> usize {
+        2
+    }
+    fn log_density_at(&self, z: &[f64], g: &mut [f64]) -> Result<f64, TargetError> {
+        let calls = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let h = (self.mood)(calls)?;
+        g.iter_mut().zip(z).for_each(|(g, z)| *g = -h * (z - 1.0));
+        Ok(-0.5 * h * z.iter().map(|z| (z - 1.0) * (z - 1.0)).sum::<f64>())
+    }
+    fn curvature(&self) -> Option<Curvature> {
+        Some(
+            Curvature::new(self.curvature.0, self.curvature.1, Provenance::DeclaredByUser("a test".into()))
+                .unwrap(),
+        )
+    }
+}
+
+#[test]
+fn failures_keep_the_last_finite_iterate() {
+    let user = fit(
+        &Moody::new(|n| if n < 55 { Ok(1.0) } else { Err("the disk is full".into()) }, (1.0, 1.0)),
+        &Settings::default(),
+    )
+    .unwrap();
+    assert_eq!(user.status, Status::UserError);
+    assert!(
+        user.message.contains("the disk is full") && user.message.contains("iteration 5"),
+        "{}",
+        user.message
+    );
+    assert!(matches!(user.error.as_deref(), Some(Error::Target(e)) if e.to_string() == "the disk is full"));
+    assert!(user.gaussian.is_proper() && user.state.iteration() == 5 && user.guarantee.is_ok());
+
+    let broken =
+        fit(&Moody::new(|n| Ok(if n < 55 { 1.0 } else { f64::NAN }), (1.0, 1.0)), &Settings::default())
+            .unwrap();
+    assert_eq!(broken.status, Status::NonFinite);
+    assert!(
+        broken.message.contains("NaN") && broken.message.contains("sample 4 of 10"),
+        "{}",
+        broken.message
+    );
+    assert_eq!(broken.gaussian, user.gaussian, "the iterate before the bad draw");
+
+    // a step far too large diverges, and is stopped while everything is still finite
+    let settings = Settings { step_rule: StepRule::Constant(50.0), ..Settings::default() };
+    let diverged = fit(&Moody::new(|_| Ok(1.0), (1.0, 1.0)), &settings).unwrap();
+    assert_eq!(diverged.status, Status::NonFinite);
+    assert!(diverged.gaussian.is_proper());
+    assert!(diverged.guarantee.unwrap_err().contains("larger than the theorem allows"));
+}
+
+#[test]
+fn false_declarations_are_found() {
+    for (curvature, real) in [((0.5, 0.9), "too steep"), ((1.5, 2.0), "too flat")] {
+        let result = fit(&Moody::new(|_| Ok(1.0), curvature), &Settings::default()).unwrap();
+        assert_eq!(result.status, Status::AssumptionViolated, "{real}");
+        assert!(
+            result.message.contains("1 along") || result.message.contains("0.99999"),
+            "{}",
+            result.message
+        );
+        assert!(result.guarantee.is_err());
+    }
+    let honest =
+        fit(&Moody::new(|_| Ok(1.0), (1.0, 1.0)), &Settings { iterations: 300, ..Settings::default() })
+            .unwrap();
+    assert_eq!(honest.status, Status::Limit);
+    let guarantee = honest.guarantee.unwrap();
+    assert!(guarantee.provenance().to_string().contains("declared by the user (a test)"));
+}
+
+#[test]
+fn observers_deadlines_and_resuming() {
+    let target = gaussian(3);
+    let settings = Settings { iterations: 40, ..Settings::default() };
+    let whole = fit(&target, &settings).unwrap();
+    assert_eq!((whole.status.clone(), whole.state.iteration()), (Status::Limit, 40));
+    let mut seen = Vec::new();
+    let stopped = fit_observed(&target, &settings, &mut |p| {
+        seen.push((p.iteration, p.gradients, p.bound));
+        if p.iteration == 17 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+    .unwrap();
+    assert_eq!(stopped.status, Status::Interrupted);
+    assert_eq!(seen.len(), 17);
+    assert_eq!((seen[16].0, seen[16].1), (17, 171));
+    let plan = Plan::new(&target, &settings).unwrap();
+    let go_on = resume(&target, &settings, &plan, stopped.state, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(go_on.state.encode(), whole.state.encode());
+    let late = fit(&target, &Settings { max_time: Some(Duration::ZERO), ..settings.clone() }).unwrap();
+    assert_eq!((late.status, late.state.iteration()), (Status::Limit, 0));
+    // threads change nothing
+    let threaded = fit(&target, &Settings { threads: Some(3), ..settings }).unwrap();
+    assert_eq!(threaded.state.encode(), whole.state.encode());
+}
+
+#[test]
+fn refusals_name_the_value_and_the_remedy() {
+    let target = gaussian(3);
+    let refuse = |settings: Settings, words: &[&str]| {
+        let error = fit(&target, &settings).unwrap_err().to_string();
+        words.iter().for_each(|w| assert!(error.contains(w), "{error}"));
+    };
+    let start = |d: usize, family: &Family| Some(Gaussian::isotropic(vec![0.0; d], 1.0, family).unwrap());
+    let base = Settings::default;
+    refuse(Settings { batch: 0, ..base() }, &["batch is 0"]);
+    refuse(Settings { iterations: 0, ..base() }, &["iterations is 0"]);
+    refuse(Settings { threads: Some(0), ..base() }, &["threads is 0"]);
+    refuse(Settings { tolerance: Some(-1.0), ..base() }, &["tolerance is -1"]);
+    refuse(Settings { step_rule: StepRule::Constant(f64::NAN), ..base() }, &["NaN"]);
+    refuse(Settings { start: start(4, &Family::Lower), ..base() }, &["the start has 4", "3 are required"]);
+    refuse(Settings { start: start(3, &Family::Symmetric), ..base() }, &["symmetric"]);
+    refuse(Settings { method: MethodName::BallStl, ..base() }, &["ball"]);
+    refuse(Settings { family: Some(Family::Symmetric), ..base() }, &["prox", "triangular"]);
+    refuse(Settings { method: MethodName::ProjStl, family: Some(Family::Lower), ..base() }, &["A14"]);
+    refuse(Settings { returned: Returned::Tail, tolerance: Some(1.0), ..base() }, &["last iterate"]);
+    let tree = Family::Pattern(Arc::new(Tree::diagonal(5).unwrap()));
+    refuse(Settings { family: Some(tree), ..base() }, &["the pattern has 5"]);
+    let convex = Curvature::new(0.0, 4.0, Provenance::ByModel).unwrap();
+    refuse(Settings { curvature: Some(convex.clone()), ..base() }, &["only convex"]);
+    let known =
+        Settings { curvature: Some(convex.with_mode(vec![0.0; 3])), solution_radius: Some(3.0), ..base() };
+    refuse(Settings { step_rule: StepRule::Greedy, ..known.clone() }, &["μ > 0"]);
+    refuse(Settings { method: MethodName::ProxCv, ..known.clone() }, &["strongly convex"]);
+    refuse(Settings { tolerance: Some(1.0), ..known }, &["tolerance"]);
+    for (mu, m) in [(-1.0, 1.0), (2.0, 1.0), (1.0, f64::INFINITY), (0.0, 0.0), (f64::NAN, 1.0)] {
+        assert!(Curvature::new(mu, m, Provenance::ByModel).is_err(), "{mu} {m}");
+    }
+    assert!(Tree::new(&[1, 1], &[None, Some(1)]).is_err(), "parents come first");
+    assert!(Tree::new(&[], &[]).is_err() && Tree::blocks(&[2, 0]).is_err());
+    let curvature = Curvature::new(1.0, 2.0, Provenance::ByModel).unwrap();
+    let ball = |radius, gradient| Local::from_curvature(&curvature, 3, &Family::Lower, radius, gradient);
+    assert!(ball(0.5, 0.4).is_ok() && ball(0.5, 0.6).is_err() && ball(1.0, 0.1).is_err());
+    let mean_field = Family::Pattern(Arc::new(Tree::diagonal(3).unwrap()));
+    assert!(Local::from_curvature(&curvature, 3, &mean_field, 0.5, 0.1).is_err());
+}
+
+/// Without any curvature a constant step still runs (Algorithm 1), and nothing is claimed.
+#[test]
+fn unknown_curvature() {
+    struct Bare(GaussianTarget);
+    impl PointTarget for Bare {
+        fn dim(&self) -> usize {
+            PointTarget::dim(&self.0)
+        }
+        fn log_density_at(&self, z: &[f64], g: &mut [f64]) -> Result<f64, TargetError> {
+            self.0.log_density_at(z, g)
+        }
+    }
+    let bare = Bare(gaussian(3));
+    let error = fit(&bare, &Settings::default()).unwrap_err().to_string();
+    assert!(error.contains("curvature") && error.contains("StepRule::Constant"), "{error}");
+    let settings = Settings {
+        step_rule: StepRule::Constant(0.02),
+        returned: Returned::Tail,
+        iterations: 4000,
+        ..Settings::default()
+    };
+    let result = fit(&bare, &settings).unwrap();
+    assert_eq!(result.status, Status::Limit);
+    assert!(result.guarantee.is_err());
+    assert!(
+        result.gaussian.distance_squared(&bare.0.optimum(&Family::Lower)) < 0.01,
+        "the tail mean is close"
+    );
+    let error = fit(&bare, &Settings { method: MethodName::ProjStl, ..settings }).unwrap_err().to_string();
+    assert!(error.contains("smoothness"), "{error}");
+}
+
+/// The paper's constants ask for more steps than the sharpened ones, by about the factors of docs/maths.md.
+#[test]
+fn sharpened_constants_need_fewer_steps() {
+    let target = GaussianTarget::with_kappa(10, 10.0, &mut Dice::new(51));
+    let count = |constants, batch| {
+        let settings = Settings { constants, batch, step_rule: StepRule::Decaying, ..Settings::default() };
+        let plan = Plan::new(&target, &settings).unwrap();
+        plan.iterations_for(0.01 * 10.0 / target.mu()).unwrap() as f64
+    };
+    let (paper, sharp) = (count(Constants::Paper, 1), count(Constants::Sharp, 1));
+    assert!(paper / sharp > 10.0, "{paper} against {sharp}");
+    assert!(count(Constants::Sharp, 100) < sharp / 20.0);
+}
+
+/// Damaged or foreign states are refused with the reason.
+#[test]
+fn bad_states_are_refused() {
+    let target = gaussian(3);
+    let plan = Plan::new(&target, &Settings::default()).unwrap();
+    let (mut state, mut memory) = (plan.start(), plan.memory());
+    for _ in 0..3 {
+        plan.step(&target, &mut state, &mut memory).unwrap();
+    }
+    let good = state.encode();
+    let start = plan.start();
+    let refuse = |bytes: &[u8], reason: &str| {
+        let error = State::decode(bytes, &start).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    };
+    refuse(&good[..good.len() - 8], "too early");
+    refuse(&good[..good.len() - 3], "whole number");
+    refuse(&[good.clone(), vec![0; 8]].concat(), "trailing");
+    refuse(b"something else", "magic");
+    let mut flag = good.clone();
+    flag[16 + 5 * 8] = 7;
+    refuse(&flag, "neither");
+    let mut infinite = good.clone();
+    infinite[16 + 6 * 8..16 + 7 * 8].copy_from_slice(&f64::NAN.to_bits().to_le_bytes());
+    refuse(&infinite, "proper");
+    let wide = gaussian(4);
+    let other = Plan::new(&wide, &Settings::default()).unwrap();
+    assert!(State::decode(&good, &other.start()).unwrap_err().to_string().contains("another size"));
+}
+
+/// README.md shows what its program prints; the program itself is a doctest.
+#[test]
+fn readme_shows_what_is_printed() {
+    struct Posterior;
+    impl PointTarget for Posterior {
+        fn dim(&self) -> usize {
+            2
+        }
+        fn log_density_at(&self, z: &[f64], gradient: &mut [f64]) -> Result<f64, TargetError> {
+            gradient.copy_from_slice(&[1.0 - z[0], 4.0 * (2.0 - z[1])]);
+            Ok(-0.5 * (z[0] - 1.0).powi(2) - 2.0 * (z[1] - 2.0).powi(2))
+        }
+        fn curvature(&self) -> Option<Curvature> {
+            Curvature::new(1.0, 4.0, Provenance::DeclaredByUser("second derivatives".into())).ok()
+        }
+    }
+    let settings = Settings { tolerance: Some(0.1), iterations: 100_000, ..Settings::default() };
+    let printed = fit(&Posterior, &settings).unwrap().to_string();
+    let readme = include_str!("../../../README.md");
+    assert!(readme.contains(&format!("```text\n{printed}```")), "README.md must show:\n{printed}");
+}
