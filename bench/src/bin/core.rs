@@ -4,11 +4,10 @@
 //! the projected methods also C⁻¹U (one Cholesky factorisation and two solves) or C⁻¹, and, where the projection is active, one
 //! eigendecomposition put together again. The target (a standard normal) is *not* among them. One thread unless said otherwise.
 
-use std::time::Instant;
-
 use certus::{
     Curvature, Family, MethodName, Plan, Provenance, Settings, StepRule, Target, TargetError, Tree,
 };
+use certus_bench::best;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::matmul::triangular::BlockStructure::{Rectangular, TriangularLower};
 use faer::linalg::matmul::{matmul, triangular};
@@ -43,21 +42,6 @@ impl Target for Cheap {
     fn curvature(&self) -> Option<Curvature> {
         Curvature::new(self.h, self.h, Provenance::ByModel).ok()
     }
-}
-
-/// Best time of one call in seconds: several rounds, each long enough for the clock.
-fn best(mut work: impl FnMut()) -> f64 {
-    work();
-    let once = Instant::now();
-    work();
-    let calls = (5e-3 / once.elapsed().as_secs_f64().max(1e-9)).clamp(1.0, 1e5) as usize;
-    (0..15)
-        .map(|_| {
-            let clock = Instant::now();
-            (0..calls).for_each(|_| work());
-            clock.elapsed().as_secs_f64() / calls as f64
-        })
-        .fold(f64::INFINITY, f64::min)
 }
 
 fn step_time(target: &Cheap, settings: &Settings) -> f64 {

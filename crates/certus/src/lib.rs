@@ -26,6 +26,7 @@
 //! | settings → plan → `step` on a state → fit | [`mod@fit`] |
 //! | Monte-Carlo estimates with standard errors | [`diagnostics`] |
 //! | randomness and threads that never change the result | [`random`], [`parallel`] |
+//! | dense operations on column-major slices, for crates built on this one | [`linalg`] |
 //!
 //! Labels such as A15, B5 or Theorem G refer to `docs/maths.md` in the repository, which states and proves them.
 
@@ -37,7 +38,7 @@ pub mod factor;
 pub mod fit;
 pub mod frame;
 pub mod gaussian;
-mod linalg;
+pub mod linalg;
 pub mod method;
 pub mod parallel;
 pub mod random;

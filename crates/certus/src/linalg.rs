@@ -65,7 +65,7 @@ fn grain(flops_per_row: usize) -> usize {
 }
 
 /// Z += A U for a square `a`; only the first `rows_end` columns of a row block are used when `lower`.
-pub(crate) fn add_square_times(a: &[f64], dim: usize, lower: bool, u: &[f64], z: &mut [f64]) {
+pub fn add_square_times(a: &[f64], dim: usize, lower: bool, u: &[f64], z: &mut [f64]) {
     let n = u.len() / dim;
     let (a, u) = (view(a, dim, dim), view(u, dim, n));
     row_blocks(view_mut(z, dim, n), 0, grain(2 * dim * n), &|first, z| {
@@ -76,7 +76,7 @@ pub(crate) fn add_square_times(a: &[f64], dim: usize, lower: bool, u: &[f64], z:
 }
 
 /// Z += Aᵀ U for a square `a`, lower triangular if `lower`.
-pub(crate) fn add_transpose_times(a: &[f64], dim: usize, lower: bool, u: &[f64], z: &mut [f64]) {
+pub fn add_transpose_times(a: &[f64], dim: usize, lower: bool, u: &[f64], z: &mut [f64]) {
     let n = u.len() / dim;
     let (a, u) = (view(a, dim, dim), view(u, dim, n));
     row_blocks(view_mut(z, dim, n), 0, grain(2 * dim * n), &|first, z| {
@@ -118,7 +118,7 @@ pub(crate) fn add_symmetric_outer(c: &mut [f64], dim: usize, alpha: f64, a: &[f6
 }
 
 /// Copies the lower triangle onto the upper one, tile by tile.
-pub(crate) fn mirror(c: &mut [f64], dim: usize) {
+pub fn mirror(c: &mut [f64], dim: usize) {
     const TILE: usize = 16;
     for j0 in (0..dim).step_by(TILE) {
         for i0 in (j0..dim).step_by(TILE) {
@@ -132,7 +132,7 @@ pub(crate) fn mirror(c: &mut [f64], dim: usize) {
 }
 
 /// X ← L⁻¹ X (or L⁻ᵀ X if `transpose`) for a lower-triangular L.
-pub(crate) fn solve_lower(l: &[f64], dim: usize, transpose: bool, x: &mut [f64]) {
+pub fn solve_lower(l: &[f64], dim: usize, transpose: bool, x: &mut [f64]) {
     let l = view(l, dim, dim);
     let grain = TASK.div_ceil(dim * dim * COLUMNS);
     parallel::for_each_piece(x, dim * COLUMNS, grain, &|_, part| {
@@ -237,7 +237,7 @@ impl Scratch {
 }
 
 /// The lower-triangular L with positive diagonal and L Lᵀ = A Aᵀ: from Aᵀ = Q R, L = Rᵀ up to signs.
-pub(crate) fn lower_of_same_covariance(a: &[f64], dim: usize) -> Vec<f64> {
+pub fn lower_of_same_covariance(a: &[f64], dim: usize) -> Vec<f64> {
     let qr = view(a, dim, dim).transpose().qr();
     let r = qr.thin_R();
     let mut lower = vec![0.0; dim * dim];
@@ -250,8 +250,27 @@ pub(crate) fn lower_of_same_covariance(a: &[f64], dim: usize) -> Vec<f64> {
     lower
 }
 
+/// matrix ← its lower Cholesky factor, strict upper triangle zero; false if it is not positive definite.
+pub fn cholesky(matrix: &mut [f64], dim: usize) -> bool {
+    let mut scratch = Scratch::new(dim);
+    if !scratch.cholesky(matrix, 0.0) {
+        return false;
+    }
+    matrix.copy_from_slice(&scratch.matrix);
+    for j in 0..dim {
+        matrix[j * dim..][..j].fill(0.0);
+    }
+    true
+}
+
+/// log det of a positive-definite matrix.
+pub fn log_det_positive(matrix: &[f64], dim: usize) -> Option<f64> {
+    let mut factor = matrix.to_vec();
+    cholesky(&mut factor, dim).then(|| factor.iter().step_by(dim + 1).map(|x| 2.0 * x.ln()).sum())
+}
+
 /// Smallest and largest eigenvalue of a symmetric matrix.
-pub(crate) fn extreme_eigenvalues(c: &[f64], dim: usize) -> Option<(f64, f64)> {
+pub fn extreme_eigenvalues(c: &[f64], dim: usize) -> Option<(f64, f64)> {
     let mut scratch = Scratch::new(dim);
     let mut copy = c.to_vec();
     scratch
@@ -260,7 +279,7 @@ pub(crate) fn extreme_eigenvalues(c: &[f64], dim: usize) -> Option<(f64, f64)> {
 }
 
 /// Σ x², in the fixed tree over runs of 4096 entries.
-pub(crate) fn norm_squared(x: &[f64]) -> f64 {
+pub fn norm_squared(x: &[f64]) -> f64 {
     const RUN: usize = 4096;
     let leaf = |i: usize| x[i * RUN..((i + 1) * RUN).min(x.len())].iter().map(|v| v * v).sum::<f64>();
     parallel::reduce(x.len().div_ceil(RUN), 8, &leaf, &|a, b| a + b).unwrap_or(0.0)

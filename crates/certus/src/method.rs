@@ -84,7 +84,10 @@ impl Method {
                  factors, or a ball around a certified centre",
             ),
             (Entropy | StickingTheLanding, Update::ProjectSpectrum { .. }) => None,
-            (Entropy | StickingTheLanding, Update::ProjectBall { center, radius }) => {
+            (Entropy, Update::ProjectBall { .. }) => {
+                Some("the theorem for a ball is about sticking the landing; use that estimator")
+            }
+            (StickingTheLanding, Update::ProjectBall { center, radius }) => {
                 if center.factor().family() != *family {
                     Some("the ball's centre lies in another family of factors")
                 } else if *center.factor() != family.scaled_identity(center.dim(), 1.0) {

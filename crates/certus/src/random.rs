@@ -134,6 +134,16 @@ mod tests {
     }
     const PINNED: [u64; 3] = [13829323065693378234, 13831188253810008134, 13821934144635596686];
 
+    /// Blocks and samples do not share words of the stream: no value comes twice.
+    #[test]
+    fn blocks_do_not_overlap() {
+        let (dim, n) = (1500, 20);
+        let mut x = vec![0.0; dim * n];
+        Random::new(9, Purpose::Step, 0).normals(3, 0, dim, &mut x);
+        let distinct: std::collections::HashSet<u64> = x.iter().map(|v| v.to_bits()).collect();
+        assert_eq!(distinct.len(), x.len());
+    }
+
     /// Mean 0, variance 1, fourth moment 3 within 5 standard errors on 2·10⁵ draws.
     #[test]
     fn moments() {

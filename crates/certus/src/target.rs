@@ -147,6 +147,23 @@ impl Provenance {
     }
 }
 
+impl Provenance {
+    /// What can be said of a statement that rests on two sets of constants: the weaker word.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Provenance::Estimated, _) | (_, Provenance::Estimated) => Provenance::Estimated,
+            (Provenance::DeclaredByUser(a), Provenance::DeclaredByUser(b)) => {
+                Provenance::DeclaredByUser(format!("{a}; {b}"))
+            }
+            (Provenance::DeclaredByUser(a), _) | (_, Provenance::DeclaredByUser(a)) => {
+                Provenance::DeclaredByUser(a)
+            }
+            (Provenance::ByModel, Provenance::ByModel) => Provenance::ByModel,
+        }
+    }
+}
+
 impl std::fmt::Display for Provenance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -411,6 +411,23 @@ fn no_noise_at_the_optimum_of_a_gaussian() {
     }
 }
 
+/// Antithetic points are mirror images in the mean.
+#[test]
+fn antithetic_pairs_are_pairs() {
+    let mut dice = Dice::new(24);
+    let target = GaussianTarget::with_kappa(6, 3.0, &mut dice);
+    let w = Gaussian::new(dice.normals(6), random_factor(&Family::Lower, 6, 1.0, &mut dice)).unwrap();
+    let mut g = Gradient::new(6, Sampling { batch: 5, antithetic: true });
+    g.draw(&Random::new(1, Purpose::Step, 0), 0);
+    Estimator::Energy.estimate(&target, &w, &mut g, &mut Workspace::default()).unwrap();
+    let (points, _) = g.evaluations();
+    assert_eq!(points.len(), 60);
+    for k in 0..30 {
+        assert!((points[k] + points[30 + k] - 2.0 * w.mean()[k % 6]).abs() < 1e-13);
+        assert!(points[k] != w.mean()[k % 6]);
+    }
+}
+
 /// A bad draw is an error with its place; it is never skipped.
 #[test]
 fn non_finite_values_are_reported() {

@@ -483,6 +483,21 @@ fn neg_elbo_keeps_every_constant() {
     assert!((estimate.value - kl).abs() < 5.0 * estimate.standard_error, "{estimate:?} against {kl}");
 }
 
+/// h(N(0, s²I)) = −d log s − (d/2)(1 + log 2π), the expectation of log q under q itself.
+#[test]
+fn neg_entropy_has_its_constant() {
+    for family in families() {
+        let w = Gaussian::isotropic(vec![0.3; 6], 2.0, &family).unwrap();
+        let want = -6.0 * 2f64.ln() - 3.0 * (1.0 + (2.0 * std::f64::consts::PI).ln());
+        assert!((w.neg_entropy() - want).abs() < 1e-13, "{}", family.name());
+        let draws = w.sample(20_000, 5);
+        let mut values = vec![0.0; 20_000];
+        assert!(w.log_density(&draws, &mut values, &mut Workspace::default()));
+        // log q has variance d/2 = 3, so the mean of 20,000 draws is within 5·√(3/20,000) = .061
+        assert!((values.iter().sum::<f64>() / 20_000.0 - want).abs() < 0.061);
+    }
+}
+
 /// A frame changes neither the density (with its Jacobian) nor the ELBO, and maps Gaussians and bounds back.
 #[test]
 fn frames_are_changes_of_variables() {

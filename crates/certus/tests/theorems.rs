@@ -124,14 +124,13 @@ fn ball_projected_error_stays_below_the_folded_bound() {
             let spread: f64 = target.values.iter().map(|x| (x - 1.0).powi(2)).sum();
             let norm = (dot(&hm, &hm) + spread).sqrt();
             let curvature = Curvature::new(mu, m, Provenance::ByModel).unwrap();
-            let local = Local::from_curvature(&curvature, d, &family, 1.2 * norm / mu, norm).unwrap();
+            let center = Gaussian::isotropic(vec![0.0; d], 1.0, &family).unwrap();
+            let local = Local::from_curvature(&curvature, center, 1.2 * norm / mu, norm).unwrap();
             for batch in [1, 10] {
                 for step_rule in [StepRule::Greedy, StepRule::Decaying] {
                     let settings = Settings {
                         method: MethodName::BallStl,
-                        family: Some(family.clone()),
                         local: Some(local.clone()),
-                        start: Some(Gaussian::isotropic(vec![0.0; d], 1.0, &family).unwrap()),
                         batch,
                         step_rule,
                         iterations: 1000,
@@ -347,6 +346,7 @@ fn erratum_a14_and_other_illegal_methods() {
         (Estimator::Energy, spectrum(), &symmetric, "prox"),
         (Estimator::StickingTheLanding, Update::Prox, &lower, "second time"),
         (Estimator::Entropy, Update::Prox, &lower, "second time"),
+        (Estimator::Entropy, ball(&lower, 1.0, 0.5), &lower, "sticking the landing"),
         (Estimator::StickingTheLanding, ball(&symmetric, 1.0, 0.5), &lower, "another family"),
         (Estimator::StickingTheLanding, ball(&lower, 1.0, 1.0), &lower, "radius"),
         (Estimator::StickingTheLanding, ball(&lower, 2.0, 0.5), &lower, "identity"),
@@ -435,6 +435,8 @@ fn constants_by_hand() {
     close(dense.energy_noise_at_optimum(), 4.0 * 6.0 * (5.0 + 2.0 * 3f64.sqrt()) - 4.0 * 2.0);
     close(dense.stl_noise_at_optimum(), 4.0 * 4.0 * (2.5 + 2.0));
     close(dense.control_variate_smoothness(4.0), 2.0);
+    close(dense.control_variate_smoothness(5.0), 3.0);
+    close(dense.control_variate_smoothness(3.0), 3.0);
     // K₀ = 2, s = 4: [[5·16, 8], [8, 7·4]]: largest eigenvalue 54 + √(26² + 64), times d/μ = 2
     close(dense.control_variate_noise_at_optimum(4.0, 0.0), 2.0 * (54.0 + (26f64.powi(2) + 64.0).sqrt()));
     let convex = Curvature::new(0.0, 6.0, Provenance::ByModel).unwrap();
@@ -451,8 +453,9 @@ fn constants_by_hand() {
     let second = OneStep::SecondMoment { mu: 2.0, beta: 10.0, nu: 3.0 };
     close(second.next(2.0, 0.01), (1.0 - 0.04 + 0.001) * 2.0 + 3e-4);
     close(second.best_step(2.0), 4.0 / 23.0);
-    let ball = OneStep::Ball { mu: 1.0, smoothness: 3.0, dim: 4.0, spread: 0.5, tilt: 0.7, batch: 2.0 };
-    let x = 9.0 * 2.0 + 0.5;
+    let ball =
+        OneStep::Ball { mu: 1.0, smoothness: 3.0, dim: 4.0, bias: 0.2, spread: 0.5, tilt: 0.7, batch: 2.0 };
+    let x = (3.0 * 2f64.sqrt() + 0.2).powi(2) + 0.5;
     close(ball.next(2.0, 0.1), 0.81 * 2.0 + 0.01 * (7.0 * x + 1.4 * f64::sqrt(x)) / 2.0);
     assert_eq!(ball.next(2.0, 0.51), f64::INFINITY);
     // B5 with η = 1 written out: λ = M(1 − 2/B)₊ + 2Λ/B; the free η can only do better
@@ -465,7 +468,20 @@ fn constants_by_hand() {
     let quiet =
         OneStep::Variance { mu: 2.0, smoothness: 6.0, j: 1.0, t: 1.0 / 3.0, l: 20.0, q: 0.0, nu: 0.0 };
     close(quiet.next(2.0, 0.01), (1.0 - (2.0 - 0.01 * 24.0) * 0.02) * 2.0);
-    assert_eq!(quiet.next(2.0, 0.2), f64::INFINITY, "γλ > 2 says nothing");
+    assert_eq!(quiet.next(2.0, 0.1), f64::INFINITY, "γλ = 2.4 > 2 says nothing");
+    // the η that is taken is the best one: against a fine grid
+    for (e, step) in [(2.0, 0.01), (0.1, 0.01), (30.0, 0.002), (1e-3, 0.02)] {
+        let at = |eta: f64| {
+            let lambda = 6.0 * (1.0 - (1.0 + eta) / 3.0).max(0.0) + (1.0 + eta) * 20.0;
+            let legal = step * lambda <= 2.0;
+            let bound =
+                (1.0 - (2.0 - step * lambda) * step * 2.0) * e + step * step * (1.0 + 1.0 / eta) * 9.0;
+            if legal { bound } else { f64::INFINITY }
+        };
+        let best = (0..4000).map(|i| at(1e-3 * 1.004f64.powi(i))).fold(f64::INFINITY, f64::min);
+        let got = variance.next(e, step);
+        assert!((got / best - 1.0).abs() < 1e-3, "E = {e}, γ = {step}: {got} against {best}");
+    }
 }
 
 /// Which one-step inequality each method gets: the coefficients of B5 and B6, so that a mixed-up table is noticed.
@@ -503,6 +519,92 @@ fn theorems_use_the_right_inequality() {
     assert_eq!(next(&entropy, &Family::Symmetric, Constants::Paper, 2, e, step), second(bound.a, bound.b));
     let bound = symmetric.stl_second_moment_paper();
     assert_eq!(next(&stl, &Family::Symmetric, Constants::Paper, 2, e, step), second(bound.a, bound.b));
+}
+
+/// Fact 7 and what a plan makes of it: from (mode, I/√M) the distance is d(1/μ − 1/M), elsewhere by hand.
+#[test]
+fn initial_distances_by_hand() {
+    let target = GaussianTarget::with_kappa(3, 4.0, &mut Dice::new(40));
+    let bound = |start: Option<Gaussian>| {
+        Plan::new(&target, &Settings { start, ..Settings::default() }).unwrap().start().bound()
+    };
+    let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-6, "{a} against {b}");
+    close(bound(None), 3.0 * (1.0 - 0.25));
+    let at = |mean: Vec<f64>, factor| Some(Gaussian::new(mean, factor).unwrap());
+    // C₀ = 2I at the mode: d/μ − 2·6/√4 + 12 = 3 − 6 + 12
+    close(bound(at(target.mean.clone(), Family::Lower.scaled_identity(3, 2.0))), 9.0);
+    // an off-diagonal entry: the triangle inequality, (√3 + √(12 + 1))²
+    let mut factor = Family::Lower.scaled_identity(3, 2.0);
+    factor.add_outer(1.0, &[0.0, 1.0, 0.0], &[1.0, 0.0, 0.0]);
+    close(bound(at(target.mean.clone(), factor)), (3f64.sqrt() + 13f64.sqrt()).powi(2));
+    // off the mode by δ the gradient norm |Hδ|/μ is added to the root
+    let shift = [0.3, -0.1, 0.2];
+    let moved: Vec<f64> = target.mean.iter().zip(&shift).map(|(m, s)| m + s).collect();
+    let slope = times(&target.hessian, &shift, 3);
+    let want = (9f64.sqrt() + dot(&slope, &slope).sqrt()).powi(2);
+    close(bound(at(moved, Family::Lower.scaled_identity(3, 2.0))), want);
+}
+
+/// Local constants from μ = 1, M = 2 at r = 1/2 in d = 4: L = 2 + 4, K = 1/2, |C| ≤ 2.5, A = 1.5625, τ = 2.5.
+#[test]
+fn local_constants_by_hand() {
+    let curvature = Curvature::new(1.0, 2.0, Provenance::ByModel).unwrap();
+    let center = Gaussian::isotropic(vec![0.0; 4], 1.0, &Family::Symmetric).unwrap();
+    let local = Local::from_curvature(&curvature, center, 0.5, 0.4).unwrap();
+    assert!((local.initial_distance_squared() - 0.16).abs() < 1e-15);
+    let theorem = Theorem::ball(&local, 3);
+    assert!((theorem.largest_step() - 2.0 / 7.0).abs() < 1e-15);
+    let one = OneStep::Ball {
+        mu: 1.0,
+        smoothness: 6.0,
+        dim: 4.0,
+        bias: 0.0,
+        spread: 1.5625,
+        tilt: 2.5,
+        batch: 3.0,
+    };
+    assert!((theorem.next(0.1, 0.02) / one.next(0.1, 0.02) - 1.0).abs() < 1e-14);
+}
+
+/// The returned mean is the theorem's: Σ θ^{t+1} w_t over t = 1..T after a prox and over t = 0..T−1 after a projection.
+#[test]
+fn theta_means_are_the_theorems() {
+    let target = GaussianTarget::with_kappa(3, 4.0, &mut Dice::new(41));
+    let curvature =
+        Curvature::new(0.0, target.m(), Provenance::ByModel).unwrap().with_mode(target.mean.clone());
+    for (method, first) in [(MethodName::ProxEnergy, 1), (MethodName::ProjStl, 0)] {
+        let settings = Settings {
+            method,
+            iterations: 30,
+            curvature: Some(curvature.clone()),
+            solution_radius: Some(2.0),
+            ..Settings::default()
+        };
+        let plan = Plan::new(&target, &settings).unwrap();
+        let problem = Problem::new(3, &curvature, &family_of(method), 10);
+        let a = match method {
+            MethodName::ProxEnergy => 2.0 * 6.0 * target.m().powi(2) / 10.0,
+            _ => problem.stl_second_moment().a,
+        };
+        let step = plan.step_size(&plan.start());
+        let theta = 1.0 / (1.0 + if first == 1 { 2.0 } else { 1.0 } * a * step * step);
+        let (mut state, mut memory) = (plan.start(), plan.memory());
+        let (mut sum, mut total) = (vec![0.0; 3], 0.0);
+        for t in 0..=30_u64 {
+            let counts = if first == 1 { t >= 1 } else { t < 30 };
+            if counts {
+                let weight = theta.powi(t as i32 + 1);
+                sum.iter_mut().zip(state.iterate().mean()).for_each(|(s, m)| *s += weight * m);
+                total += weight;
+            }
+            if t < 30 {
+                plan.step(&target, &mut state, &mut memory).unwrap();
+            }
+        }
+        for (got, s) in plan.returned(&state).mean().iter().zip(sum) {
+            assert!((got - s / total).abs() < 1e-12, "{method:?}: {got} against {}", s / total);
+        }
+    }
 }
 
 /// Greedy steps are never worse than decaying ones in the bound, and the promised iterations are enough and no more.

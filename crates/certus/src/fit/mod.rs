@@ -90,6 +90,9 @@ pub struct Fit {
     pub elapsed: Duration,
 }
 
+const STOPPED: &str = "the run was stopped in a way that may depend on its draws, and the theorem speaks of a number of steps \
+                       fixed beforehand";
+
 /// Called after steps; `Break` stops the run.
 pub type Observer<'a> = dyn FnMut(&Progress) -> ControlFlow<()> + Send + 'a;
 
@@ -189,6 +192,7 @@ fn run(
     };
     let guarantee = match status {
         Status::AssumptionViolated => Err("the declared curvature is contradicted by the target itself"),
+        Status::Interrupted | Status::UserError | Status::NonFinite => Err(STOPPED),
         _ => plan.guarantee(&state),
     };
     let gaussian = plan.returned(&state).clone();

@@ -26,6 +26,8 @@ pub struct Plan {
     start: Gaussian,
     curvature: Option<Curvature>,
     promise: Promise,
+    /// Why nothing is claimed of the returned point although the steps rest on a theorem.
+    silent: Option<&'static str>,
     iterations: u64,
     tolerance: Option<f64>,
     start_evaluations: u64,
@@ -33,6 +35,7 @@ pub struct Plan {
 
 const ESTIMATED: &str =
     "the curvature is only estimated; declare it or use a model that knows it to get a guarantee";
+const LAST: &str = "the convex theorem speaks of the θ-weighted mean, not of the last iterate";
 const TAIL: &str =
     "no theorem here speaks of the mean of the tail; return the last iterate to get a guarantee";
 
@@ -45,7 +48,8 @@ impl Plan {
             return Err(Error::invalid("the dimension of the target", dim, "at least 1 is required"));
         }
         let curvature = settings.curvature.clone().or_else(|| target.curvature());
-        let family = settings.family.clone().unwrap_or(match settings.method {
+        let of_ball = settings.local.as_ref().map(|l| l.center().factor().family());
+        let family = settings.family.clone().or(of_ball).unwrap_or(match settings.method {
             MethodName::ProjEntropy | MethodName::ProjStl => Family::Symmetric,
             MethodName::ProxEnergy | MethodName::ProxCv | MethodName::BallStl => Family::Lower,
         });
@@ -62,6 +66,7 @@ impl Plan {
             sampling: settings.sampling(),
             random: Random::new(settings.seed, Purpose::Step, settings.model_key),
             promise: Promise::Nothing(UNKNOWN),
+            silent: None,
             iterations: settings.iterations,
             tolerance: settings.tolerance,
             start_evaluations: 1,
@@ -69,7 +74,8 @@ impl Plan {
             start,
             curvature,
         };
-        plan.promise = Promise::new(settings, &plan.method, plan.curvature.as_ref(), &plan.start, slope)?;
+        plan.promise =
+            Promise::new(settings, &plan.method, plan.curvature.as_ref(), target, &plan.start, slope)?;
         plan.choose_steps(settings)?;
         Ok(plan)
     }
@@ -112,16 +118,14 @@ impl Plan {
             }
             _ => Averaging::Last,
         };
-        match (settings.returned, &self.promise) {
-            (Returned::Tail, _) => self.promise = Promise::Nothing(TAIL),
-            (Returned::Last, Promise::Gap { .. }) => {
-                self.promise = Promise::Nothing(
-                    "the convex theorem speaks of the θ-weighted mean, not of the last iterate",
-                );
-            }
-            _ => {}
-        }
-        if self.tolerance.is_some() && !matches!(self.promise, Promise::Distance { .. }) {
+        self.silent = match (settings.returned, &self.promise) {
+            (Returned::Tail, _) => Some(TAIL),
+            (Returned::Last, Promise::Gap { .. }) => Some(LAST),
+            _ => None,
+        };
+        if self.tolerance.is_some()
+            && (self.silent.is_some() || !matches!(self.promise, Promise::Distance { .. }))
+        {
             return Err(Error::Missing {
                 needed: "a theorem that bounds E|w − w*|²",
                 remedy: "a tolerance needs a curvature with μ > 0 and the last iterate as result",
@@ -146,7 +150,7 @@ impl Plan {
 
     /// One iteration: draw u, estimate the gradient g at w, set w ← R_γ(w − γ g).
     ///
-    /// If the target fails or a value is not finite, `state` is as before the step.
+    /// If the target fails or a value of it is not finite, the iterate is as before the step.
     pub fn step(&self, target: &dyn Target, state: &mut State, memory: &mut Memory) -> Result<Info, Error> {
         let Memory { gradient, workspace } = memory;
         let step_size = self.step_size(state);
@@ -176,7 +180,13 @@ impl Plan {
     }
 
     /// What is proved of the point this state returns, or why nothing is.
+    ///
+    /// The theorems speak of a number of steps that does not depend on the draws. If you stop by looking at what the draws
+    /// did, this is not for you; [`fit`](super::fit) knows when it does not apply.
     pub fn guarantee(&self, state: &State) -> Result<Guarantee, &'static str> {
+        if let Some(reason) = self.silent {
+            return Err(reason);
+        }
         match &self.promise {
             Promise::Nothing(reason) => Err(reason),
             Promise::Distance { vouched: None, .. } | Promise::Gap { vouched: None, .. } => Err(ESTIMATED),
@@ -199,6 +209,7 @@ impl Plan {
     /// Steps after which E|w − w*|² ≤ `epsilon` is proved, before running; `None` if this plan never proves it.
     pub fn iterations_for(&self, epsilon: f64) -> Option<u64> {
         match &self.promise {
+            _ if self.silent.is_some() => None,
             Promise::Distance { theorem, initial, vouched: Some(_) } => {
                 theorem.iterations(*initial, &self.schedule, epsilon)
             }
@@ -214,6 +225,7 @@ impl Plan {
     /// True once the tolerance asked for is proved.
     pub(crate) fn reached(&self, state: &State) -> bool {
         matches!(self.promise, Promise::Distance { vouched: Some(_), .. })
+            && self.silent.is_none()
             && self.tolerance.is_some_and(|tolerance| state.bound <= tolerance)
     }
 

@@ -8,6 +8,7 @@ use crate::gaussian::Gaussian;
 use crate::linalg;
 use crate::method::Method;
 use crate::target::{Curvature, Target};
+use crate::theorem::Local;
 use crate::update::Update;
 
 pub(super) fn validate(settings: &Settings) -> Result<(), Error> {
@@ -38,6 +39,13 @@ pub(super) fn validate(settings: &Settings) -> Result<(), Error> {
             remedy: "give both or neither",
         });
     }
+    if settings.local.is_some() && settings.start.is_some() {
+        return Err(Error::invalid(
+            "start",
+            "given",
+            "the ball method starts at the centre of its ball; leave it out",
+        ));
+    }
     Ok(())
 }
 
@@ -47,7 +55,7 @@ pub(super) fn start(
     dim: usize,
     family: &Family,
 ) -> Result<Gaussian, Error> {
-    if let Some(start) = &settings.start {
+    if let Some(start) = settings.local.as_ref().map(Local::center).or(settings.start.as_ref()) {
         same_length("the start", dim, start.dim())?;
         if start.factor().family() != *family {
             return Err(Error::invalid(

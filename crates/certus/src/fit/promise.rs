@@ -1,12 +1,13 @@
 //! What the theorems say of a run before it starts: the right theorem, its constants and the distance it starts from.
 
+use super::prepare::gradient_norm_at;
 use super::settings::{MethodName, Settings};
 use crate::error::Error;
 use crate::factor::Factor;
 use crate::gaussian::Gaussian;
 use crate::linalg;
 use crate::method::Method;
-use crate::target::{Curvature, Vouched};
+use crate::target::{Curvature, Provenance, Target, Vouched};
 use crate::theorem::{Constants, Convex, Problem, QuadraticBound, Theorem};
 
 /// What can be said about the returned point, and on whose word.
@@ -29,26 +30,29 @@ impl Promise {
         settings: &Settings,
         method: &Method,
         curvature: Option<&Curvature>,
+        target: &dyn Target,
         start: &Gaussian,
         slope: f64,
     ) -> Result<Self, Error> {
         if let Some(local) = &settings.local {
             let initial = local.initial_distance_squared();
             let size = start.factor().norm_squared().sqrt() + local.radius();
-            let theorem = Theorem::ball(local, settings.batch).with_rounding(rounding(start, size));
+            let theorem = Theorem::ball(local, settings.batch).with_rounding(rounding(settings, start, size));
             return Ok(Promise::Distance { theorem, initial, vouched: local.vouched() });
         }
         let Some(curvature) = curvature else { return Ok(Promise::Nothing(UNKNOWN)) };
         let problem = Problem::new(start.dim(), curvature, &start.factor().family(), settings.batch);
         let vouched = curvature.vouched();
         if curvature.strong_convexity() > 0.0 {
-            // |m₀ − m̄| ≤ |∇ log p(m₀)|/μ, rounded outward for the gradient's own rounding
-            let mode_error = slope * (1.0 + 1e-9) / curvature.strong_convexity();
+            // |m₀ − m̄| ≤ |∇ log p(m₀)|/μ, with the rounding of a gradient that may be all cancellation
+            let size = linalg::norm_squared(start.mean()).sqrt();
+            let cancelled = 8.0 * start.dim() as f64 * f64::EPSILON * curvature.smoothness() * size;
+            let mode_error = (slope + cancelled) / curvature.strong_convexity();
             let initial = initial_distance_squared(&problem, start.factor(), mode_error);
-            let size = problem.solution_norm_squared().sqrt() + initial.sqrt();
+            let size = problem.solution_norm_squared().sqrt() + initial.sqrt() + mode_error;
             let theorem =
                 Theorem::strongly_convex(method, &problem, settings.constants, mode_error, initial)?
-                    .with_rounding(rounding(start, size));
+                    .with_rounding(rounding(settings, start, size));
             return Ok(Promise::Distance { theorem, initial, vouched });
         }
         let (Some(radius), Some(mode)) = (settings.solution_radius, curvature.mode()) else {
@@ -57,6 +61,17 @@ impl Promise {
                 remedy: "−log p is only convex, so nothing bounds the optimum; give both, or a curvature with μ > 0",
             });
         };
+        // The second-moment bounds use ∇φ(m̄) = 0, so the declared mode must be one.
+        let at_mode = gradient_norm_at(target, mode)?;
+        if at_mode > 1e-8 * curvature.smoothness() * radius {
+            return Err(Error::invalid(
+                "the gradient norm at the declared mode",
+                at_mode,
+                "it must be 0 up to rounding",
+            ));
+        }
+        let declared = Provenance::DeclaredByUser("solution_radius".into());
+        let vouched = curvature.provenance().clone().and(declared).vouched();
         let shift = start.mean().iter().zip(mode).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
         let initial = ((shift + start.factor().norm_squared()).sqrt() + radius).powi(2);
         let convex = convex_constants(settings, &problem, radius)?;
@@ -68,22 +83,32 @@ impl Promise {
     }
 }
 
-/// The allowance for rounding of one step, 16 d u |w|: entries of w are rounded a few times, and the target's
-/// gradient is taken to be right to 8 d u of M|z| (γM ≤ 1). `size` bounds |w − (m₀, 0)|.
-fn rounding(start: &Gaussian, size: f64) -> f64 {
+/// The allowance for rounding of one step, 16 (d + B) u |w|: entries of w are rounded a few times, sums over the B draws B times,
+/// and the target's gradient is taken to be right to 8 d u of M|z| (γM ≤ 1). `size` bounds |w − (m₀, 0)|. An allowance, not a
+/// proof: it leaves out the condition of a symmetric C.
+fn rounding(settings: &Settings, start: &Gaussian, size: f64) -> f64 {
     let mean = linalg::norm_squared(start.mean()).sqrt();
-    16.0 * start.dim() as f64 * (0.5 * f64::EPSILON) * (mean + size)
+    let operations = (start.dim() + settings.sampling().points()) as f64;
+    16.0 * operations * (0.5 * f64::EPSILON) * (mean + size)
 }
 
 /// |w₀ − w*|² with |m₀ − m̄| ≤ `mode_error` (fact 7): C*_ii, or the eigenvalues of a symmetric C*, are at least 1/√M, so
 /// |(m̄, C₀) − w*|² ≤ d/μ − 2 tr(C₀)/√M + |C₀|² for a diagonal or symmetric C₀; else the triangle inequality.
 fn initial_distance_squared(problem: &Problem, factor: &Factor, mode_error: f64) -> f64 {
     let (solution, norm) = (problem.solution_norm_squared(), factor.norm_squared());
-    let diagonal = (0..factor.dim()).map(|i| factor.diagonal(i));
-    let (trace, squares) = diagonal.fold((0.0, 0.0), |(t, s), x| (t + x, s + x * x));
-    let aligned = matches!(factor, Factor::Symmetric(_)) || squares >= norm;
+    let (mut trace, mut diagonal) = (0.0, true);
+    factor.for_each_entry(|i, j, x| {
+        if i == j {
+            trace += x;
+        } else {
+            diagonal &= x == 0.0;
+        }
+    });
+    let aligned = matches!(factor, Factor::Symmetric(_)) || diagonal;
     let distance = if aligned {
-        (solution - 2.0 * trace / problem.smoothness.sqrt() + norm).max(0.0).sqrt()
+        // the difference may cancel, so its rounding is added
+        let rounding = 8.0 * factor.dim() as f64 * f64::EPSILON * (solution + norm);
+        ((solution - 2.0 * trace / problem.smoothness.sqrt() + norm).max(0.0) + rounding).sqrt()
     } else {
         solution.sqrt() + norm.sqrt()
     };

@@ -98,7 +98,7 @@ pub struct Settings {
     pub solution_radius: Option<f64>,
     /// w₀.
     pub start: Option<Gaussian>,
-    /// The ball of [`MethodName::BallStl`], around `start`, whose factor must be the identity.
+    /// The ball of [`MethodName::BallStl`]; the run starts at its centre.
     pub local: Option<Local>,
     /// Seed.
     pub seed: u64,

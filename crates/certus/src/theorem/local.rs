@@ -3,86 +3,92 @@
 use super::one_step::OneStep;
 use crate::error::Error;
 use crate::factor::Family;
+use crate::gaussian::Gaussian;
 use crate::target::{Curvature, Provenance, Vouched};
 
 /// Curvature of f on B_r = {|w − ŵ| ≤ r}, ŵ = (m̂, I), in the frame in which the centre's factor is the identity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Local {
-    dim: usize,
-    radius: f64,
-    strong_convexity: f64,
-    smoothness: f64,
-    spread: f64,
-    tilt: f64,
-    gradient_norm: f64,
-    provenance: Provenance,
+    parts: LocalParts,
 }
 
 /// What [`Local::new`] is made of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalParts {
-    /// d.
-    pub dim: usize,
+    /// ŵ, in the family the run will use; its factor must be the identity.
+    pub center: Gaussian,
     /// r.
     pub radius: f64,
-    /// μ_r ≤ ∇²f on the ball.
+    /// μ_r ≤ ∇²f on the ball, in the family.
     pub strong_convexity: f64,
-    /// L ≥ ∇²f on the ball.
+    /// L: a Lipschitz constant on the ball of the gradient of f over *all* d × d matrices (for triangular factors the Hessian
+    /// within the family alone is not enough, because the noise is not projected).
     pub smoothness: f64,
+    /// β = |E H C* − C*⁻ᵀ| at the optimum of the family: 0 if the family contains the dense optimum.
+    pub bias: f64,
     /// A: E|(H − EH)C|_F² ≤ A on the ball (s²τ₀² for models with bounded third derivatives).
     pub spread: f64,
-    /// τ: the noise is at most (d+3)X + 2τ√X with X = L²|w − w*|² + A (sτ₂ for such models).
+    /// τ: the noise is at most (d+3)X + 2τ√X with X = (L|w − w*| + β)² + A (sτ₂ for such models).
     pub tilt: f64,
-    /// |∇f(ŵ)| or an upper bound.
+    /// An upper bound of |∇f(ŵ)| in the family.
     pub gradient_norm: f64,
-    /// Who says so.
+    /// Who says all of this.
     pub provenance: Provenance,
 }
 
 impl Local {
     /// Local constants; refused unless |∇f(ŵ)| ≤ μ_r r, which puts w* inside the ball (Theorem A).
     pub fn new(parts: LocalParts) -> Result<Self, Error> {
-        let LocalParts { dim, radius, strong_convexity, smoothness, spread, tilt, gradient_norm, provenance } =
-            parts;
-        if !(radius > 0.0 && radius < 1.0) {
-            return Err(Error::invalid("the radius of the ball", radius, "it must lie between 0 and 1"));
+        let p = &parts;
+        if *p.center.factor() != p.center.factor().family().scaled_identity(p.center.dim(), 1.0) {
+            return Err(Error::invalid(
+                "the factor of the ball's centre",
+                "not the identity",
+                "work in the frame of the centre",
+            ));
         }
-        if !(strong_convexity > 0.0 && smoothness >= strong_convexity && smoothness.is_finite()) {
+        if !(p.radius > 0.0 && p.radius < 1.0) {
+            return Err(Error::invalid("the radius of the ball", p.radius, "it must lie between 0 and 1"));
+        }
+        if !(p.strong_convexity > 0.0 && p.smoothness >= p.strong_convexity && p.smoothness.is_finite()) {
             return Err(Error::invalid(
                 "the local strong convexity",
-                strong_convexity,
+                p.strong_convexity,
                 "0 < μ ≤ L < ∞ is required",
             ));
         }
-        if !(spread >= 0.0 && tilt >= 0.0 && gradient_norm >= 0.0) {
-            return Err(Error::invalid(
-                "a noise constant of the ball",
-                spread.min(tilt),
-                "none may be negative",
-            ));
+        for (name, value) in [
+            ("the bias of the ball", p.bias),
+            ("the spread of the ball", p.spread),
+            ("the tilt of the ball", p.tilt),
+            ("the gradient norm at the centre", p.gradient_norm),
+        ] {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(Error::invalid(name, value, "a finite number of at least 0 is required"));
+            }
         }
-        if gradient_norm > strong_convexity * radius {
+        if p.gradient_norm > p.strong_convexity * p.radius {
             return Err(Error::invalid(
                 "the gradient norm at the centre",
-                gradient_norm,
+                p.gradient_norm,
                 "it must be at most (local strong convexity × radius), or the optimum may lie outside the ball",
             ));
         }
-        Ok(Self { dim, radius, strong_convexity, smoothness, spread, tilt, gradient_norm, provenance })
+        Ok(Self { parts })
     }
 
     /// From global μ, M in the frame of the centre: μ_r = μ, L = M + 1/(1−r)², and with K = (M − μ)/2 and
     /// |C|_F ≤ √d + r the Lipschitz form of Lemma F, A = K²|C|², τ = 2K|C|.
     ///
-    /// Patterns are refused: the noise bound needs ∇f(w*) = 0 over all matrices, which only a pattern that contains the
-    /// dense optimum has, and μ and M do not tell. A model that knows adds |G(w*)|² to A and calls [`Self::new`].
+    /// Patterns are refused: μ and M do not tell whether a pattern contains the dense optimum. A model that knows gives β to
+    /// [`Self::new`].
     pub fn from_curvature(
         curvature: &Curvature,
-        dim: usize,
-        family: &Family,
+        center: Gaussian,
         radius: f64,
         gradient_norm: f64,
     ) -> Result<Self, Error> {
+        let family = center.factor().family();
         if matches!(family, Family::Pattern(_)) {
             return Err(Error::invalid(
                 "the family of the ball",
@@ -91,12 +97,13 @@ impl Local {
             ));
         }
         let (mu, m) = (curvature.strong_convexity(), curvature.smoothness());
-        let spread = 0.5 * (m - mu) * ((dim as f64).sqrt() + radius);
+        let spread = 0.5 * (m - mu) * ((center.dim() as f64).sqrt() + radius);
         Self::new(LocalParts {
-            dim,
+            center,
             radius,
             strong_convexity: mu,
             smoothness: m + (1.0 - radius).powi(-2),
+            bias: 0.0,
             spread: spread * spread,
             tilt: 2.0 * spread,
             gradient_norm,
@@ -104,35 +111,35 @@ impl Local {
         })
     }
 
+    /// ŵ.
+    pub fn center(&self) -> &Gaussian {
+        &self.parts.center
+    }
+
     /// r.
     pub fn radius(&self) -> f64 {
-        self.radius
+        self.parts.radius
     }
 
     /// |ŵ − w*|² ≤ (|∇f(ŵ)|/μ_r)².
     pub fn initial_distance_squared(&self) -> f64 {
-        (self.gradient_norm / self.strong_convexity).powi(2)
+        (self.parts.gradient_norm / self.parts.strong_convexity).powi(2)
     }
 
     /// A voucher for these constants, if they are not just estimated.
     pub fn vouched(&self) -> Option<Vouched> {
-        self.provenance.vouched()
+        self.parts.provenance.vouched()
     }
 
     pub(crate) fn one_step(&self, batch: usize) -> OneStep {
         OneStep::Ball {
-            mu: self.strong_convexity,
-            smoothness: self.smoothness,
-            dim: self.dim as f64,
-            spread: self.spread,
-            tilt: self.tilt,
+            mu: self.parts.strong_convexity,
+            smoothness: self.parts.smoothness,
+            dim: self.parts.center.dim() as f64,
+            bias: self.parts.bias,
+            spread: self.parts.spread,
+            tilt: self.parts.tilt,
             batch: batch as f64,
         }
-    }
-
-    /// The noise bound at the far end of the ball, |w − w*| ≤ 2r.
-    pub(crate) fn largest_variance(&self) -> f64 {
-        let x = (2.0 * self.smoothness * self.radius).powi(2) + self.spread;
-        (self.dim as f64 + 3.0) * x + 2.0 * self.tilt * x.sqrt()
     }
 }

@@ -61,6 +61,11 @@ impl Theorem {
             });
         }
         let (smoothness, b) = (problem.smoothness, problem.batch as f64);
+        if let Update::ProjectSpectrum { floor } = method.update()
+            && (floor * smoothness.sqrt() - 1.0).abs() > 1e-12
+        {
+            return Err(Error::invalid("the floor of the projection", *floor, "it must be 1/√smoothness"));
+        }
         let solution = problem.solution_norm_squared();
         let lambda = problem.expected_smoothness() / b;
         let variance =
@@ -142,15 +147,11 @@ impl Theorem {
         let OneStep::Ball { mu, smoothness, .. } = inequality else {
             unreachable!("local constants make a ball")
         };
-        // Decaying steps are legal up to 2/(μ + L); the noise over the whole ball bounds σ².
-        let nu = local.largest_variance() / batch as f64;
+        // Decaying steps are legal up to 2/(μ + L); the noise at |w − w*| = 2r, the far end of the ball, bounds σ².
+        let nu = inequality.noise((2.0 * local.radius()).powi(2));
         let anytime = Anytime { mu, l: 0.25 * (mu + smoothness), sigma_squared: 0.5 * nu };
-        Self {
-            label: "ball-projected STL (Theorem G)",
-            inequalities: vec![inequality],
-            anytime,
-            rounding: 0.0,
-        }
+        let label = "ball-projected STL (Theorem G)";
+        Self { label, inequalities: vec![inequality], anytime, rounding: 0.0 }
     }
 
     /// The same theorem for a machine that gets every step wrong by at most `rounding` in |w|: with it

@@ -33,7 +33,7 @@ pub enum OneStep {
         /// ν, the noise at the optimum over B.
         nu: f64,
     },
-    /// E⁺ ≤ (1 − γμ)² E + γ² V(E)/B for γ ≤ 2/(μ + L), V(E) = (d+3)X + 2τ√X, X = L²E + A (Theorem G).
+    /// E⁺ ≤ (1 − γμ)² E + γ² V(E)/B for γ ≤ 2/(μ + L), V(E) = (d+3)X + 2τ√X, X = (L√E + β)² + A (Theorem G).
     Ball {
         /// μ_r.
         mu: f64,
@@ -41,6 +41,8 @@ pub enum OneStep {
         smoothness: f64,
         /// d.
         dim: f64,
+        /// β = |∇f(w*)| over all matrices: 0 unless the pattern does not contain the dense optimum.
+        bias: f64,
         /// A, the averaged spread of the curvature.
         spread: f64,
         /// τ.
@@ -65,7 +67,9 @@ impl OneStep {
                 for eta in self.etas(e).into_iter().chain(self.largest_eta(gamma)) {
                     let (lambda, quadratic) = self.at(eta);
                     if eta >= 0.0 && gamma * lambda <= 2.0 {
-                        let shrink = (1.0 - (2.0 - gamma * lambda) * gamma * mu).max(0.0);
+                        // the difference may cancel, so it is rounded outward by itself
+                        let shrink =
+                            (1.0 - (2.0 - gamma * lambda) * gamma * mu).max(0.0) + 4.0 * f64::EPSILON;
                         best = best.min(
                             (shrink + gamma * gamma * quadratic) * e + gamma * gamma * inflated(nu, eta),
                         );
@@ -73,9 +77,9 @@ impl OneStep {
                 }
                 best
             }
-            OneStep::Ball { mu, smoothness, batch, .. } => {
+            OneStep::Ball { mu, smoothness, .. } => {
                 if gamma * (mu + smoothness) <= 2.0 * (1.0 + 1e-14) {
-                    (1.0 - gamma * mu).powi(2) * e + gamma * gamma * self.ball_variance(e) / batch
+                    (1.0 - gamma * mu).powi(2) * e + gamma * gamma * self.noise(e)
                 } else {
                     f64::INFINITY
                 }
@@ -96,16 +100,22 @@ impl OneStep {
                     mu * e / ((mu * lambda + quadratic) * e + inflated(nu, eta))
                 })
                 .fold(0.0, f64::max),
-            OneStep::Ball { mu, smoothness, batch, .. } => {
-                let best = mu * e / (mu * mu * e + self.ball_variance(e) / batch);
+            OneStep::Ball { mu, smoothness, .. } => {
+                let best = mu * e / (mu * mu * e + self.noise(e));
                 best.min(2.0 / (mu + smoothness))
             }
         }
     }
 
+    /// The noise of a ball step over γ², V(E)/B; NaN for the other inequalities.
+    pub(super) fn noise(&self, e: f64) -> f64 {
+        let OneStep::Ball { batch, .. } = *self else { return f64::NAN };
+        self.ball_variance(e) / batch
+    }
+
     fn ball_variance(&self, e: f64) -> f64 {
-        let OneStep::Ball { smoothness, dim, spread, tilt, .. } = *self else { return f64::NAN };
-        let x = smoothness * smoothness * e + spread;
+        let OneStep::Ball { smoothness, dim, bias, spread, tilt, .. } = *self else { return f64::NAN };
+        let x = (smoothness * e.sqrt() + bias).powi(2) + spread;
         (dim + 3.0) * x + 2.0 * tilt * x.sqrt()
     }
 
@@ -122,14 +132,16 @@ impl OneStep {
         lambda + quadratic / mu
     }
 
-    /// η balancing ηsE against ν/η, with the slope s of μλ(η) + q(1+η) where (·)₊ is and is not active; and η = 1.
-    fn etas(&self, e: f64) -> [f64; 3] {
-        let OneStep::Variance { mu, smoothness, t, l, q, nu, .. } = *self else { return [1.0; 3] };
+    /// η balancing ηsE against ν/η, with the slope s of μλ(η) + q(1+η) where (·)₊ is and is not active; the kink between the
+    /// two; and η = 1. The best η is one of the first three.
+    fn etas(&self, e: f64) -> [f64; 4] {
+        let OneStep::Variance { mu, smoothness, j, t, l, q, nu } = *self else { return [1.0; 4] };
         let balance = |slope: f64| {
             let eta = (nu / (slope * e)).sqrt();
             if eta.is_finite() { eta } else { 1.0 }
         };
-        [balance(mu * (l - smoothness * t) + q), balance(mu * l + q), 1.0]
+        let kink = if t > 0.0 { (j / t - 1.0).max(0.0) } else { 1.0 };
+        [balance(mu * (l - smoothness * t) + q), balance(mu * l + q), kink, 1.0]
     }
 
     /// The largest η that a step admits (γλ(η) ≤ 2), a little inside.
@@ -145,7 +157,7 @@ impl OneStep {
 
 /// (1 + 1/η) ν, which is 0 for ν = 0 whatever η.
 fn inflated(nu: f64, eta: f64) -> f64 {
-    if nu == 0.0 { 0.0 } else { (1.0 + 1.0 / eta) * nu }
+    if nu == 0.0 { 0.0 } else { (1.0 + 1.0 / eta) * nu } // infinite for η = 0: then another η is better
 }
 
 /// The anytime theorem (A18): E⁺ ≤ (1 − γμ)E + 2σ²γ² for γ ≤ 1/(2L), with γ_t = min{1/(2L), (2t+1)/(μ(t+1)²)}.

@@ -1,0 +1,174 @@
+//! From feature columns to the design matrix A: an intercept first if wanted, columns centred and scaled inside the leaf, and
+//! the affine map of coefficients back to the user's scale.
+
+use std::sync::Arc;
+
+use certus::Gaussian;
+use certus::factor::{Factor, Lower};
+use certus::linalg;
+use faer::MatRef;
+
+use crate::error::Error;
+use crate::likelihood::{Datum, Likelihood};
+use crate::rows::{Leaf, Pool, Rows};
+
+/// How columns become coefficients: column j of A is (x_j − center_j)/scale_j.
+#[derive(Clone)]
+pub struct Design {
+    rows: Arc<dyn Rows>,
+    intercept: bool,
+    transform: Option<(Vec<f64>, Vec<f64>)>,
+}
+
+/// One leaf of the design: A (rows × d) and the data of its rows.
+pub(crate) struct DesignLeaf<'a> {
+    pub(crate) first: usize,
+    pub(crate) a: MatRef<'a, f64>,
+    pub(crate) data: &'a [Datum],
+    pub(crate) offset: &'a [f64],
+    pub(crate) weight: &'a [f64],
+}
+
+impl Design {
+    /// The columns as they are.
+    pub fn new(rows: Arc<dyn Rows>, intercept: bool) -> Self {
+        Self { rows, intercept, transform: None }
+    }
+
+    /// Columns centred (if there is an intercept to take it up) and scaled to unit standard deviation, in two passes; a constant
+    /// column keeps scale 1.
+    pub fn standardised(rows: Arc<dyn Rows>, intercept: bool) -> Result<Self, Error> {
+        let (p, n) = (rows.columns(), rows.len() as f64);
+        let pool = Pool::default();
+        let center = if intercept {
+            let mut sums = pool.sum(&*rows, p, &|leaf, _, out| {
+                (0..p).for_each(|j| out[j] += (0..leaf.y.len()).map(|i| leaf.x.get(i, j)).sum::<f64>());
+            })?;
+            sums.iter_mut().for_each(|s| *s /= n);
+            sums
+        } else {
+            vec![0.0; p]
+        };
+        let about: Vec<f64> = center.clone();
+        let mut scale = pool.sum(&*rows, 2 * p, &|leaf, _, out| {
+            for j in 0..p {
+                for i in 0..leaf.y.len() {
+                    let x = leaf.x.get(i, j) - about[j];
+                    out[j] += x;
+                    out[p + j] += x * x;
+                }
+            }
+        })?;
+        for j in 0..p {
+            let (mean, square) = (scale[j] / n, scale[p + j] / n);
+            let variance = (square - mean * mean).max(0.0);
+            let tiny = 1e-24 * (square + about[j] * about[j]);
+            scale[j] = if variance > tiny { variance.sqrt() } else { 1.0 };
+        }
+        scale.truncate(p);
+        Ok(Self { rows, intercept, transform: Some((center, scale)) })
+    }
+
+    /// d.
+    pub fn dim(&self) -> usize {
+        self.rows.columns() + usize::from(self.intercept)
+    }
+
+    /// The rows behind it.
+    pub fn rows(&self) -> &dyn Rows {
+        &*self.rows
+    }
+
+    /// Checks every observation against the likelihood and every number for being finite, naming the first bad row.
+    pub(crate) fn check(&self, likelihood: &dyn Likelihood) -> Result<(), Error> {
+        for index in 0..crate::rows::leaves(&*self.rows) {
+            let mut bad = None;
+            self.rows.leaf(index, &mut |leaf| bad = first_bad(&leaf, likelihood))?;
+            if let Some(message) = bad {
+                return Err(Error::Data(message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares a leaf: A is the source's own memory unless an intercept or a transformation makes a copy necessary, in which
+    /// case it is built column by column in `scratch`.
+    pub(crate) fn prepare<R>(
+        &self,
+        leaf: Leaf<'_>,
+        scratch: &mut Vec<f64>,
+        work: impl FnOnce(DesignLeaf<'_>) -> R,
+    ) -> R {
+        let (n, p, d) = (leaf.y.len(), leaf.x.columns(), self.dim());
+        let mut data = [Datum { y: 0.0, trials: 1.0 }; crate::rows::LEAF];
+        for (i, datum) in data[..n].iter_mut().enumerate() {
+            *datum = Datum { y: leaf.y[i], trials: leaf.trials.get(i).copied().unwrap_or(1.0) };
+        }
+        let (zeros, ones) = ([0.0; crate::rows::LEAF], [1.0; crate::rows::LEAF]);
+        let offset = if leaf.offset.is_empty() { &zeros[..n] } else { leaf.offset };
+        let weight = if leaf.weight.is_empty() { &ones[..n] } else { leaf.weight };
+        let copied = self.intercept || self.transform.is_some();
+        if copied {
+            scratch.clear();
+            scratch.resize(n * d, 1.0);
+            let first = usize::from(self.intercept);
+            for j in 0..p {
+                let column = &mut scratch[(first + j) * n..][..n];
+                match &self.transform {
+                    Some((center, scale)) => {
+                        column
+                            .iter_mut()
+                            .enumerate()
+                            .for_each(|(i, a)| *a = (leaf.x.get(i, j) - center[j]) / scale[j]);
+                    }
+                    None => column.iter_mut().enumerate().for_each(|(i, a)| *a = leaf.x.get(i, j)),
+                }
+            }
+        }
+        let a = if copied { MatRef::from_column_major_slice(&scratch[..n * d], n, d) } else { leaf.x.view() };
+        work(DesignLeaf { first: leaf.first, a, data: &data[..n], offset, weight })
+    }
+
+    /// The Gaussian of the coefficients on the user's scale: β_j = z_j/scale_j, intercept z_0 − Σ z_j center_j/scale_j.
+    pub fn to_user_scale(&self, w: &Gaussian) -> Result<Gaussian, Error> {
+        let Some((center, scale)) = &self.transform else { return Ok(w.clone()) };
+        let (d, first) = (self.dim(), usize::from(self.intercept));
+        let back = |column: &[f64]| -> Vec<f64> {
+            let mut out = column.to_vec();
+            for j in 0..scale.len() {
+                out[first + j] /= scale[j];
+                if self.intercept {
+                    out[0] -= out[1 + j] * center[j];
+                }
+            }
+            out
+        };
+        let mean = back(w.mean());
+        let dense: Vec<f64> = w.factor().to_dense().chunks_exact(d).flat_map(back).collect();
+        let factor = Factor::Lower(Lower::new(d, linalg::lower_of_same_covariance(&dense, d))?);
+        Ok(Gaussian::new(mean, factor)?)
+    }
+}
+
+fn first_bad(leaf: &Leaf<'_>, likelihood: &dyn Likelihood) -> Option<String> {
+    for i in 0..leaf.y.len() {
+        let row = leaf.first + i;
+        if let Some(j) = (0..leaf.x.columns()).find(|&j| !leaf.x.get(i, j).is_finite()) {
+            return Some(format!(
+                "row {row}, column {j} is {}, but a finite number is required",
+                leaf.x.get(i, j)
+            ));
+        }
+        for (name, part, least) in [("offset", leaf.offset, f64::NEG_INFINITY), ("weight", leaf.weight, 0.0)]
+        {
+            if let Some(x) = part.get(i).filter(|x| !x.is_finite() || **x < least) {
+                return Some(format!("row {row}: the {name} is {x}, which is not allowed"));
+            }
+        }
+        let datum = Datum { y: leaf.y[i], trials: leaf.trials.get(i).copied().unwrap_or(1.0) };
+        if let Some(reason) = likelihood.reject(datum) {
+            return Some(format!("row {row}: {reason}"));
+        }
+    }
+    None
+}

@@ -1,0 +1,19 @@
+//! What can go wrong with data and models.
+
+/// Every error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The data do not fit the model: which value, in which row, and what is required.
+    #[error("{0}")]
+    Data(String),
+    /// A hyperparameter or prior outside its range.
+    #[error("{0}")]
+    Model(String),
+    /// The posterior is not proper, or the data do not identify a coefficient with a flat prior.
+    #[error("{0}")]
+    NotIdentified(String),
+    /// From the core.
+    #[error(transparent)]
+    Core(#[from] certus::Error),
+}

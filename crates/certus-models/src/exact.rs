@@ -1,0 +1,392 @@
+//! The exact solver: minimises the negative ELBO over all Gaussians without sampling, by Newton-CG in the frame of the iterate
+//! (docs/maths.md, "Exact mode"), as `step` on a saveable state.
+
+use certus::factor::{Factor, Lower};
+use certus::{Gaussian, linalg};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
+
+use crate::design::DesignLeaf;
+use crate::error::Error;
+use crate::expectation::Quadrature;
+use crate::glm::{Glm, add_columns, dot, predictors};
+
+/// Numbers kept per row: E φ, E φ′, E φ″(1, x, x²), all weighted, and the row's sd.
+const KEPT: usize = 6;
+
+/// The iterate of the exact solver.
+#[derive(Clone, Debug)]
+pub struct ExactState {
+    /// w, with a lower-triangular factor.
+    pub gaussian: Gaussian,
+    /// f(w), exact.
+    pub neg_elbo: f64,
+    /// ½(|g_m|² + |S|²/2) in the whitened frame, at the iterate *before* the last step.
+    pub decrement: f64,
+    /// Steps taken.
+    pub iterations: usize,
+    /// Hessian-vector products spent.
+    pub products: usize,
+    /// True once no step can improve f beyond rounding.
+    pub done: bool,
+}
+
+/// The gradient of f in the whitened frame of w: g_m = Cᵀ(J(m−μ₀) + Σ e₁ a), S = Cᵀ(J + Σ q₀ a aᵀ)C − I.
+pub struct Whitened {
+    /// g_m.
+    pub mean: Vec<f64>,
+    /// S, symmetric.
+    pub factor: Vec<f64>,
+    /// CᵀJC.
+    prior: Vec<f64>,
+    /// Per row: the `KEPT` numbers.
+    rows: Vec<f64>,
+}
+
+impl Whitened {
+    /// |g| = √(|g_m|² + |S|²).
+    pub fn norm(&self) -> f64 {
+        (dot(&self.mean, &self.mean) + dot(&self.factor, &self.factor)).sqrt()
+    }
+
+    /// ½(|g_m|² + |S|²/2), the gap of the quadratic model with Hessian diag(1, 2).
+    pub fn decrement(&self) -> f64 {
+        0.5 * dot(&self.mean, &self.mean) + 0.25 * dot(&self.factor, &self.factor)
+    }
+}
+
+impl Glm {
+    /// The state at a Gaussian with a dense factor.
+    pub fn exact_start(&self, start: &Gaussian) -> Result<ExactState, Error> {
+        let gaussian = lower(start)?;
+        let neg_elbo = self.neg_elbo(&gaussian)?;
+        Ok(ExactState {
+            gaussian,
+            neg_elbo,
+            decrement: f64::INFINITY,
+            iterations: 0,
+            products: 0,
+            done: false,
+        })
+    }
+
+    /// f(w) = ½[(m−μ₀)ᵀJ(m−μ₀) + tr CᵀJC] + c₀ + Σ E φ − log det C − (d/2)(1 + log 2π), exact to rounding.
+    pub fn neg_elbo(&self, w: &Gaussian) -> Result<f64, Error> {
+        let rows = self.row_moments(w)?;
+        let sum = certus::parallel::reduce(
+            rows.len().div_ceil(KEPT * crate::rows::LEAF),
+            1,
+            &|leaf| {
+                let part = rows.chunks(KEPT * crate::rows::LEAF).nth(leaf).unwrap_or(&[]);
+                part.iter().step_by(KEPT).sum::<f64>()
+            },
+            &|a, b| a + b,
+        );
+        Ok(sum.unwrap_or(0.0) + self.prior_energy(w) + w.neg_entropy())
+    }
+
+    /// E[−log prior].
+    fn prior_energy(&self, w: &Gaussian) -> f64 {
+        let c = w.factor().to_dense();
+        let dm: Vec<f64> = w.mean().iter().zip(self.prior.mean()).map(|(a, b)| a - b).collect();
+        let mut jm = vec![0.0; dm.len()];
+        self.prior.add_precision_times(&dm, &mut jm);
+        let mut jc = vec![0.0; c.len()];
+        self.prior.add_precision_times(&c, &mut jc);
+        0.5 * (dot(&dm, &jm) + dot(&c, &jc)) + self.prior.constant()
+    }
+
+    /// The kept numbers of every row at w.
+    fn row_moments(&self, w: &Gaussian) -> Result<Vec<f64>, Error> {
+        let (d, c) = (self.dim(), w.factor().to_dense());
+        let c = MatRef::from_column_major_slice(&c, d, d);
+        let n = self.design.rows().len();
+        let mut rows = vec![0.0; KEPT * n];
+        // first the mean and sd of every predictor, so that the quadrature knows the largest sd
+        self.pool.map(self.design.rows(), KEPT, &mut rows, &|leaf, scratch, out| {
+            self.design.prepare(leaf, scratch, |leaf| {
+                let n = leaf.data.len();
+                let mut work = self.pool.buffer(n * d + n);
+                let (whitened, t) = work.split_at_mut(n * d);
+                whiten(&leaf, c, whitened);
+                predictors(&leaf, w.mean(), t);
+                for i in 0..n {
+                    let square: f64 = whitened.iter().skip(i).step_by(n).map(|x| x * x).sum();
+                    out[i * KEPT] = t[i];
+                    out[i * KEPT + 5] = square.sqrt();
+                }
+                self.pool.give(work);
+            });
+        })?;
+        let largest = rows.iter().skip(5).step_by(KEPT).fold(0.0_f64, |a, b| a.max(*b));
+        if !largest.is_finite() || rows.iter().step_by(KEPT).any(|t| !t.is_finite()) {
+            return Err(Error::Data("a linear predictor is not finite".into()));
+        }
+        let quadrature = Quadrature::new(self.likelihood.strip(), largest);
+        self.pool.map(self.design.rows(), KEPT, &mut rows, &|leaf, scratch, out| {
+            self.design.prepare(leaf, scratch, |leaf| {
+                for i in 0..leaf.data.len() {
+                    let row = &mut out[i * KEPT..][..KEPT];
+                    let m = quadrature.moments(&*self.likelihood, row[0], row[5], leaf.data[i]);
+                    let v = leaf.weight[i];
+                    row[..5].copy_from_slice(&[v * m.e0, v * m.e1, v * m.q0, v * m.q1, v * m.q2]);
+                }
+            });
+        })?;
+        Ok(rows)
+    }
+
+    /// The exact gradient of f at w in w's own frame.
+    pub fn whitened_gradient(&self, w: &Gaussian) -> Result<Whitened, Error> {
+        let d = self.dim();
+        let rows = self.row_moments(w)?;
+        let mut sums = self.pool.sum(self.design.rows(), d + d * d, &|leaf, scratch, out| {
+            self.design.prepare(leaf, scratch, |leaf| {
+                let n = leaf.data.len();
+                let kept = &rows[KEPT * leaf.first..][..KEPT * n];
+                let mut work = self.pool.buffer(2 * n);
+                let (e1, q0) = work.split_at_mut(n);
+                for i in 0..n {
+                    (e1[i], q0[i]) = (kept[i * KEPT + 1], kept[i * KEPT + 2]);
+                }
+                let (gradient, gram) = out.split_at_mut(d);
+                add_columns(gradient, d, leaf.a, e1, n);
+                self.add_gram(leaf.a, q0, gram);
+                self.pool.give(work);
+            });
+        })?;
+        let dm: Vec<f64> = w.mean().iter().zip(self.prior.mean()).map(|(a, b)| a - b).collect();
+        self.prior.add_precision_times(&dm, &mut sums[..d]);
+        let mut mean = vec![0.0; d];
+        w.factor().add_apply_transpose(&sums[..d], &mut mean);
+        let (c, mut hessian, mut prior) = (w.factor().to_dense(), sums.split_off(d), vec![0.0; d * d]);
+        self.pool.give(sums);
+        linalg::mirror(&mut hessian, d);
+        self.prior.add_to(&mut prior);
+        self.prior.add_to(&mut hessian);
+        let mut factor = congruent(w, &hessian, &c);
+        factor.iter_mut().step_by(d + 1).for_each(|x| *x -= 1.0);
+        let prior = congruent(w, &prior, &c);
+        Ok(Whitened { mean, factor, prior, rows })
+    }
+
+    /// The Hessian of f at w applied to (dm, dC), in the whitened frame (Lemma B with C = I).
+    fn hessian_times(
+        &self,
+        w: &Gaussian,
+        g: &Whitened,
+        dm: &[f64],
+        dc: &[f64],
+        out_mean: &mut [f64],
+        out_factor: &mut [f64],
+    ) -> Result<(), Error> {
+        let d = self.dim();
+        // [C | C dC | C dm]
+        let mut frame = w.factor().to_dense();
+        frame.resize(2 * d * d + d, 0.0);
+        let (c, rest) = frame.split_at_mut(d * d);
+        let (cdc, cdm) = rest.split_at_mut(d * d);
+        w.factor().add_apply(dc, cdc);
+        w.factor().add_apply(dm, cdm);
+        let (c, cdc, cdm) = (&*c, &*cdc, &*cdm);
+        let (cv, cdcv) =
+            (MatRef::from_column_major_slice(c, d, d), MatRef::from_column_major_slice(cdc, d, d));
+        let sums = self.pool.sum(self.design.rows(), d + d * d, &|leaf, scratch, out| {
+            self.design.prepare(leaf, scratch, |leaf| {
+                let n = leaf.data.len();
+                let kept = &g.rows[KEPT * leaf.first..][..KEPT * n];
+                let mut work = self.pool.buffer(2 * n * d + 2 * n);
+                let (at, rest) = work.split_at_mut(n * d);
+                let (adc, rest) = rest.split_at_mut(n * d);
+                let (alpha, beta) = rest.split_at_mut(n);
+                whiten(&leaf, cv, at);
+                matmul(
+                    MatMut::from_column_major_slice_mut(adc, n, d),
+                    Accum::Replace,
+                    leaf.a,
+                    cdcv,
+                    1.0,
+                    Par::Seq,
+                );
+                alpha.fill(0.0);
+                let direction = MatRef::from_column_major_slice(cdm, d, 1);
+                matmul(
+                    MatMut::from_column_major_slice_mut(alpha, n, 1),
+                    Accum::Add,
+                    leaf.a,
+                    direction,
+                    1.0,
+                    Par::Seq,
+                );
+                beta.fill(0.0);
+                for (x, y) in at.chunks_exact(n).zip(adc.chunks_exact(n)) {
+                    for i in 0..n {
+                        beta[i] += x[i] * y[i];
+                    }
+                }
+                for i in 0..n {
+                    let row = &kept[i * KEPT..][..KEPT];
+                    let (q0, q1, q2, sd) = (row[2], row[3], row[4], row[5]);
+                    let per_sd = if sd > 0.0 { 1.0 / sd } else { 0.0 };
+                    let (a, b) = (alpha[i], beta[i] * per_sd);
+                    alpha[i] = q0 * a + q1 * b;
+                    beta[i] = (q1 * a + (q2 - q0) * b) * per_sd;
+                }
+                // R = q₀ A dC + (v/sd) A C, in place of A dC
+                for (x, y) in at.chunks_exact(n).zip(adc.chunks_exact_mut(n)) {
+                    for i in 0..n {
+                        y[i] = kept[i * KEPT + 2] * y[i] + beta[i] * x[i];
+                    }
+                }
+                let (mean, factor) = out.split_at_mut(d);
+                add_columns(mean, d, leaf.a, alpha, n);
+                let r = MatRef::from_column_major_slice(adc, n, d);
+                let factor = MatMut::from_column_major_slice_mut(factor, d, d);
+                matmul(factor, Accum::Add, leaf.a.transpose(), r, 1.0, Par::Seq);
+                self.pool.give(work);
+            });
+        })?;
+        out_mean.fill(0.0);
+        w.factor().add_apply_transpose(&sums[..d], out_mean);
+        linalg::add_square_times(&g.prior, d, false, dm, out_mean);
+        let mut full = vec![0.0; d * d];
+        w.factor().add_apply_transpose(&sums[d..], &mut full);
+        linalg::add_square_times(&g.prior, d, false, dc, &mut full);
+        for j in 0..d {
+            for i in 0..d {
+                out_factor[j * d + i] = 0.5 * (full[j * d + i] + full[i * d + j]) + dc[j * d + i];
+            }
+        }
+        self.pool.give(sums);
+        Ok(())
+    }
+
+    /// One Newton-CG step with a line search on the exact f.
+    pub fn exact_step(&self, state: &mut ExactState) -> Result<(), Error> {
+        let d = self.dim();
+        let g = self.whitened_gradient(&state.gaussian)?;
+        let decrement = g.decrement();
+        let floor = 1e-15 * (1.0 + state.neg_elbo.abs());
+        let stalled = decrement >= 0.25 * state.decrement && decrement < 1e-12;
+        state.decrement = decrement;
+        if decrement < 1e-3 * floor * floor.sqrt() || stalled {
+            state.done = true;
+            return Ok(());
+        }
+        let (dm, dc) = self.newton_direction(state, &g)?;
+        let slope = -(dot(&g.mean, &dm) + dot(&g.factor, &dc));
+        let mut tau = feasible_step(&dc, d);
+        while tau > 1e-10 {
+            let trial = moved(&state.gaussian, &dm, &dc, tau)?;
+            let f = self.neg_elbo(&trial)?;
+            if f <= state.neg_elbo - 1e-4 * tau * slope + 1e-13 * state.neg_elbo.abs() {
+                state.gaussian = trial;
+                state.neg_elbo = f;
+                state.iterations += 1;
+                return Ok(());
+            }
+            tau *= 0.5;
+        }
+        state.done = true;
+        Ok(())
+    }
+
+    /// Conjugate gradients on the Newton system, preconditioned by diag(1, 2), forced to min(.01, decrement).
+    fn newton_direction(&self, state: &mut ExactState, g: &Whitened) -> Result<(Vec<f64>, Vec<f64>), Error> {
+        let d = self.dim();
+        let length = d + d * d;
+        let mut x = vec![0.0; length];
+        let mut r: Vec<f64> = g.mean.iter().chain(&g.factor).map(|v| -v).collect();
+        let precondition = |r: &[f64]| -> Vec<f64> {
+            r.iter().enumerate().map(|(i, v)| if i < d { *v } else { 0.5 * v }).collect()
+        };
+        let mut z = precondition(&r);
+        let mut p = z.clone();
+        let mut rz = dot(&r, &z);
+        let first = rz;
+        let mut hp = vec![0.0; length];
+        for _ in 0..200 {
+            let (mean, factor) = hp.split_at_mut(d);
+            self.hessian_times(&state.gaussian, g, &p[..d], &p[d..], mean, factor)?;
+            state.products += 1;
+            let step = rz / dot(&p, &hp);
+            for i in 0..length {
+                x[i] += step * p[i];
+                r[i] -= step * hp[i];
+            }
+            z = precondition(&r);
+            let next = dot(&r, &z);
+            if next < first.min(0.01) * first || next < 1e-32 {
+                break;
+            }
+            let beta = next / rz;
+            rz = next;
+            p.iter_mut().zip(&z).for_each(|(p, z)| *p = z + beta * *p);
+        }
+        let dc = x.split_off(d);
+        Ok((x, dc))
+    }
+
+    /// From the Laplace approximation to the optimum.
+    pub fn solve_exactly(&self) -> Result<ExactState, Error> {
+        let start = crate::laplace::laplace(self)?;
+        let mut state = self.exact_start(&start.gaussian)?;
+        while !state.done && state.iterations < 300 {
+            self.exact_step(&mut state)?;
+        }
+        Ok(state)
+    }
+}
+
+/// Cᵀ M C, symmetric to the bit.
+fn congruent(w: &Gaussian, matrix: &[f64], c: &[f64]) -> Vec<f64> {
+    let d = w.dim();
+    let mut mc = vec![0.0; d * d];
+    linalg::add_square_times(matrix, d, false, c, &mut mc);
+    let mut out = vec![0.0; d * d];
+    w.factor().add_apply_transpose(&mc, &mut out);
+    linalg::mirror(&mut out, d);
+    out
+}
+
+/// A C for one leaf.
+fn whiten(leaf: &DesignLeaf<'_>, c: MatRef<'_, f64>, out: &mut [f64]) {
+    let (n, d) = (leaf.data.len(), c.ncols());
+    matmul(MatMut::from_column_major_slice_mut(out, n, d), Accum::Replace, leaf.a, c, 1.0, Par::Seq);
+}
+
+/// The largest τ ≤ 1 of the form 2⁻ᵏ with I + τ dC ≥ 0.1 I.
+fn feasible_step(dc: &[f64], d: usize) -> f64 {
+    let mut tau = 1.0;
+    loop {
+        let mut shifted: Vec<f64> = dc.iter().map(|x| tau * x).collect();
+        shifted.iter_mut().step_by(d + 1).for_each(|x| *x += 0.9);
+        if linalg::cholesky(&mut shifted, d) || tau < 1e-12 {
+            return tau;
+        }
+        tau *= 0.5;
+    }
+}
+
+/// (m + τ C dm, C(I + τ dC)), its factor made lower triangular again.
+fn moved(w: &Gaussian, dm: &[f64], dc: &[f64], tau: f64) -> Result<Gaussian, Error> {
+    let d = w.dim();
+    let mut shift = vec![0.0; d];
+    w.factor().add_apply(dm, &mut shift);
+    let mean = w.mean().iter().zip(&shift).map(|(m, s)| m + tau * s).collect();
+    let mut inner: Vec<f64> = dc.iter().map(|x| tau * x).collect();
+    inner.iter_mut().step_by(d + 1).for_each(|x| *x += 1.0);
+    let mut product = vec![0.0; d * d];
+    w.factor().add_apply(&inner, &mut product);
+    let factor = Lower::new(d, linalg::lower_of_same_covariance(&product, d))?;
+    Ok(Gaussian::new(mean, Factor::Lower(factor))?)
+}
+
+fn lower(w: &Gaussian) -> Result<Gaussian, Error> {
+    if let Factor::Lower(_) = w.factor() {
+        return Ok(w.clone());
+    }
+    let d = w.dim();
+    let factor = Lower::new(d, linalg::lower_of_same_covariance(&w.factor().to_dense(), d))?;
+    Ok(Gaussian::new(w.mean().to_vec(), Factor::Lower(factor))?)
+}

@@ -1,0 +1,233 @@
+//! A generalised linear model: p(z, y) = N(z | μ₀, J⁻¹) Π_n p(y_n | a_nᵀz + o_n)^{w_n}. It knows its log density, gradient and Hessian,
+//! as sums over leaves, and is a [`Target`] whose batch gradient reads X once.
+
+use std::sync::Arc;
+
+use certus::linalg;
+use certus::{Curvature, Target, TargetError};
+use faer::linalg::matmul::matmul;
+use faer::linalg::matmul::triangular::{self, BlockStructure};
+use faer::{Accum, MatMut, MatRef, Par};
+
+use crate::design::{Design, DesignLeaf};
+use crate::error::Error;
+use crate::likelihood::Likelihood;
+use crate::prior::Prior;
+use crate::rows::Pool;
+
+/// Rows of a block of the fused kernel: X_blk Z, φ′ and X_blkᵀP while the block is in the cache.
+const BLOCK: usize = 128;
+
+/// A generalised linear model with a Gaussian prior.
+pub struct Glm {
+    pub(crate) design: Design,
+    pub(crate) likelihood: Arc<dyn Likelihood>,
+    pub(crate) prior: Prior,
+    pub(crate) pool: Pool,
+    curvature: Option<Curvature>,
+}
+
+/// −log p, its gradient and its Hessian at a point.
+pub struct Derivatives {
+    /// −log p(z, y), all constants included.
+    pub value: f64,
+    /// ∇(−log p).
+    pub gradient: Vec<f64>,
+    /// ∇²(−log p), column-major.
+    pub hessian: Vec<f64>,
+}
+
+impl Glm {
+    /// Checks that everything fits and every observation is legal.
+    pub fn new(design: Design, likelihood: Arc<dyn Likelihood>, prior: Prior) -> Result<Self, Error> {
+        if design.dim() != prior.dim() {
+            return Err(Error::Model(format!(
+                "the design has {} coefficients, but the prior has {}",
+                design.dim(),
+                prior.dim()
+            )));
+        }
+        if design.dim() == 0 {
+            return Err(Error::Data("there is no feature and no intercept, so nothing to estimate".into()));
+        }
+        design.check(&*likelihood)?;
+        let mut model = Self { design, likelihood, prior, pool: Pool::default(), curvature: None };
+        model.curvature = crate::curvature::of(&model)?;
+        Ok(model)
+    }
+
+    /// The same data with another likelihood or prior (new σ, new scales): nothing is read but the curvature pass.
+    pub fn rebuilt(&self, likelihood: Arc<dyn Likelihood>, prior: Prior) -> Result<Self, Error> {
+        Self::new(self.design.clone(), likelihood, prior)
+    }
+
+    /// d.
+    pub fn dim(&self) -> usize {
+        self.prior.dim()
+    }
+
+    /// The design.
+    pub fn design(&self) -> &Design {
+        &self.design
+    }
+
+    /// The likelihood.
+    pub fn likelihood(&self) -> &dyn Likelihood {
+        &*self.likelihood
+    }
+
+    /// The prior.
+    pub fn prior(&self) -> &Prior {
+        &self.prior
+    }
+
+    /// −log p, gradient and Hessian at `z`, in one pass.
+    pub fn derivatives(&self, z: &[f64]) -> Result<Derivatives, Error> {
+        let d = self.dim();
+        let mut sums = self.pool.sum(self.design.rows(), 1 + d + d * d, &|leaf, scratch, out| {
+            self.design.prepare(leaf, scratch, |leaf| {
+                let n = leaf.data.len();
+                let mut work = self.pool.buffer(3 * n);
+                let (t, rest) = work.split_at_mut(n);
+                let (slope, bend) = rest.split_at_mut(n);
+                predictors(&leaf, z, t);
+                out[0] += self.likelihood.derivatives(t, leaf.data, leaf.weight, slope, bend);
+                let (gradient, gram) = out[1..].split_at_mut(d);
+                add_columns(gradient, d, leaf.a, slope, n);
+                self.add_gram(leaf.a, bend, gram);
+                self.pool.give(work);
+            });
+        })?;
+        let dm: Vec<f64> = z.iter().zip(self.prior.mean()).map(|(a, b)| a - b).collect();
+        let mut prior_slope = vec![0.0; d];
+        self.prior.add_precision_times(&dm, &mut prior_slope);
+        let value = sums[0] + 0.5 * dot(&dm, &prior_slope) + self.prior.constant();
+        let gradient = sums[1..=d].iter().zip(&prior_slope).map(|(a, b)| a + b).collect();
+        let mut hessian = sums.split_off(1 + d);
+        linalg::mirror(&mut hessian, d);
+        self.prior.add_to(&mut hessian);
+        self.pool.give(sums);
+        Ok(Derivatives { value, gradient, hessian })
+    }
+
+    /// gram += Σ weight_i a_i a_iᵀ (lower triangle), weights ≥ 0, block by block.
+    pub(crate) fn add_gram(&self, a: MatRef<'_, f64>, weight: &[f64], gram: &mut [f64]) {
+        let (n, d) = (a.nrows(), a.ncols());
+        let mut scaled = self.pool.buffer(BLOCK * d);
+        for first in (0..n).step_by(BLOCK) {
+            let rows = BLOCK.min(n - first);
+            let block = a.subrows(first, rows);
+            for j in 0..d {
+                for i in 0..rows {
+                    scaled[j * rows + i] = weight[first + i].sqrt() * block[(i, j)];
+                }
+            }
+            let s = MatRef::from_column_major_slice(&scaled[..rows * d], rows, d);
+            triangular::matmul(
+                MatMut::from_column_major_slice_mut(gram, d, d),
+                BlockStructure::TriangularLower,
+                Accum::Add,
+                s.transpose(),
+                BlockStructure::Rectangular,
+                s,
+                BlockStructure::Rectangular,
+                1.0,
+                Par::Seq,
+            );
+        }
+        self.pool.give(scaled);
+    }
+
+    /// Σ φ and Σ φ′ a over all rows for a `d × n` batch of points: the fused row-block kernel, X read once.
+    fn batch(&self, points: &[f64]) -> Result<Vec<f64>, Error> {
+        let d = self.dim();
+        let n = points.len() / d;
+        let z = MatRef::from_column_major_slice(points, d, n);
+        self.pool.sum(self.design.rows(), n + d * n, &|leaf, scratch, out| {
+            self.design.prepare(leaf, scratch, |leaf| {
+                let (values, gradients) = out.split_at_mut(n);
+                let mut work = self.pool.buffer(BLOCK * n);
+                for first in (0..leaf.data.len()).step_by(BLOCK) {
+                    let rows = BLOCK.min(leaf.data.len() - first);
+                    let block = leaf.a.subrows(first, rows);
+                    let part = &mut work[..rows * n];
+                    for column in part.chunks_exact_mut(rows) {
+                        column.copy_from_slice(&leaf.offset[first..][..rows]);
+                    }
+                    matmul(
+                        MatMut::from_column_major_slice_mut(part, rows, n),
+                        Accum::Add,
+                        block,
+                        z,
+                        1.0,
+                        Par::Seq,
+                    );
+                    let (data, weight) = (&leaf.data[first..][..rows], &leaf.weight[first..][..rows]);
+                    for (value, column) in values.iter_mut().zip(part.chunks_exact_mut(rows)) {
+                        *value += self.likelihood.slopes(column, data, weight);
+                    }
+                    let g = MatMut::from_column_major_slice_mut(gradients, d, n);
+                    let p = MatRef::from_column_major_slice(part, rows, n);
+                    matmul(g, Accum::Add, block.transpose(), p, 1.0, Par::Seq);
+                }
+                self.pool.give(work);
+            });
+        })
+    }
+}
+
+impl Target for Glm {
+    fn dim(&self) -> usize {
+        Glm::dim(self)
+    }
+
+    fn log_density(
+        &self,
+        points: &[f64],
+        values: &mut [f64],
+        gradients: &mut [f64],
+    ) -> Result<(), TargetError> {
+        let (d, n) = (Glm::dim(self), values.len());
+        let sums = self.batch(points)?;
+        // −log p = ½(z − μ₀)ᵀJ(z − μ₀) + c₀ + Σ φ
+        let mut centred = self.pool.buffer(d * n);
+        for (c, z) in centred.chunks_exact_mut(d).zip(points.chunks_exact(d)) {
+            for i in 0..d {
+                c[i] = z[i] - self.prior.mean()[i];
+            }
+        }
+        gradients.fill(0.0);
+        self.prior.add_precision_times(&centred, gradients);
+        for k in 0..n {
+            let quadratic = dot(&centred[k * d..][..d], &gradients[k * d..][..d]);
+            values[k] = -(0.5 * quadratic + self.prior.constant() + sums[k]);
+        }
+        for (g, s) in gradients.iter_mut().zip(&sums[n..]) {
+            *g = -(*g + s);
+        }
+        self.pool.give(centred);
+        self.pool.give(sums);
+        Ok(())
+    }
+
+    fn curvature(&self) -> Option<Curvature> {
+        self.curvature.clone()
+    }
+}
+
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| x * y).sum()
+}
+
+/// t ← A z + offset.
+pub(crate) fn predictors(leaf: &DesignLeaf<'_>, z: &[f64], t: &mut [f64]) {
+    t.copy_from_slice(leaf.offset);
+    let z = MatRef::from_column_major_slice(z, z.len(), 1);
+    matmul(MatMut::from_column_major_slice_mut(t, leaf.data.len(), 1), Accum::Add, leaf.a, z, 1.0, Par::Seq);
+}
+
+/// out += Aᵀ v.
+pub(crate) fn add_columns(out: &mut [f64], d: usize, a: MatRef<'_, f64>, v: &[f64], n: usize) {
+    let v = MatRef::from_column_major_slice(v, n, 1);
+    matmul(MatMut::from_column_major_slice_mut(out, d, 1), Accum::Add, a.transpose(), v, 1.0, Par::Seq);
+}

@@ -1,0 +1,84 @@
+//! The mode by damped Newton, and the Gaussian with the inverse Hessian there: the start of everything else.
+
+use certus::factor::{Factor, Lower};
+use certus::{Gaussian, linalg};
+
+use crate::error::Error;
+use crate::glm::{Derivatives, Glm, dot};
+
+/// The Laplace approximation and how it was reached.
+#[derive(Clone, Debug)]
+pub struct Laplace {
+    /// N(mode, H⁻¹).
+    pub gaussian: Gaussian,
+    /// Newton steps taken.
+    pub iterations: usize,
+    /// ½ gᵀH⁻¹g at the mode: about how far −log p is from its minimum.
+    pub decrement: f64,
+}
+
+const MOST: usize = 200;
+
+/// Finds the mode of −log p. It is convex, so damped Newton with an Armijo rule converges wherever it starts.
+pub fn laplace(model: &Glm) -> Result<Laplace, Error> {
+    let d = model.dim();
+    let mut z = model.prior().mean().to_vec();
+    let mut here = model.derivatives(&z)?;
+    let mut last = f64::INFINITY;
+    for iteration in 0..MOST {
+        let factor = factorise(&here, d)?;
+        let mut step = here.gradient.clone();
+        linalg::solve_lower(&factor, d, false, &mut step);
+        let decrement = 0.5 * dot(&step, &step);
+        linalg::solve_lower(&factor, d, true, &mut step);
+        // quadratic convergence ends at the rounding of the value
+        let floor = 1e-16 * (1.0 + here.value.abs()) * f64::EPSILON.sqrt();
+        if decrement <= floor || (decrement < 1e-18 && decrement >= last) || iteration + 1 == MOST {
+            return Ok(Laplace {
+                gaussian: inverse_factor(z, &factor, d)?,
+                iterations: iteration,
+                decrement,
+            });
+        }
+        last = decrement;
+        let mut tau = 1.0;
+        loop {
+            let trial: Vec<f64> = z.iter().zip(&step).map(|(z, s)| z - tau * s).collect();
+            let there = model.derivatives(&trial)?;
+            if there.value <= here.value - 2e-4 * tau * decrement + 1e-13 * here.value.abs() {
+                (z, here) = (trial, there);
+                break;
+            }
+            tau *= 0.5;
+            if tau < 1e-12 {
+                return Ok(Laplace {
+                    gaussian: inverse_factor(z, &factor, d)?,
+                    iterations: iteration,
+                    decrement,
+                });
+            }
+        }
+    }
+    unreachable!("the loop returns at its last iteration")
+}
+
+fn factorise(here: &Derivatives, d: usize) -> Result<Vec<f64>, Error> {
+    let mut factor = here.hessian.clone();
+    if linalg::cholesky(&mut factor, d) {
+        return Ok(factor);
+    }
+    Err(Error::NotIdentified(
+        "the Hessian of −log p is singular: the data do not identify a coefficient with a flat prior (constant, duplicate or \
+         collinear columns, or perfect separation); give every coefficient a proper prior"
+            .into(),
+    ))
+}
+
+/// The lower factor of H⁻¹ from H = L Lᵀ: L⁻ᵀ is upper, so it is turned.
+fn inverse_factor(mean: Vec<f64>, l: &[f64], d: usize) -> Result<Gaussian, Error> {
+    let mut inverse = vec![0.0; d * d];
+    inverse.iter_mut().step_by(d + 1).for_each(|x| *x = 1.0);
+    linalg::solve_lower(l, d, true, &mut inverse);
+    let lower = Lower::new(d, linalg::lower_of_same_covariance(&inverse, d))?;
+    Ok(Gaussian::new(mean, Factor::Lower(lower))?)
+}

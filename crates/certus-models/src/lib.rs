@@ -1,0 +1,23 @@
+//! Models that know their own curvature: generalised linear models with Gaussian priors whose constants are computed, not
+//! guessed, whose ELBO is exact by one-dimensional quadrature, and whose optimum is found without sampling.
+#![forbid(unsafe_code)]
+
+mod curvature;
+pub mod design;
+pub mod error;
+pub mod exact;
+pub mod expectation;
+pub mod glm;
+pub mod laplace;
+pub mod likelihood;
+pub mod prior;
+pub mod rows;
+pub mod special;
+
+pub use design::Design;
+pub use error::Error;
+pub use exact::ExactState;
+pub use glm::Glm;
+pub use laplace::laplace;
+pub use prior::Prior;
+pub use rows::{Memory, Rows};

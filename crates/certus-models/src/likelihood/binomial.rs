@@ -1,0 +1,87 @@
+//! y successes in n trials, logit link: φ(t) = n log(1 + eᵗ) − y t − log C(n, y), n times the logistic curvature.
+
+use super::{Datum, Likelihood, slice_methods};
+use crate::special::{exp, ln_gamma, sigmoid, sigmoid_slope, softplus};
+
+/// Binomial responses with the logit link; the number of trials comes with each observation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Binomial;
+
+impl Likelihood for Binomial {
+    fn name(&self) -> &'static str {
+        "binomial"
+    }
+
+    fn reject(&self, datum: Datum) -> Option<String> {
+        let Datum { y, trials } = datum;
+        let whole = |x: f64| x >= 0.0 && x.is_finite() && x.fract() == 0.0;
+        if !whole(trials) {
+            Some(format!("the number of trials is {trials}, but a whole number of at least 0 is required"))
+        } else if !whole(y) || y > trials {
+            Some(format!(
+                "the response is {y}, but a whole number between 0 and the {trials} trials is required"
+            ))
+        } else {
+            None
+        }
+    }
+
+    #[inline(always)]
+    fn value(&self, t: f64, datum: Datum) -> f64 {
+        let Datum { y, trials: n } = datum;
+        let choices = ln_gamma(n + 1.0) - ln_gamma(y + 1.0) - ln_gamma(n - y + 1.0);
+        // n log(1+eᵗ) − y t = (n−y) log(1+eᵗ) + y log(1+e^{−t}): both terms small where they should be
+        (n - y) * softplus(t) + y * softplus(-t) - choices
+    }
+
+    #[inline(always)]
+    fn slope(&self, t: f64, datum: Datum) -> f64 {
+        (datum.trials - datum.y) * sigmoid(t) - datum.y * sigmoid(-t)
+    }
+
+    #[inline(always)]
+    fn bend(&self, t: f64, datum: Datum) -> f64 {
+        datum.trials * sigmoid_slope(t)
+    }
+
+    fn least_bend(&self, _datum: Datum) -> f64 {
+        0.0
+    }
+
+    fn most_bend(&self, datum: Datum) -> Option<f64> {
+        Some(0.25 * datum.trials)
+    }
+
+    fn bend_near(&self, t: f64, radius: f64, datum: Datum) -> f64 {
+        self.bend(t, datum) * exp(-radius)
+    }
+
+    fn most_twist(&self, datum: Datum) -> Option<f64> {
+        Some(datum.trials / (6.0 * 3f64.sqrt()))
+    }
+
+    fn strip(&self) -> f64 {
+        std::f64::consts::FRAC_PI_2
+    }
+
+    slice_methods!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::likelihood::checks::consistent;
+
+    #[test]
+    fn binomial() {
+        let data = [(0.0, 1.0), (3.0, 7.0), (7.0, 7.0), (0.0, 0.0)].map(|(y, trials)| Datum { y, trials });
+        consistent(&Binomial, &data, &[-20.0, -2.0, 0.0, 0.7, 15.0]);
+        for (y, trials) in [(1.0, 0.0), (0.5, 2.0), (-1.0, 3.0), (1.0, 2.5)] {
+            assert!(Binomial.reject(Datum { y, trials }).is_some(), "{y} of {trials}");
+        }
+        // the probabilities of all outcomes add up to 1
+        let total: f64 =
+            (0..=9).map(|y| (-Binomial.value(0.4, Datum { y: f64::from(y), trials: 9.0 })).exp()).sum();
+        assert!((total - 1.0).abs() < 1e-13);
+    }
+}

@@ -1,0 +1,106 @@
+//! y ~ N(t, σ²), σ given: φ(t) = (t − y)²/(2σ²) + ½ log 2πσ² (A3: plus), φ″ = 1/σ² (A2).
+
+use std::f64::consts::PI;
+
+use super::{Datum, Likelihood, Moments, slice_methods};
+use crate::error::Error;
+
+/// Normal errors with known standard deviation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Linear {
+    sigma: f64,
+}
+
+impl Linear {
+    /// With error standard deviation `sigma`.
+    pub fn new(sigma: f64) -> Result<Self, Error> {
+        if sigma > 0.0 && sigma.is_finite() {
+            Ok(Self { sigma })
+        } else {
+            Err(Error::Model(format!("sigma is {sigma}, but a finite number above 0 is required")))
+        }
+    }
+
+    fn precision(&self) -> f64 {
+        1.0 / (self.sigma * self.sigma)
+    }
+
+    fn constant(&self) -> f64 {
+        0.5 * (2.0 * PI).ln() + self.sigma.ln()
+    }
+}
+
+impl Likelihood for Linear {
+    fn name(&self) -> &'static str {
+        "linear"
+    }
+
+    fn reject(&self, datum: Datum) -> Option<String> {
+        (!datum.y.is_finite())
+            .then(|| format!("the response is {}, but a finite number is required", datum.y))
+    }
+
+    #[inline(always)]
+    fn value(&self, t: f64, datum: Datum) -> f64 {
+        0.5 * self.precision() * (t - datum.y).powi(2) + self.constant()
+    }
+
+    #[inline(always)]
+    fn slope(&self, t: f64, datum: Datum) -> f64 {
+        self.precision() * (t - datum.y)
+    }
+
+    #[inline(always)]
+    fn bend(&self, _t: f64, _datum: Datum) -> f64 {
+        self.precision()
+    }
+
+    fn least_bend(&self, _datum: Datum) -> f64 {
+        self.precision()
+    }
+
+    fn most_bend(&self, _datum: Datum) -> Option<f64> {
+        Some(self.precision())
+    }
+
+    fn bend_near(&self, _t: f64, _radius: f64, _datum: Datum) -> f64 {
+        self.precision()
+    }
+
+    fn most_twist(&self, _datum: Datum) -> Option<f64> {
+        Some(0.0)
+    }
+
+    fn strip(&self) -> f64 {
+        f64::INFINITY
+    }
+
+    fn exact_moments(&self, mean: f64, sd: f64, datum: Datum) -> Option<Moments> {
+        let q = self.precision();
+        let r = mean - datum.y;
+        Some(Moments { e0: 0.5 * q * (r * r + sd * sd) + self.constant(), e1: q * r, q0: q, q1: 0.0, q2: q })
+    }
+
+    slice_methods!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::likelihood::checks::consistent;
+
+    #[test]
+    fn linear() {
+        let data = [0.0, -3.0, 7.5].map(|y| Datum { y, trials: 1.0 });
+        consistent(&Linear::new(0.3).expect("valid"), &data, &[-5.0, 0.0, 2.0, 40.0]);
+        assert!(Linear::new(0.0).is_err() && Linear::new(f64::NAN).is_err());
+        assert!(Linear::new(1.0).expect("valid").reject(Datum { y: f64::NAN, trials: 1.0 }).is_some());
+    }
+
+    /// A3: −log N(y | t, σ²) at t = y is +½ log 2πσ²; the printed sign is minus.
+    #[test]
+    fn erratum_a3() {
+        let value = Linear::new(0.3).expect("valid").value(1.0, Datum { y: 1.0, trials: 1.0 });
+        assert!((value - 0.5 * (2.0 * PI * 0.09).ln()).abs() < 1e-15);
+    }
+}

@@ -1,0 +1,272 @@
+//! The scalar losses φ(t) = −log p(y | t) of a linear predictor t. One file per likelihood, with its maths and its tests.
+
+mod binomial;
+mod linear;
+mod logistic;
+mod negative_binomial;
+mod poisson;
+mod probit;
+
+pub use binomial::Binomial;
+pub use linear::Linear;
+pub use logistic::Logistic;
+pub use negative_binomial::NegativeBinomial;
+pub use poisson::Poisson;
+pub use probit::Probit;
+
+/// One observation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Datum {
+    /// The response.
+    pub y: f64,
+    /// Trials of a binomial response, else 1.
+    pub trials: f64,
+}
+
+/// E φ, E φ′ and E φ″(1, x, x²) for t = mean + sd·x, x ~ N(0, 1).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moments {
+    /// E φ.
+    pub e0: f64,
+    /// E φ′.
+    pub e1: f64,
+    /// E φ″.
+    pub q0: f64,
+    /// E φ″ x.
+    pub q1: f64,
+    /// E φ″ x².
+    pub q2: f64,
+}
+
+/// A convex scalar loss with the constants that make a fit certifiable.
+///
+/// Methods take one observation; a model only calls the ones on whole slices, which are compiled per likelihood.
+pub trait Likelihood: Send + Sync + std::fmt::Debug {
+    /// The name used in messages and files.
+    fn name(&self) -> &'static str;
+
+    /// What is wrong with an observation, or `None`.
+    fn reject(&self, datum: Datum) -> Option<String>;
+
+    /// φ(t) with all constants.
+    fn value(&self, t: f64, datum: Datum) -> f64;
+
+    /// φ′(t).
+    fn slope(&self, t: f64, datum: Datum) -> f64;
+
+    /// φ″(t) ≥ 0.
+    fn bend(&self, t: f64, datum: Datum) -> f64;
+
+    /// θ_min ≤ φ″ everywhere.
+    fn least_bend(&self, datum: Datum) -> f64;
+
+    /// φ″ ≤ θ_max everywhere, or `None` if φ″ is not bounded.
+    fn most_bend(&self, datum: Datum) -> Option<f64>;
+
+    /// A lower bound of φ″ on [t − radius, t + radius] (math: Lemma C).
+    fn bend_near(&self, t: f64, radius: f64, datum: Datum) -> f64;
+
+    /// |φ‴| ≤ this everywhere, or `None`.
+    fn most_twist(&self, datum: Datum) -> Option<f64>;
+
+    /// φ is analytic in |Im t| < strip; the trapezoid rule takes its step from it.
+    fn strip(&self) -> f64;
+
+    /// True if the error bound of the trapezoid rule is proved for this loss.
+    fn strip_is_proved(&self) -> bool {
+        true
+    }
+
+    /// Expectations in closed form, where there is one.
+    fn exact_moments(&self, _mean: f64, _sd: f64, _datum: Datum) -> Option<Moments> {
+        None
+    }
+
+    /// t ← φ′(t), elementwise over one column of predictors, and the sum of φ; `weight` multiplies both.
+    fn slopes(&self, t: &mut [f64], data: &[Datum], weight: &[f64]) -> f64;
+
+    /// out ← (φ′, φ″), elementwise, weighted; returns the weighted sum of φ.
+    fn derivatives(
+        &self,
+        t: &[f64],
+        data: &[Datum],
+        weight: &[f64],
+        slope: &mut [f64],
+        bend: &mut [f64],
+    ) -> f64 {
+        let mut sum = 0.0;
+        for i in 0..t.len() {
+            sum += weight[i] * self.value(t[i], data[i]);
+            slope[i] = weight[i] * self.slope(t[i], data[i]);
+            bend[i] = weight[i] * self.bend(t[i], data[i]);
+        }
+        sum
+    }
+
+    /// Σ_k w_k (φ, φ′, φ″, φ″x, φ″x²)(mean + sd·x_k): the trapezoid sum over one row's nodes.
+    fn trapezoid(&self, mean: f64, sd: f64, datum: Datum, nodes: &[f64], weights: &[f64]) -> Moments;
+}
+
+/// The two slice methods of an `impl Likelihood`, compiled with its scalar methods inlined and with the vector instructions the
+/// machine has.
+macro_rules! slice_methods {
+    () => {
+        fn slopes(&self, t: &mut [f64], data: &[$crate::likelihood::Datum], weight: &[f64]) -> f64 {
+            pulp::Arch::new().dispatch($crate::likelihood::Slopes { likelihood: self, t, data, weight })
+        }
+
+        fn trapezoid(
+            &self,
+            mean: f64,
+            sd: f64,
+            datum: $crate::likelihood::Datum,
+            nodes: &[f64],
+            weights: &[f64],
+        ) -> $crate::likelihood::Moments {
+            let likelihood = self;
+            pulp::Arch::new().dispatch($crate::likelihood::Trapezoid {
+                likelihood,
+                mean,
+                sd,
+                datum,
+                nodes,
+                weights,
+            })
+        }
+    };
+}
+pub(crate) use slice_methods;
+
+/// Values worked on at a time. The loops over a run have no other purpose than to be vectorised.
+const RUN: usize = 128;
+
+/// Σ x, in eight sums that are kept apart.
+#[inline(always)]
+fn sum(x: &[f64]) -> f64 {
+    let (runs, rest) = x.as_chunks::<8>();
+    let mut lanes = [0.0; 8];
+    for run in runs {
+        for k in 0..8 {
+            lanes[k] += run[k];
+        }
+    }
+    lanes.iter().chain(rest).sum()
+}
+
+/// [`Likelihood::slopes`], vectorised.
+pub(crate) struct Slopes<'a, L> {
+    pub(crate) likelihood: &'a L,
+    pub(crate) t: &'a mut [f64],
+    pub(crate) data: &'a [Datum],
+    pub(crate) weight: &'a [f64],
+}
+
+impl<L: Likelihood> pulp::NullaryFnOnce for Slopes<'_, L> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn call(self) -> f64 {
+        let Slopes { likelihood, t, data, weight } = self;
+        let mut value = [0.0; RUN];
+        let mut total = 0.0;
+        for ((t, data), weight) in t.chunks_mut(RUN).zip(data.chunks(RUN)).zip(weight.chunks(RUN)) {
+            let n = t.len();
+            let (data, weight, value) = (&data[..n], &weight[..n], &mut value[..n]);
+            for k in 0..n {
+                value[k] = weight[k] * likelihood.value(t[k], data[k]);
+                t[k] = weight[k] * likelihood.slope(t[k], data[k]);
+            }
+            total += sum(value);
+        }
+        total
+    }
+}
+
+/// [`Likelihood::trapezoid`], vectorised.
+pub(crate) struct Trapezoid<'a, L> {
+    pub(crate) likelihood: &'a L,
+    pub(crate) mean: f64,
+    pub(crate) sd: f64,
+    pub(crate) datum: Datum,
+    pub(crate) nodes: &'a [f64],
+    pub(crate) weights: &'a [f64],
+}
+
+impl<L: Likelihood> pulp::NullaryFnOnce for Trapezoid<'_, L> {
+    type Output = Moments;
+
+    #[inline(always)]
+    fn call(self) -> Moments {
+        let Trapezoid { likelihood, mean, sd, datum, nodes, weights } = self;
+        let mut terms = [[0.0; RUN]; 5];
+        let mut m = Moments::default();
+        for (x, w) in nodes.chunks(RUN).zip(weights.chunks(RUN)) {
+            let n = x.len();
+            let [e0, e1, q0, q1, q2] = &mut terms;
+            let (w, e0, e1) = (&w[..n], &mut e0[..n], &mut e1[..n]);
+            let (q0, q1, q2) = (&mut q0[..n], &mut q1[..n], &mut q2[..n]);
+            for k in 0..n {
+                let t = mean + sd * x[k];
+                e0[k] = w[k] * likelihood.value(t, datum);
+                e1[k] = w[k] * likelihood.slope(t, datum);
+                q0[k] = w[k] * likelihood.bend(t, datum);
+                q1[k] = q0[k] * x[k];
+                q2[k] = q1[k] * x[k];
+            }
+            m.e0 += sum(e0);
+            m.e1 += sum(e1);
+            m.q0 += sum(q0);
+            m.q1 += sum(q1);
+            m.q2 += sum(q2);
+        }
+        m
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod checks {
+    //! What every likelihood must satisfy; each file calls this with its own data.
+    use super::*;
+
+    pub(crate) fn consistent(likelihood: &dyn Likelihood, data: &[Datum], ts: &[f64]) {
+        for &datum in data {
+            assert!(likelihood.reject(datum).is_none(), "{datum:?}");
+            for &t in ts {
+                let h = 1e-4;
+                let scale = 1.0 + likelihood.bend(t, datum).abs() + likelihood.slope(t, datum).abs();
+                let central = |f: &dyn Fn(f64) -> f64| (f(t + h) - f(t - h)) / (2.0 * h);
+                // error of a central difference: h² φ⁗/6 + ulp(φ)/h
+                let tolerance = 1e-7 * scale + 1e-11 * likelihood.value(t, datum).abs();
+                let slope = central(&|t| likelihood.value(t, datum));
+                assert!((slope - likelihood.slope(t, datum)).abs() < tolerance, "φ′ at {t} for {datum:?}");
+                let bend = central(&|t| likelihood.slope(t, datum));
+                assert!((bend - likelihood.bend(t, datum)).abs() < tolerance, "φ″ at {t} for {datum:?}");
+                let b = likelihood.bend(t, datum);
+                assert!(b >= likelihood.least_bend(datum) * (1.0 - 1e-12), "θ_min at {t}");
+                if let Some(most) = likelihood.most_bend(datum) {
+                    assert!(b <= most * (1.0 + 1e-12), "θ_max at {t}: {b} > {most}");
+                }
+                if let Some(most) = likelihood.most_twist(datum) {
+                    let twist = central(&|t| likelihood.bend(t, datum)).abs();
+                    assert!(twist <= most * (1.0 + 1e-6) + 1e-9 * scale, "φ‴ at {t}: {twist} > {most}");
+                }
+                for radius in [0.0, 0.1, 1.0, 5.0] {
+                    let low = likelihood.bend_near(t, radius, datum);
+                    for k in -20..=20 {
+                        let there = likelihood.bend(t + radius * f64::from(k) / 20.0, datum);
+                        assert!(
+                            low <= there * (1.0 + 1e-12) + 1e-300,
+                            "Lemma C at {t} ± {radius}: {low} > {there}"
+                        );
+                    }
+                }
+                let (mut slopes, mut bends, mut shifted) = ([0.0], [0.0], [t]);
+                let sum = likelihood.derivatives(&[t], &[datum], &[2.0], &mut slopes, &mut bends);
+                assert!((sum - 2.0 * likelihood.value(t, datum)).abs() <= 1e-13 * sum.abs());
+                let again = likelihood.slopes(&mut shifted, &[datum], &[2.0]);
+                assert!((again - sum).abs() <= 1e-13 * sum.abs());
+                assert!((shifted[0] - slopes[0]).abs() <= 1e-13 * scale);
+            }
+        }
+    }
+}

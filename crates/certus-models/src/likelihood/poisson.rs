@@ -1,0 +1,85 @@
+//! Counts y with rate eᵗ: φ(t) = eᵗ − y t + log y!, φ″ = eᵗ, not bounded above. All expectations are closed:
+//! E e^{mean + sd·x}(1, x, x²) = e^{mean + sd²/2}(1, sd, 1 + sd²).
+
+use super::{Datum, Likelihood, Moments, slice_methods};
+use crate::special::ln_gamma;
+
+/// Poisson responses with the log link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Poisson;
+
+impl Likelihood for Poisson {
+    fn name(&self) -> &'static str {
+        "poisson"
+    }
+
+    fn reject(&self, datum: Datum) -> Option<String> {
+        let y = datum.y;
+        let whole = y >= 0.0 && y.is_finite() && y.fract() == 0.0;
+        (!whole).then(|| format!("the response is {y}, but a whole number of at least 0 is required"))
+    }
+
+    #[inline(always)]
+    fn value(&self, t: f64, datum: Datum) -> f64 {
+        t.exp() - datum.y * t + ln_gamma(datum.y + 1.0)
+    }
+
+    #[inline(always)]
+    fn slope(&self, t: f64, datum: Datum) -> f64 {
+        t.exp() - datum.y
+    }
+
+    #[inline(always)]
+    fn bend(&self, t: f64, _datum: Datum) -> f64 {
+        t.exp()
+    }
+
+    fn least_bend(&self, _datum: Datum) -> f64 {
+        0.0
+    }
+
+    fn most_bend(&self, _datum: Datum) -> Option<f64> {
+        None
+    }
+
+    fn bend_near(&self, t: f64, radius: f64, _datum: Datum) -> f64 {
+        (t - radius).exp()
+    }
+
+    fn most_twist(&self, _datum: Datum) -> Option<f64> {
+        None
+    }
+
+    fn strip(&self) -> f64 {
+        f64::INFINITY
+    }
+
+    fn exact_moments(&self, mean: f64, sd: f64, datum: Datum) -> Option<Moments> {
+        let e = (mean + 0.5 * sd * sd).exp();
+        Some(Moments {
+            e0: e - datum.y * mean + ln_gamma(datum.y + 1.0),
+            e1: e - datum.y,
+            q0: e,
+            q1: e * sd,
+            q2: e * (1.0 + sd * sd),
+        })
+    }
+
+    slice_methods!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::likelihood::checks::consistent;
+
+    #[test]
+    fn poisson() {
+        let data = [0.0, 1.0, 17.0].map(|y| Datum { y, trials: 1.0 });
+        consistent(&Poisson, &data, &[-20.0, -1.0, 0.0, 1.5, 5.0]);
+        assert!(Poisson.reject(Datum { y: 1.5, trials: 1.0 }).is_some());
+        let total: f64 =
+            (0..60).map(|y| (-Poisson.value(1.0, Datum { y: f64::from(y), trials: 1.0 })).exp()).sum();
+        assert!((total - 1.0).abs() < 1e-13);
+    }
+}

@@ -1,0 +1,232 @@
+//! Where the data live. Models never own a matrix: they pull *leaves*, fixed runs of consecutive rows, and return mergeable
+//! partial sums, which are combined in one fixed binary tree. Memory, files and other processes give the same bits.
+
+use std::sync::Mutex;
+
+use certus::parallel;
+use faer::MatRef;
+
+use crate::error::Error;
+
+/// Rows of a leaf. Boundaries depend on row numbers only.
+pub const LEAF: usize = 1024;
+
+/// A matrix somebody else owns, row-major or column-major.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    data: &'a [f64],
+    rows: usize,
+    columns: usize,
+    stride: usize,
+    column_major: bool,
+}
+
+impl<'a> Block<'a> {
+    /// Entry (i, j) is `data[i + j * stride]` if `column_major`, else `data[i * stride + j]`.
+    pub fn new(
+        data: &'a [f64],
+        rows: usize,
+        columns: usize,
+        stride: usize,
+        column_major: bool,
+    ) -> Result<Self, Error> {
+        let (short, long) = if column_major { (rows, columns) } else { (columns, rows) };
+        let needed = if short == 0 || long == 0 { 0 } else { (long - 1) * stride + short };
+        if data.len() < needed || (stride < short && long > 1) {
+            return Err(Error::Data(format!(
+                "a {rows} × {columns} matrix with stride {stride} needs {needed} numbers, but there are {}",
+                data.len()
+            )));
+        }
+        Ok(Self { data, rows, columns, stride, column_major })
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Entry (i, j).
+    pub fn get(&self, i: usize, j: usize) -> f64 {
+        if self.column_major { self.data[i + j * self.stride] } else { self.data[i * self.stride + j] }
+    }
+
+    /// Rows `first..first + count`.
+    pub fn row_range(&self, first: usize, count: usize) -> Self {
+        debug_assert!(first + count <= self.rows);
+        let start = if self.column_major { first } else { first * self.stride };
+        Self { data: &self.data[start.min(self.data.len())..], rows: count, ..*self }
+    }
+
+    pub(crate) fn view(&self) -> MatRef<'a, f64> {
+        if self.columns == 0 || self.rows == 0 {
+            MatRef::from_column_major_slice(&[], self.rows, self.columns)
+        } else if self.column_major {
+            MatRef::from_column_major_slice_with_stride(self.data, self.rows, self.columns, self.stride)
+        } else {
+            MatRef::from_row_major_slice_with_stride(self.data, self.rows, self.columns, self.stride)
+        }
+    }
+}
+
+/// A fixed run of consecutive rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf<'a> {
+    /// Number of the first row.
+    pub first: usize,
+    /// Features.
+    pub x: Block<'a>,
+    /// Responses.
+    pub y: &'a [f64],
+    /// Trials of a binomial response; 1 if empty.
+    pub trials: &'a [f64],
+    /// Added to the linear predictor; 0 if empty.
+    pub offset: &'a [f64],
+    /// Observation weights; 1 if empty.
+    pub weight: &'a [f64],
+}
+
+/// A source of leaves.
+pub trait Rows: Send + Sync {
+    /// Number of rows N.
+    fn len(&self) -> usize;
+
+    /// True if there is no row.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of feature columns.
+    fn columns(&self) -> usize;
+
+    /// Hands leaf `index` (rows `index * LEAF..`) to `visit`.
+    fn leaf(&self, index: usize, visit: &mut dyn FnMut(Leaf<'_>)) -> Result<(), Error>;
+}
+
+/// Number of leaves.
+pub fn leaves(rows: &dyn Rows) -> usize {
+    rows.len().div_ceil(LEAF)
+}
+
+/// Rows in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// Features, row-major or column-major.
+    pub x: Vec<f64>,
+    /// True if `x` is column-major.
+    pub column_major: bool,
+    /// Responses.
+    pub y: Vec<f64>,
+    /// Trials, or empty.
+    pub trials: Vec<f64>,
+    /// Offsets, or empty.
+    pub offset: Vec<f64>,
+    /// Weights, or empty.
+    pub weight: Vec<f64>,
+    /// Feature columns.
+    pub columns: usize,
+}
+
+impl Rows for Memory {
+    fn len(&self) -> usize {
+        self.y.len()
+    }
+
+    fn columns(&self) -> usize {
+        self.columns
+    }
+
+    fn leaf(&self, index: usize, visit: &mut dyn FnMut(Leaf<'_>)) -> Result<(), Error> {
+        let (first, n) = (index * LEAF, self.y.len());
+        let range = first..(first + LEAF).min(n);
+        let stride = if self.column_major { n } else { self.columns };
+        let x = Block::new(&self.x, n, self.columns, stride, self.column_major)?;
+        let part = |v: &'_ Vec<f64>, name: &str| -> Result<std::ops::Range<usize>, Error> {
+            match v.len() {
+                0 => Ok(0..0),
+                l if l == n => Ok(range.clone()),
+                l => Err(Error::Data(format!("{name} has {l} entries for {n} rows"))),
+            }
+        };
+        visit(Leaf {
+            first,
+            x: x.row_range(first, range.len()),
+            y: &self.y[range.clone()],
+            trials: &self.trials[part(&self.trials, "trials")?],
+            offset: &self.offset[part(&self.offset, "offset")?],
+            weight: &self.weight[part(&self.weight, "weight")?],
+        });
+        Ok(())
+    }
+}
+
+/// Buffers that partial sums borrow and give back, so that repeated passes do not allocate.
+#[derive(Debug, Default)]
+pub(crate) struct Pool(Mutex<Vec<Vec<f64>>>);
+
+impl Pool {
+    fn take(&self, length: usize) -> Vec<f64> {
+        let mut buffer = self.0.lock().ok().and_then(|mut free| free.pop()).unwrap_or_default();
+        buffer.clear();
+        buffer.resize(length, 0.0);
+        buffer
+    }
+
+    /// A buffer of zeros to use at will; give it back.
+    pub(crate) fn buffer(&self, length: usize) -> Vec<f64> {
+        self.take(length)
+    }
+
+    pub(crate) fn give(&self, buffer: Vec<f64>) {
+        if let Ok(mut free) = self.0.lock() {
+            free.push(buffer);
+        }
+    }
+
+    /// Σ over leaves of vectors of `length` numbers, in the fixed tree. `work(leaf, scratch, out)` adds its part to `out`;
+    /// `scratch` is a buffer to use at will.
+    pub(crate) fn sum(
+        &self,
+        rows: &dyn Rows,
+        length: usize,
+        work: &(impl Fn(Leaf<'_>, &mut Vec<f64>, &mut [f64]) + Sync),
+    ) -> Result<Vec<f64>, Error> {
+        let leaf = |index: usize| -> Result<Vec<f64>, Error> {
+            let (mut out, mut scratch) = (self.take(length), self.take(0));
+            rows.leaf(index, &mut |leaf| work(leaf, &mut scratch, &mut out))?;
+            self.give(scratch);
+            Ok(out)
+        };
+        let combine = |a: Result<Vec<f64>, Error>, b: Result<Vec<f64>, Error>| {
+            let (mut a, b) = (a?, b?);
+            a.iter_mut().zip(&b).for_each(|(x, y)| *x += y);
+            self.give(b);
+            Ok(a)
+        };
+        parallel::reduce(leaves(rows), 1, &leaf, &combine).unwrap_or_else(|| Ok(self.take(length)))
+    }
+
+    /// Fills `out` (`width` numbers per row) leaf by leaf.
+    pub(crate) fn map(
+        &self,
+        rows: &dyn Rows,
+        width: usize,
+        out: &mut [f64],
+        work: &(impl Fn(Leaf<'_>, &mut Vec<f64>, &mut [f64]) + Sync),
+    ) -> Result<(), Error> {
+        let failure = Mutex::new(None);
+        parallel::for_each_piece(out, LEAF * width, 1, &|index, part| {
+            let mut scratch = self.take(0);
+            if let Err(error) = rows.leaf(index, &mut |leaf| work(leaf, &mut scratch, part)) {
+                failure.lock().expect("nobody panics while holding it").get_or_insert(error);
+            }
+            self.give(scratch);
+        });
+        failure.into_inner().expect("nobody panics while holding it").map_or(Ok(()), Err)
+    }
+}
