@@ -13,6 +13,9 @@ pub enum Error {
     /// The posterior is not proper, or the data do not identify a coefficient with a flat prior.
     #[error("{0}")]
     NotIdentified(String),
+    /// The exact route would need more memory than was given; the figure is in the message.
+    #[error("{0}")]
+    TooLarge(String),
     /// From the core.
     #[error(transparent)]
     Core(#[from] certus::Error),

@@ -4,6 +4,7 @@
 use certus::factor::{Factor, Lower};
 use certus::{Gaussian, linalg};
 use faer::linalg::matmul::matmul;
+use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::{Accum, MatMut, MatRef, Par};
 
 use crate::design::DesignLeaf;
@@ -37,11 +38,14 @@ pub struct Whitened {
     pub mean: Vec<f64>,
     /// S, symmetric.
     pub factor: Vec<f64>,
-    /// CᵀJC.
-    prior: Vec<f64>,
     /// Per row: the `KEPT` numbers.
     rows: Vec<f64>,
+    /// A C, leaf by leaf, if it is small enough to keep; else every product makes it again.
+    whitened: Vec<f64>,
 }
+
+/// Numbers of A C worth keeping between Hessian-vector products (256 MB).
+const KEEP: usize = 1 << 25;
 
 impl Whitened {
     /// |g| = √(|g_m|² + |S|²).
@@ -159,18 +163,26 @@ impl Glm {
         self.prior.add_precision_times(&dm, &mut sums[..d]);
         let mut mean = vec![0.0; d];
         w.factor().add_apply_transpose(&sums[..d], &mut mean);
-        let (c, mut hessian, mut prior) = (w.factor().to_dense(), sums.split_off(d), vec![0.0; d * d]);
+        let (c, mut hessian) = (w.factor().to_dense(), sums.split_off(d));
         self.pool.give(sums);
         linalg::mirror(&mut hessian, d);
-        self.prior.add_to(&mut prior);
         self.prior.add_to(&mut hessian);
         let mut factor = congruent(w, &hessian, &c);
         factor.iter_mut().step_by(d + 1).for_each(|x| *x -= 1.0);
-        let prior = congruent(w, &prior, &c);
-        Ok(Whitened { mean, factor, prior, rows })
+        let mut whitened = Vec::new();
+        if self.design.rows().len() * d <= KEEP {
+            whitened.resize(self.design.rows().len() * d, 0.0);
+            let c = MatRef::from_column_major_slice(&c, d, d);
+            self.pool.map(self.design.rows(), d, &mut whitened, &|leaf, scratch, out| {
+                self.design.prepare(leaf, scratch, |leaf| whiten(&leaf, c, out));
+            })?;
+        }
+        Ok(Whitened { mean, factor, rows, whitened })
     }
 
-    /// The Hessian of f at w applied to (dm, dC), in the whitened frame (Lemma B with C = I).
+    /// The Hessian of f at w applied to (dm, dC), in the whitened frame (Lemma B). With Σ q₀ããᵀ + J̃ = S + I it is
+    /// ((S + I)dm + Σ q₁β ã, sym((S + I)dC) + Σ (v/s) ããᵀ + dC), β = ãᵀdC ã/s, v = q₁α + (q₂ − q₀)β, so that the rows are needed for
+    /// one product with dC and one weighted Gram matrix only.
     fn hessian_times(
         &self,
         w: &Gaussian,
@@ -181,80 +193,70 @@ impl Glm {
         out_factor: &mut [f64],
     ) -> Result<(), Error> {
         let d = self.dim();
-        // [C | C dC | C dm]
-        let mut frame = w.factor().to_dense();
-        frame.resize(2 * d * d + d, 0.0);
-        let (c, rest) = frame.split_at_mut(d * d);
-        let (cdc, cdm) = rest.split_at_mut(d * d);
-        w.factor().add_apply(dc, cdc);
-        w.factor().add_apply(dm, cdm);
-        let (c, cdc, cdm) = (&*c, &*cdc, &*cdm);
-        let (cv, cdcv) =
-            (MatRef::from_column_major_slice(c, d, d), MatRef::from_column_major_slice(cdc, d, d));
+        let c = if g.whitened.is_empty() { w.factor().to_dense() } else { vec![0.0; d * d] };
+        let (c, dcv) = (MatRef::from_column_major_slice(&c, d, d), MatRef::from_column_major_slice(dc, d, d));
         let sums = self.pool.sum(self.design.rows(), d + d * d, &|leaf, scratch, out| {
-            self.design.prepare(leaf, scratch, |leaf| {
-                let n = leaf.data.len();
-                let kept = &g.rows[KEPT * leaf.first..][..KEPT * n];
-                let mut work = self.pool.buffer(2 * n * d + 2 * n);
-                let (at, rest) = work.split_at_mut(n * d);
-                let (adc, rest) = rest.split_at_mut(n * d);
-                let (alpha, beta) = rest.split_at_mut(n);
-                whiten(&leaf, cv, at);
-                matmul(
-                    MatMut::from_column_major_slice_mut(adc, n, d),
-                    Accum::Replace,
-                    leaf.a,
-                    cdcv,
-                    1.0,
-                    Par::Seq,
-                );
-                alpha.fill(0.0);
-                let direction = MatRef::from_column_major_slice(cdm, d, 1);
-                matmul(
-                    MatMut::from_column_major_slice_mut(alpha, n, 1),
-                    Accum::Add,
-                    leaf.a,
-                    direction,
-                    1.0,
-                    Par::Seq,
-                );
-                beta.fill(0.0);
-                for (x, y) in at.chunks_exact(n).zip(adc.chunks_exact(n)) {
-                    for i in 0..n {
-                        beta[i] += x[i] * y[i];
-                    }
-                }
+            let n = leaf.y.len();
+            let first = leaf.first;
+            let kept = &g.rows[KEPT * first..][..KEPT * n];
+            let mut made = Vec::new();
+            let at = if g.whitened.is_empty() {
+                made = self.pool.buffer(n * d);
+                self.design.prepare(leaf, scratch, |leaf| whiten(&leaf, c, &mut made));
+                &made[..]
+            } else {
+                &g.whitened[first * d..][..n * d]
+            };
+            let mut work = self.pool.buffer(n * d + 2 * n);
+            let (turned, rest) = work.split_at_mut(n * d);
+            let (alpha, beta) = rest.split_at_mut(n);
+            let view = MatRef::from_column_major_slice(at, n, d);
+            let product = MatMut::from_column_major_slice_mut(turned, n, d);
+            matmul(product, Accum::Replace, view, dcv, 1.0, Par::Seq);
+            for ((x, y), dm) in at.chunks_exact(n).zip(turned.chunks_exact(n)).zip(dm) {
                 for i in 0..n {
-                    let row = &kept[i * KEPT..][..KEPT];
-                    let (q0, q1, q2, sd) = (row[2], row[3], row[4], row[5]);
-                    let per_sd = if sd > 0.0 { 1.0 / sd } else { 0.0 };
-                    let (a, b) = (alpha[i], beta[i] * per_sd);
-                    alpha[i] = q0 * a + q1 * b;
-                    beta[i] = (q1 * a + (q2 - q0) * b) * per_sd;
+                    alpha[i] += x[i] * dm;
+                    beta[i] += x[i] * y[i];
                 }
-                // R = q₀ A dC + (v/sd) A C, in place of A dC
-                for (x, y) in at.chunks_exact(n).zip(adc.chunks_exact_mut(n)) {
-                    for i in 0..n {
-                        y[i] = kept[i * KEPT + 2] * y[i] + beta[i] * x[i];
-                    }
+            }
+            for i in 0..n {
+                let row = &kept[i * KEPT..][..KEPT];
+                let (q0, q1, q2, sd) = (row[2], row[3], row[4], row[5]);
+                let per_sd = if sd > 0.0 { 1.0 / sd } else { 0.0 };
+                let (a, b) = (alpha[i], beta[i] * per_sd);
+                alpha[i] = q1 * b;
+                beta[i] = (q1 * a + (q2 - q0) * b) * per_sd;
+            }
+            for (x, y) in at.chunks_exact(n).zip(turned.chunks_exact_mut(n)) {
+                for i in 0..n {
+                    y[i] = beta[i] * x[i];
                 }
-                let (mean, factor) = out.split_at_mut(d);
-                add_columns(mean, d, leaf.a, alpha, n);
-                let r = MatRef::from_column_major_slice(adc, n, d);
-                let factor = MatMut::from_column_major_slice_mut(factor, d, d);
-                matmul(factor, Accum::Add, leaf.a.transpose(), r, 1.0, Par::Seq);
-                self.pool.give(work);
-            });
+            }
+            let (mean, square) = out.split_at_mut(d);
+            add_columns(mean, d, view, alpha, n);
+            triangular::matmul(
+                MatMut::from_column_major_slice_mut(square, d, d),
+                BlockStructure::TriangularLower,
+                Accum::Add,
+                view.transpose(),
+                BlockStructure::Rectangular,
+                MatRef::from_column_major_slice(turned, n, d),
+                BlockStructure::Rectangular,
+                1.0,
+                Par::Seq,
+            );
+            self.pool.give(work);
+            self.pool.give(made);
         })?;
-        out_mean.fill(0.0);
-        w.factor().add_apply_transpose(&sums[..d], out_mean);
-        linalg::add_square_times(&g.prior, d, false, dm, out_mean);
-        let mut full = vec![0.0; d * d];
-        w.factor().add_apply_transpose(&sums[d..], &mut full);
-        linalg::add_square_times(&g.prior, d, false, dc, &mut full);
+        out_mean.copy_from_slice(dm);
+        out_mean.iter_mut().zip(&sums).for_each(|(o, s)| *o += s);
+        linalg::add_square_times(&g.factor, d, false, dm, out_mean);
+        let mut full = dc.to_vec();
+        linalg::add_square_times(&g.factor, d, false, dc, &mut full);
         for j in 0..d {
             for i in 0..d {
-                out_factor[j * d + i] = 0.5 * (full[j * d + i] + full[i * d + j]) + dc[j * d + i];
+                let gram = sums[d + i.min(j) * d + i.max(j)];
+                out_factor[j * d + i] = 0.5 * (full[j * d + i] + full[i * d + j]) + gram + dc[j * d + i];
             }
         }
         self.pool.give(sums);
@@ -266,10 +268,10 @@ impl Glm {
         let d = self.dim();
         let g = self.whitened_gradient(&state.gaussian)?;
         let decrement = g.decrement();
-        let floor = 1e-15 * (1.0 + state.neg_elbo.abs());
         let stalled = decrement >= 0.25 * state.decrement && decrement < 1e-12;
         state.decrement = decrement;
-        if decrement < 1e-3 * floor * floor.sqrt() || stalled {
+        // |g| ≤ 2√decrement: 6e-10 is as far as we go
+        if decrement < 1e-19 || stalled {
             state.done = true;
             return Ok(());
         }
@@ -316,7 +318,8 @@ impl Glm {
             }
             z = precondition(&r);
             let next = dot(&r, &z);
-            if next < first.min(0.01) * first || next < 1e-32 {
+            // enough for quadratic convergence, and never far beyond |g| = 3e-10
+            if next < (first.min(0.01) * first).max(5e-20) {
                 break;
             }
             let beta = next / rz;
@@ -349,10 +352,20 @@ fn congruent(w: &Gaussian, matrix: &[f64], c: &[f64]) -> Vec<f64> {
     out
 }
 
-/// A C for one leaf.
+/// A C for one leaf, C lower triangular.
 fn whiten(leaf: &DesignLeaf<'_>, c: MatRef<'_, f64>, out: &mut [f64]) {
     let (n, d) = (leaf.data.len(), c.ncols());
-    matmul(MatMut::from_column_major_slice_mut(out, n, d), Accum::Replace, leaf.a, c, 1.0, Par::Seq);
+    triangular::matmul(
+        MatMut::from_column_major_slice_mut(out, n, d),
+        BlockStructure::Rectangular,
+        Accum::Replace,
+        leaf.a,
+        BlockStructure::Rectangular,
+        c,
+        BlockStructure::TriangularLower,
+        1.0,
+        Par::Seq,
+    );
 }
 
 /// The largest τ ≤ 1 of the form 2⁻ᵏ with I + τ dC ≥ 0.1 I.
@@ -389,4 +402,47 @@ fn lower(w: &Gaussian) -> Result<Gaussian, Error> {
     let d = w.dim();
     let factor = Lower::new(d, linalg::lower_of_same_covariance(&w.factor().to_dense(), d))?;
     Ok(Gaussian::new(w.mean().to_vec(), Factor::Lower(factor))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::likelihood::Logistic;
+    use crate::{Design, Memory, Prior};
+    use std::sync::Arc;
+
+    /// The product is the same whether A C is kept or made again, and it is the Hessian: against differences of the gradient.
+    #[test]
+    fn hessian_vector_products() {
+        let (n, d) = (50, 3);
+        let wave = |k: usize| (k as f64 * 1.7).sin();
+        let memory = Memory {
+            x: (0..n * d).map(wave).collect(),
+            y: (0..n).map(|i| (i % 3 == 0).into()).map(|b: u8| f64::from(b)).collect(),
+            columns: d,
+            ..Memory::default()
+        };
+        let prior = Prior::independent(vec![0.0; d], &[1.0; 3]).expect("a prior");
+        let model =
+            Glm::new(Design::new(Arc::new(memory), false), Arc::new(Logistic), prior).expect("a model");
+        let w = crate::laplace(&model).expect("a mode").gaussian;
+        let mut g = model.whitened_gradient(&w).expect("a gradient");
+        let dm = [0.3, -0.2, 0.5];
+        let mut dc: Vec<f64> = (0..9).map(|k| 0.3 * wave(k + 5)).collect();
+        linalg::mirror(&mut dc, d);
+        let apply = |g: &Whitened| {
+            let (mut mean, mut factor) = (vec![0.0; d], vec![0.0; d * d]);
+            model.hessian_times(&w, g, &dm, &dc, &mut mean, &mut factor).expect("a product");
+            [mean, factor].concat()
+        };
+        let kept = apply(&g);
+        g.whitened.clear();
+        assert_eq!(apply(&g), kept);
+        // second difference of f along the segment: dᵀHd
+        let f = |t: f64| model.neg_elbo(&moved(&w, &dm, &dc, t).expect("proper")).expect("finite");
+        let h = 1e-3;
+        let second = (f(h) - 2.0 * f(0.0) + f(-h)) / (h * h);
+        let form = dot(&kept[..d], &dm) + dot(&kept[d..], &dc);
+        assert!((second / form - 1.0).abs() < 1e-5, "{second} against {form}");
+    }
 }

@@ -2,12 +2,11 @@
 //! guessed, whose ELBO is exact by one-dimensional quadrature, and whose optimum is found without sampling.
 #![forbid(unsafe_code)]
 
-mod arrow;
-mod curvature;
 pub mod design;
 pub mod error;
 pub mod exact;
 pub mod expectation;
+mod forest;
 pub mod glm;
 pub mod hierarchical;
 pub mod laplace;
@@ -20,7 +19,7 @@ pub use design::Design;
 pub use error::Error;
 pub use exact::ExactState;
 pub use glm::Glm;
-pub use hierarchical::{GroupedRows, Hierarchical};
+pub use hierarchical::{GroupTerm, GroupedRows, Hierarchical};
 pub use laplace::laplace;
 pub use prior::Prior;
 pub use rows::{Memory, Rows};

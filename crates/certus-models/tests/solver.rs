@@ -157,6 +157,8 @@ fn hard_problems() {
         );
     }
     solve("zero counts", &model(Arc::new(Poisson), x.clone(), vec![0.0; n], p, 10.0), 100);
+    let with_ones: Vec<f64> = x.chunks_exact(p).flat_map(|r| [1.0, r[1], r[2]]).collect();
+    solve("zero counts, intercept", &model(Arc::new(Poisson), with_ones, vec![0.0; n], p, 10.0), 100);
     let wide = dice.normals(20 * 50);
     let y: Vec<f64> = (0..20).map(|i| f64::from(i % 2)).collect();
     solve("20 rows, 50 coefficients", &model(Arc::new(Logistic), wide, y, 50, 1.0), 100);
@@ -167,6 +169,24 @@ fn hard_problems() {
         x.iter().enumerate().map(|(k, v)| if (k / p) % 3 == 0 { 0.0 } else { *v }).collect();
     solve("zero rows", &model(Arc::new(Logistic), holes, y.clone(), p, 2.0), 100);
     let large: Vec<f64> = x.iter().map(|v| 12.0 * v).collect();
-    solve("large rows", &model(Arc::new(Logistic), large, vec![1.0; n], p, 3.0), 100);
+    let steep = model(Arc::new(Logistic), large.clone(), vec![1.0; n], p, 3.0);
+    solve("large rows", &steep, 100);
+    // rows far out: the sd of their predictor passes 30
+    let far: Vec<f64> = large.iter().map(|v| 10.0 * v).collect();
+    let steep = model(
+        Arc::new(Logistic),
+        far.clone(),
+        (0..n).map(|i| f64::from(u8::from(far[i * p] > 0.0))).collect(),
+        p,
+        3.0,
+    );
+    solve("row sds above 30", &steep, 100);
+    let w = steep.solve_exactly().unwrap().gaussian;
+    let sds = far.chunks_exact(p).map(|a| {
+        let mut at = vec![0.0; p];
+        w.factor().add_apply_transpose(a, &mut at);
+        at.iter().map(|v| v * v).sum::<f64>().sqrt()
+    });
+    assert!(sds.fold(0.0, f64::max) > 30.0, "the problem must be as hard as it says");
     solve("no information", &model(Arc::new(Probit), vec![0.0; n * p], y, p, 3.0), 100);
 }

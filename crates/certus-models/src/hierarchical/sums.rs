@@ -1,11 +1,12 @@
-//! First- and second-order sums over the rows of a hierarchical model, on the arrow and in the whitened frame.
+//! First- and second-order sums over the rows of a hierarchical model, on its pattern and in the whitened frame.
 
 use certus::Gaussian;
 
-use super::Hierarchical;
+use super::{Entry, Hierarchical, KEPT};
 use crate::error::Error;
+use crate::forest::Visit;
 
-/// The gradient of f in the whitened frame, on the arrow: (mean, factor).
+/// The gradient of f in the whitened frame, on the pattern: (mean, factor), and the moments of the rows.
 pub(super) struct Whitened {
     pub(super) mean: Vec<f64>,
     pub(super) factor: Vec<f64>,
@@ -13,98 +14,83 @@ pub(super) struct Whitened {
 }
 
 impl Hierarchical {
-    /// Gradient and Gauss-Newton sums at w: g = Σ e₁ ã, S = Σ q₀ ã ãᵀ on the arrow, ã = Cᵀa (or a itself if `point`).
+    /// Calls `row(entries, [E φ′, q₀, q₁, q₂])` for every data and prior row of a node.
+    fn visit(&self, node: usize, mean: &[f64], rows: &[f64], mut row: impl FnMut(&[Entry], [f64; 4])) {
+        for k in self.layout.first[node]..self.layout.first[node + 1] {
+            let kept = &rows[k * KEPT..][..KEPT];
+            row(self.layout.entries(k), [kept[1], kept[2], kept[3], kept[4]]);
+        }
+        let node = &self.forest.nodes()[node];
+        for coordinate in node.start..node.start + node.size {
+            let (entries, residual, precision) = self.prior_row(coordinate, mean);
+            row(&entries, [precision * residual, precision, 0.0, precision]);
+        }
+    }
+
+    /// The node's own rows of what its path has gathered; the ancestors' rows stay in the message.
+    fn keep(&self, visit: &mut Visit<'_>) {
+        let node = &self.forest.nodes()[visit.node];
+        let above = node.width - node.size;
+        visit.own.copy_from_slice(&visit.vector[above..]);
+        for (j, column) in visit.panel.chunks_exact_mut(node.size).enumerate() {
+            column.copy_from_slice(&visit.square[j * node.width + above..][..node.size]);
+        }
+    }
+
+    /// Gradient and Gauss-Newton sums at w: g = Σ e₁ ã, S = Σ q₀ ã ãᵀ on the pattern, ã = Cᵀa (or a itself if `point`, and then S is
+    /// stored as a symmetric matrix).
     pub(super) fn first_order(&self, w: &Gaussian, point: bool) -> Result<Whitened, Error> {
         Ok(self.sums_at(w, self.row_moments(w, point)?, point))
     }
 
     /// The same for given moments of the rows.
     pub(super) fn sums_at(&self, w: &Gaussian, rows: Vec<f64>, point: bool) -> Whitened {
-        let (globals, groups, root, panels) = self.split(w);
-        let (g, p, width, panel) =
-            (self.arrow.globals, self.arrow.size, self.arrow.width(), self.arrow.panel());
-        let mut out = vec![0.0; self.arrow.groups * (p + panel)];
-        let sums = self.arrow.over_groups(&mut out, p + panel, g + g * g, &|first, run, sums| {
+        let (mut mean, mut factor) = (vec![0.0; self.dim()], vec![0.0; self.forest.tree.stored()]);
+        self.forest.upward(&mut mean, &mut factor, &|mut visit| {
+            let width = self.forest.nodes()[visit.node].width;
             let (mut path, mut at) = (vec![0.0; width * width], vec![0.0; width]);
-            let (mut mean, mut square) = (vec![0.0; width], vec![0.0; width * width]);
-            for (k, out) in run.chunks_exact_mut(p + panel).enumerate() {
-                let group = first + k;
-                self.arrow.path(root, &panels[group * panel..][..panel], &mut path);
-                mean.fill(0.0);
-                square.fill(0.0);
-                self.visit(group, (globals, groups), &rows, |a, [e1, q0, _, _]| {
-                    let at = if point {
-                        a
-                    } else {
-                        whiten(&path, a, &mut at);
-                        &at
-                    };
-                    for j in 0..width {
-                        mean[j] += e1 * at[j];
-                        let scaled = q0 * at[j];
-                        for i in j..width {
-                            square[j * width + i] += scaled * at[i];
+            if !point {
+                self.forest.path(w.factor().values(), visit.node, &mut path);
+            }
+            self.visit(visit.node, w.mean(), &rows, |entries, [e1, q0, _, _]| {
+                if point {
+                    // few entries: nothing to whiten
+                    for &(j, v) in entries {
+                        visit.vector[j] += e1 * v;
+                        for &(i, u) in entries.iter().filter(|e| e.0 >= j) {
+                            visit.square[j * width + i] += q0 * v * u;
                         }
                     }
-                });
-                self.take(&mean, &square, out, sums);
-            }
+                    return;
+                }
+                whiten(&path, entries, &mut at);
+                for j in 0..width {
+                    visit.vector[j] += e1 * at[j];
+                    let scaled = q0 * at[j];
+                    for i in j..width {
+                        visit.square[j * width + i] += scaled * at[i];
+                    }
+                }
+            });
+            self.keep(&mut visit);
         });
-        let mut result = self.assemble(&out, &sums, point);
-        // the prior of θ: whitened row j of C_root
-        for j in 0..g {
-            let at = |k: usize| if point { f64::from(u8::from(k == j)) } else { root[k * g + j] };
-            let residual = self.root_precision[j] * (globals[j] - self.root_mean[j]);
-            for b in 0..g {
-                result.mean[b] += residual * at(b);
-                for a in b..g {
-                    result.factor[b * g + a] += self.root_precision[j] * at(a) * at(b);
+        if point {
+            for n in self.forest.nodes() {
+                let own = &mut factor[n.offset + (n.width - n.size) * n.size..][..n.size * n.size];
+                for j in 0..n.size {
+                    for i in j + 1..n.size {
+                        own[i * n.size + j] = own[j * n.size + i];
+                    }
                 }
             }
         }
-        result.rows = rows;
-        result
+        Whitened { mean, factor, rows }
     }
 
-    /// Splits path sums of one group between the group's own output and the root's sums.
-    pub(super) fn take(&self, mean: &[f64], square: &[f64], out: &mut [f64], sums: &mut [f64]) {
-        let (g, p, width) = (self.arrow.globals, self.arrow.size, self.arrow.width());
-        for j in 0..g {
-            sums[j] += mean[j];
-            for i in 0..g {
-                sums[g + j * g + i] += square[j * width + i];
-            }
-        }
-        out[..p].copy_from_slice(&mean[g..]);
-        for j in 0..width {
-            out[p + j * p..][..p].copy_from_slice(&square[j * width + g..][..p]);
-        }
-    }
-
-    /// Root sums and group outputs as one vector over the mean and one over the arrow.
-    pub(super) fn assemble(&self, out: &[f64], sums: &[f64], symmetric: bool) -> Whitened {
-        let (g, p, panel) = (self.arrow.globals, self.arrow.size, self.arrow.panel());
-        let (mut mean, mut factor) = (sums[..g].to_vec(), sums[g..].to_vec());
-        for out in out.chunks_exact(p + panel) {
-            mean.extend_from_slice(&out[..p]);
-            let at = factor.len();
-            factor.extend_from_slice(&out[p..]);
-            if symmetric {
-                mirror(&mut factor[at + p * g..], p);
-            }
-        }
-        if symmetric {
-            mirror(&mut factor[..g * g], g);
-        }
-        Whitened { mean, factor, rows: Vec::new() }
-    }
-
-    /// The exact gradient of f at w in its own frame, on the arrow: g_m and proj(S) − I.
+    /// The exact gradient of f at w in its own frame, on the pattern: g_m and proj(S) − I.
     pub(super) fn whitened_gradient(&self, w: &Gaussian) -> Result<Whitened, Error> {
         let mut g = self.first_order(w, false)?;
-        for i in self.diagonal() {
-            g.factor[i] -= 1.0;
-        }
+        self.forest.diagonal().for_each(|i| g.factor[i] -= 1.0);
         Ok(g)
     }
 
@@ -114,85 +100,58 @@ impl Hierarchical {
         Ok((dot(&g.mean, &g.mean) + dot(&g.factor, &g.factor)).sqrt())
     }
 
-    /// Where the diagonal of a factor sits among its values.
-    pub(super) fn diagonal(&self) -> impl Iterator<Item = usize> + use<> {
-        let (g, p, panel, root) =
-            (self.arrow.globals, self.arrow.size, self.arrow.panel(), self.arrow.root());
-        let groups = self.arrow.groups;
-        let own = (0..groups).flat_map(move |k| (0..p).map(move |i| root + k * panel + p * g + i * (p + 1)));
-        (0..g).map(move |i| i * (g + 1)).chain(own)
-    }
-
-    /// The Hessian of f at w applied to a direction (mean, factor) on the arrow, in the whitened frame (Lemma B; h curves the diagonal).
+    /// The Hessian of f at w applied to a direction (mean, factor) on the pattern, in the whitened frame (Lemma B; h curves the diagonal).
     pub(super) fn hessian_times(&self, w: &Gaussian, at_w: &Whitened, direction: &[f64], result: &mut [f64]) {
-        let (globals, groups, root, panels) = self.split(w);
-        let (g, p, width, panel) =
-            (self.arrow.globals, self.arrow.size, self.arrow.width(), self.arrow.panel());
         let (dm, dc) = direction.split_at(self.dim());
-        let (dc_root, dc_panels) = dc.split_at(self.arrow.root());
-        let mut out = vec![0.0; self.arrow.groups * (p + panel)];
-        let sums = self.arrow.over_groups(&mut out, p + panel, g + g * g, &|first, run, sums| {
+        let (mean, factor) = result.split_at_mut(self.dim());
+        self.forest.upward(mean, factor, &|mut visit| {
+            let width = self.forest.nodes()[visit.node].width;
             let square = || vec![0.0; width * width];
-            let (mut path, mut turn, mut factor) = (square(), square(), square());
             let line = || vec![0.0; width];
-            let (mut at, mut b, mut mean, mut step) = (line(), line(), line(), line());
-            for (k, out) in run.chunks_exact_mut(p + panel).enumerate() {
-                let group = first + k;
-                self.arrow.path(root, &panels[group * panel..][..panel], &mut path);
-                self.arrow.path(dc_root, &dc_panels[group * panel..][..panel], &mut turn);
-                step[..g].copy_from_slice(&dm[..g]);
-                step[g..].copy_from_slice(&dm[g + group * p..][..p]);
-                mean.fill(0.0);
-                factor.fill(0.0);
-                self.visit(group, (globals, groups), &at_w.rows, |a, [_, q0, q1, q2]| {
-                    whiten(&path, a, &mut at);
-                    whiten(&turn, &at, &mut b);
-                    lemma_b(&at, &b, dot(&at, &step), [q0, q1, q2], &mut mean, &mut factor);
-                });
-                self.take(&mean, &factor, out, sums);
-            }
+            let (mut path, mut turn) = (square(), square());
+            let (mut at, mut b, mut step) = (line(), line(), line());
+            self.forest.path(w.factor().values(), visit.node, &mut path);
+            self.forest.path(dc, visit.node, &mut turn);
+            self.forest.path_vector(dm, visit.node, &mut step);
+            self.visit(visit.node, w.mean(), &at_w.rows, |entries, [_, q0, q1, q2]| {
+                whiten(&path, entries, &mut at);
+                turn_by(&turn, &at, &mut b);
+                lemma_b(&at, &b, dot(&at, &step), [q0, q1, q2], visit.vector, visit.square);
+            });
+            self.keep(&mut visit);
         });
-        let mut total = self.assemble(&out, &sums, false);
-        let (mut at, mut b) = (vec![0.0; g], vec![0.0; g]);
-        for j in 0..g {
-            for k in 0..g {
-                at[k] = root[k * g + j];
-            }
-            whiten(dc_root, &at, &mut b);
-            let q = self.root_precision[j];
-            let along = dot(&at, &dm[..g]);
-            lemma_b(&at, &b, along, [q, 0.0, q], &mut total.mean[..g], &mut total.factor[..g * g]);
-        }
-        for i in self.diagonal() {
-            total.factor[i] += dc[i];
-        }
-        result[..self.dim()].copy_from_slice(&total.mean);
-        result[self.dim()..].copy_from_slice(&total.factor);
+        self.forest.diagonal().for_each(|i| factor[i] += dc[i]);
     }
 }
 
+#[inline(always)]
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
-/// out ← Lᵀ a for a lower-triangular square L.
-pub(super) fn whiten(l: &[f64], a: &[f64], out: &mut [f64]) {
-    let w = a.len();
-    for (j, (column, out)) in l.chunks_exact(w).zip(out).enumerate() {
-        *out = dot(&column[j..], &a[j..]);
+/// out ← Lᵀ a for a lower-triangular L stored by rows and a sparse a.
+pub(super) fn whiten(l: &[f64], a: &[Entry], out: &mut [f64]) {
+    let width = out.len();
+    out.fill(0.0);
+    for &(i, v) in a {
+        let row = &l[i * width..][..=i];
+        out[..=i].iter_mut().zip(row).for_each(|(o, l)| *o += v * l);
+    }
+}
+
+/// out ← Lᵀ a for a dense a.
+fn turn_by(l: &[f64], a: &[f64], out: &mut [f64]) {
+    let width = out.len();
+    out.fill(0.0);
+    for (i, v) in a.iter().enumerate() {
+        let row = &l[i * width..][..=i];
+        out[..=i].iter_mut().zip(row).for_each(|(o, l)| *o += v * l);
     }
 }
 
 /// Lemma B for one row: with α = ã·dm, b = dCᵀã, β = b·ã/sd, adds ã(q₀α + q₁β) to the mean and tril(ã(q₀b + (q₁α + (q₂−q₀)β)ã/sd)ᵀ) to
 /// the factor.
-pub(super) fn lemma_b(
-    at: &[f64],
-    b: &[f64],
-    alpha: f64,
-    [q0, q1, q2]: [f64; 3],
-    mean: &mut [f64],
-    factor: &mut [f64],
-) {
+fn lemma_b(at: &[f64], b: &[f64], alpha: f64, [q0, q1, q2]: [f64; 3], mean: &mut [f64], factor: &mut [f64]) {
     let width = at.len();
     let sd = dot(at, at).sqrt();
     let per_sd = if sd > 0.0 { 1.0 / sd } else { 0.0 };
@@ -202,16 +161,8 @@ pub(super) fn lemma_b(
     for j in 0..width {
         mean[j] += along * at[j];
         let r = q0 * b[j] + twist * at[j];
-        for i in j..width {
-            factor[j * width + i] += at[i] * r;
-        }
-    }
-}
-
-pub(super) fn mirror(a: &mut [f64], n: usize) {
-    for j in 0..n {
-        for i in j + 1..n {
-            a[i * n + j] = a[j * n + i];
+        for (f, a) in factor[j * width + j..(j + 1) * width].iter_mut().zip(&at[j..]) {
+            *f += a * r;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A hierarchical model as a [`Target`], and its curvature: μ and M of the joint precision by bisection with arrow factorisations.
+//! A hierarchical model as a [`Target`], and its curvature: μ and M of the joint precision by bisection with sparse factorisations.
 
 use certus::{Curvature, Provenance, Target, TargetError};
 
@@ -6,28 +6,28 @@ use super::{Hierarchical, KEPT};
 use crate::error::Error;
 
 impl Hierarchical {
-    /// The arrow matrix J + Σ weight_n a_n a_nᵀ, where `weight` gives each data row's curvature.
+    /// The matrix J + Σ weight_n a_n a_nᵀ, where `weight` gives each data row's curvature.
     fn matrix(&self, weight: impl Fn(usize) -> f64) -> Vec<f64> {
-        let mut rows = vec![0.0; KEPT * self.data.len()];
+        let mut rows = vec![0.0; KEPT * self.layout.data.len()];
         for (k, kept) in rows.chunks_exact_mut(KEPT).enumerate() {
-            kept[2] = self.weight[k] * weight(k);
+            kept[2] = self.layout.weight[k] * weight(k);
         }
         self.sums_at(&self.origin(), rows, true).factor
     }
 
     /// μ I ≤ ∇²(−log p) ≤ M I, or `None` where φ″ is not bounded. λ lies below every eigenvalue of A iff A − λI has a Cholesky
-    /// factorisation, and an arrow's is linear in the number of groups.
+    /// factorisation, which is linear in the pattern.
     pub(super) fn bounds(&self) -> Result<Option<Curvature>, Error> {
         let likelihood = &*self.likelihood;
-        if self.data.iter().any(|d| likelihood.most_bend(*d).is_none()) {
+        if self.layout.data.iter().any(|d| likelihood.most_bend(*d).is_none()) {
             return Ok(None);
         }
-        let low = self.matrix(|k| likelihood.least_bend(self.data[k]));
-        let high = self.matrix(|k| likelihood.most_bend(self.data[k]).unwrap_or(0.0));
+        let low = self.matrix(|k| likelihood.least_bend(self.layout.data[k]));
+        let high = self.matrix(|k| likelihood.most_bend(self.layout.data[k]).unwrap_or(0.0));
         let shifted = |matrix: &[f64], sign: f64, shift: f64| {
             let mut m: Vec<f64> = matrix.iter().map(|x| sign * x).collect();
-            self.diagonal().for_each(|i| m[i] += shift);
-            self.arrow.inverse_factor(&m).is_some()
+            self.forest.diagonal().for_each(|i| m[i] += shift);
+            self.forest.inverse_factor(&m).is_some()
         };
         // the trace of the largest path bounds M from above to begin with
         let mut above = 1.0;
@@ -53,9 +53,54 @@ impl Hierarchical {
         };
         let m = bisect(0.5 * above, above, &|x| shifted(&high, -1.0, x));
         let mu = bisect(m, 0.0, &|x| shifted(&low, 1.0, -x));
-        let slack = 64.0 * (self.arrow.width() + 16) as f64 * f64::EPSILON * m;
+        let slack = 64.0 * (self.forest.tree.widest() + 16) as f64 * f64::EPSILON * m;
         let (mu, m) = ((mu - slack).max(0.0), m + slack);
         Ok(Some(Curvature::new(mu.min(m), m, Provenance::ByModel)?))
+    }
+}
+
+impl Hierarchical {
+    /// −log p at z, and its gradient: predictors and slopes node by node, gradients up the tree.
+    fn value_and_gradient(&self, z: &[f64], gradient: &mut [f64]) -> f64 {
+        let layout = &self.layout;
+        // per row: the slope; the sum of the losses of a node's rows in its first place
+        let mut rows = vec![0.0; KEPT * layout.data.len()];
+        self.over_rows(&mut rows, &|node, out| {
+            let range = layout.first[node]..layout.first[node + 1];
+            if range.is_empty() {
+                return;
+            }
+            let mut path = vec![0.0; self.forest.nodes()[node].width];
+            self.forest.path_vector(z, node, &mut path);
+            let predictor = |k: usize| {
+                layout.offset[k] + layout.entries(k).iter().map(|&(i, v)| v * path[i]).sum::<f64>()
+            };
+            let mut t: Vec<f64> = range.clone().map(predictor).collect();
+            out[0] = self.likelihood.slopes(&mut t, &layout.data[range.clone()], &layout.weight[range]);
+            out.iter_mut().skip(1).step_by(KEPT).zip(t).for_each(|(o, t)| *o = t);
+        });
+        let mut losses = vec![0.0; self.forest.tree.stored()];
+        self.forest.upward(gradient, &mut losses, &|visit| {
+            let node = &self.forest.nodes()[visit.node];
+            let above = node.width - node.size;
+            let mut loss = rows[KEPT * layout.first[visit.node]..KEPT * layout.first[visit.node + 1]]
+                .first()
+                .copied()
+                .unwrap_or(0.0);
+            for k in layout.first[visit.node]..layout.first[visit.node + 1] {
+                layout.entries(k).iter().for_each(|&(i, v)| visit.vector[i] += rows[k * KEPT + 1] * v);
+            }
+            for coordinate in node.start..node.start + node.size {
+                let (entries, residual, precision) = self.prior_row(coordinate, z);
+                entries.iter().for_each(|&(i, v)| visit.vector[i] += precision * residual * v);
+                loss += 0.5 * precision * residual * residual;
+            }
+            visit.own.copy_from_slice(&visit.vector[above..]);
+            // losses travel in the corner of the square that every path shares
+            visit.square[0] += loss;
+            visit.panel[0] = visit.square[0];
+        });
+        losses[0] + self.constant
     }
 }
 
@@ -70,58 +115,13 @@ impl Target for Hierarchical {
         values: &mut [f64],
         gradients: &mut [f64],
     ) -> Result<(), TargetError> {
-        let (d, n) = (Hierarchical::dim(self), values.len());
-        let (g, p, width) = (self.arrow.globals, self.arrow.size, self.arrow.width());
-        // per group: p numbers of gradient for each point; the root's sums: value and g numbers for each point
-        let mut out = vec![0.0; self.arrow.groups * p * n];
-        let sums = self.arrow.over_groups(&mut out, p * n, n * (1 + g), &|first, run, sums| {
-            let mut t = Vec::new();
-            let mut path = vec![0.0; width];
-            for (k, out) in run.chunks_exact_mut(p * n).enumerate() {
-                let group = first + k;
-                let rows = self.first[group]..self.first[group + 1];
-                let features = &self.paths[rows.start * width..rows.end * width];
-                for ((z, out), sums) in
-                    points.chunks_exact(d).zip(out.chunks_exact_mut(p)).zip(sums.chunks_exact_mut(1 + g))
-                {
-                    path[..g].copy_from_slice(&z[..g]);
-                    path[g..].copy_from_slice(&z[g + group * p..][..p]);
-                    t.clear();
-                    t.extend(
-                        features
-                            .chunks_exact(width)
-                            .zip(&self.offset[rows.clone()])
-                            .map(|(a, o)| o + super::dot(a, &path)),
-                    );
-                    sums[0] +=
-                        self.likelihood.slopes(&mut t, &self.data[rows.clone()], &self.weight[rows.clone()]);
-                    let mut add = |i: usize, v: f64| if i < g { sums[1 + i] += v } else { out[i - g] += v };
-                    for (a, slope) in features.chunks_exact(width).zip(&t) {
-                        a.iter().enumerate().for_each(|(i, a)| add(i, slope * a));
-                    }
-                    let mut energy = 0.0;
-                    for (a, (&j, q)) in self.slopes.iter().zip(&self.group_precision).enumerate() {
-                        let residual = path[g + a] - path[j];
-                        energy += 0.5 * q * residual * residual;
-                        add(g + a, q * residual);
-                        add(j, -q * residual);
-                    }
-                    sums[0] += energy;
-                }
-            }
-        });
-        for (b, (value, gradient)) in values.iter_mut().zip(gradients.chunks_exact_mut(d)).enumerate() {
-            let (z, sums) = (&points[b * d..][..d], &sums[b * (1 + g)..][..1 + g]);
-            *value = -(sums[0] + self.constant);
-            for j in 0..g {
-                let residual = z[j] - self.root_mean[j];
-                *value -= 0.5 * self.root_precision[j] * residual * residual;
-                gradient[j] = -(sums[1 + j] + self.root_precision[j] * residual);
-            }
-            for (group, own) in gradient[g..].chunks_exact_mut(p).enumerate() {
-                let from = &out[(group * n + b) * p..][..p];
-                own.iter_mut().zip(from).for_each(|(g, o)| *g = -o);
-            }
+        for ((z, value), gradient) in points
+            .chunks_exact(self.forest.dim())
+            .zip(values)
+            .zip(gradients.chunks_exact_mut(self.forest.dim()))
+        {
+            *value = -self.value_and_gradient(z, gradient);
+            gradient.iter_mut().for_each(|g| *g = -*g);
         }
         Ok(())
     }

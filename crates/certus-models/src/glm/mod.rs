@@ -1,6 +1,8 @@
 //! A generalised linear model: p(z, y) = N(z | μ₀, J⁻¹) Π_n p(y_n | a_nᵀz + o_n)^{w_n}. It knows its log density, gradient and Hessian,
 //! as sums over leaves, and is a [`Target`] whose batch gradient reads X once.
 
+mod curvature;
+
 use std::sync::Arc;
 
 use certus::linalg;
@@ -52,7 +54,7 @@ impl Glm {
         }
         design.check(&*likelihood)?;
         let mut model = Self { design, likelihood, prior, pool: Pool::default(), curvature: None };
-        model.curvature = crate::curvature::of(&model)?;
+        model.curvature = curvature::of(&model)?;
         Ok(model)
     }
 

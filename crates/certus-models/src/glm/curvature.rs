@@ -4,8 +4,8 @@
 use certus::linalg;
 use certus::{Curvature, Provenance};
 
+use super::Glm;
 use crate::error::Error;
-use crate::glm::Glm;
 
 /// d² beyond which M is bounded by row norms instead of eigenvalues (about 1 GB of partial sums).
 const DENSE: usize = 1 << 24;
@@ -82,4 +82,40 @@ fn cheap(model: &Glm) -> Result<Option<Curvature>, Error> {
     };
     let m = (high + sums[1]) * (1.0 + 1e-9);
     Ok(Some(Curvature::new(low.min(m), m, Provenance::ByModel)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::likelihood::{Logistic, Poisson};
+    use crate::{Design, Memory, Prior};
+    use std::sync::Arc;
+
+    /// The cheap bounds hold wherever the eigenvalues do, and an unbounded φ″ gives none.
+    #[test]
+    fn cheap_bounds_are_valid() {
+        let rows = Arc::new(Memory {
+            x: (0..60).map(|k| (k as f64 * 0.7).sin()).collect(),
+            y: (0..20).map(|i| f64::from(i % 2)).collect(),
+            columns: 3,
+            ..Memory::default()
+        });
+        let dense = vec![2.0, 0.5, 0.0, 0.5, 1.0, -0.3, 0.0, -0.3, 3.0];
+        for prior in [
+            Prior::independent(vec![0.0; 3], &[0.5, 1.0, 2.0]).expect("a prior"),
+            Prior::with_precision(vec![0.0; 3], dense).expect("a prior"),
+        ] {
+            let model = Glm::new(Design::new(rows.clone(), false), Arc::new(Logistic), prior.clone())
+                .expect("a model");
+            let (exact, cheap) = (
+                of(&model).expect("finite").expect("bounded"),
+                cheap(&model).expect("finite").expect("bounded"),
+            );
+            assert!(cheap.smoothness() >= exact.smoothness(), "{cheap:?} {exact:?}");
+            assert!(cheap.strong_convexity() <= exact.strong_convexity() + 1e-9, "{cheap:?} {exact:?}");
+            let counts =
+                Glm::new(Design::new(rows.clone(), false), Arc::new(Poisson), prior).expect("a model");
+            assert!(super::cheap(&counts).expect("finite").is_none());
+        }
+    }
 }

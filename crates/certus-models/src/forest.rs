@@ -1,0 +1,305 @@
+//! Linear algebra on a tree of blocks (an ancestor pattern): sweeps from the leaves to the root and back, in parallel over fixed runs of
+//! siblings, at a cost linear in the pattern.
+//!
+//! Matrices use the layout of [`Pattern`]: one `size × width` panel per node, column-major, its columns being the path from the root to
+//! the node. A factor is lower triangular in its own blocks; a symmetric matrix stores them in full. Nodes come level by level with
+//! siblings next to each other, so that the part of any vector that belongs to a level is one slice.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use certus::factor::{Factor, Node, Pattern, Tree};
+use certus::parallel;
+
+use crate::error::Error;
+
+/// Siblings handled together: what they send to their parent is summed per run, and the runs in the fixed tree.
+const RUN: usize = 64;
+
+/// A tree of blocks with its levels.
+#[derive(Clone, Debug)]
+pub(crate) struct Forest {
+    pub(crate) tree: Arc<Tree>,
+    levels: Vec<Range<usize>>,
+}
+
+/// One node's part of a sweep.
+pub(crate) struct Visit<'a> {
+    /// The node.
+    pub(crate) node: usize,
+    /// What the children sent, over the path: a vector and a square matrix (lower triangle). What is left in its ancestors' part
+    /// goes to the parent.
+    pub(crate) vector: &'a mut [f64],
+    /// The square.
+    pub(crate) square: &'a mut [f64],
+    /// The node's own part of the output vector.
+    pub(crate) own: &'a mut [f64],
+    /// The node's panel of the output matrix.
+    pub(crate) panel: &'a mut [f64],
+}
+
+impl Forest {
+    /// A tree with one root whose nodes come level by level.
+    pub(crate) fn new(tree: Tree) -> Result<Self, Error> {
+        let nodes = tree.nodes();
+        let mut levels: Vec<Range<usize>> = Vec::new();
+        let mut depth = vec![0; nodes.len()];
+        for k in 0..nodes.len() {
+            depth[k] = nodes[k].parent.map_or(0, |p| depth[p] + 1);
+            let in_order = k == 0 || (depth[k] >= depth[k - 1] && nodes[k].parent >= nodes[k - 1].parent);
+            if !in_order || (k > 0 && nodes[k].parent.is_none()) {
+                return Err(Error::Model(
+                    "the blocks of the tree must come level by level, from one root".into(),
+                ));
+            }
+            if depth[k] == levels.len() {
+                levels.push(k..k);
+            }
+            levels[depth[k]].end = k + 1;
+        }
+        Ok(Self { tree: Arc::new(tree), levels })
+    }
+
+    pub(crate) fn nodes(&self) -> &[Node] {
+        self.tree.nodes()
+    }
+
+    pub(crate) fn dim(&self) -> usize {
+        self.tree.dim()
+    }
+
+    /// Runs of siblings of one level.
+    fn runs(&self, level: &Range<usize>) -> Vec<Range<usize>> {
+        let nodes = self.nodes();
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for k in level.clone() {
+            match runs.last_mut() {
+                Some(run) if nodes[run.start].parent == nodes[k].parent && run.len() < RUN => run.end = k + 1,
+                _ => runs.push(k..k + 1),
+            }
+        }
+        runs
+    }
+
+    /// The slices of a vector and a matrix that belong to each run of a level.
+    fn parts<'a>(
+        &self,
+        runs: &[Range<usize>],
+        mut vector: &'a mut [f64],
+        mut matrix: &'a mut [f64],
+    ) -> Vec<(Range<usize>, &'a mut [f64], &'a mut [f64])> {
+        let nodes = self.nodes();
+        let mut parts = Vec::with_capacity(runs.len());
+        for run in runs {
+            let (size, stored) =
+                nodes[run.clone()].iter().fold((0, 0), |(a, b), n| (a + n.size, b + n.size * n.width));
+            let (own, rest) = std::mem::take(&mut vector).split_at_mut(size);
+            vector = rest;
+            let (panels, rest) = std::mem::take(&mut matrix).split_at_mut(stored);
+            matrix = rest;
+            parts.push((run.clone(), own, panels));
+        }
+        parts
+    }
+
+    /// Where a level starts in a vector and in a matrix.
+    fn start(&self, level: &Range<usize>) -> (usize, usize) {
+        let node = &self.nodes()[level.start];
+        (node.start, node.offset)
+    }
+
+    /// From the leaves to the root: `work` sees every node after its children.
+    pub(crate) fn upward(&self, vector: &mut [f64], matrix: &mut [f64], work: &(impl Fn(Visit<'_>) + Sync)) {
+        let nodes = self.nodes();
+        let mut sent: Vec<Vec<f64>> = vec![Vec::new(); nodes.len()];
+        let (mut vector, mut matrix) = (vector, matrix);
+        for level in self.levels.iter().rev() {
+            let (at, stored) = self.start(level);
+            let (above, here) = std::mem::take(&mut vector).split_at_mut(at);
+            let (above_matrix, here_matrix) = std::mem::take(&mut matrix).split_at_mut(stored);
+            (vector, matrix) = (above, above_matrix);
+            let runs = self.runs(level);
+            let mut jobs: Vec<_> =
+                self.parts(&runs, here, here_matrix).into_iter().map(|part| (part, Vec::new())).collect();
+            parallel::for_each_piece(&mut jobs, 1, 1, &|_, job| {
+                let ((run, own, panels), out) = &mut job[0];
+                let (mut own, mut panels) = (&mut **own, &mut **panels);
+                let above = nodes[run.start].width - nodes[run.start].size;
+                out.resize(above + above * above, 0.0);
+                let (mut message, mut rest_own, mut rest_panels);
+                for k in run.clone() {
+                    let (size, width) = (nodes[k].size, nodes[k].width);
+                    message = sent[k].clone();
+                    message.resize(width + width * width, 0.0);
+                    let (v, s) = message.split_at_mut(width);
+                    (rest_own, own) = own.split_at_mut(size);
+                    (rest_panels, panels) = panels.split_at_mut(size * width);
+                    work(Visit { node: k, vector: v, square: s, own: rest_own, panel: rest_panels });
+                    let (out_v, out_s) = out.split_at_mut(above);
+                    for j in 0..above {
+                        out_v[j] += v[j];
+                        for i in j..above {
+                            out_s[j * above + i] += s[j * width + i];
+                        }
+                    }
+                }
+            });
+            // the runs of each parent, summed in the fixed tree
+            let mut first = 0;
+            while first < runs.len() {
+                let parent = nodes[runs[first].start].parent;
+                let count = runs[first..].iter().take_while(|r| nodes[r.start].parent == parent).count();
+                if let Some(parent) = parent {
+                    let leaf = |i: usize| jobs[first + i].1.clone();
+                    let add = |mut a: Vec<f64>, b: Vec<f64>| {
+                        a.iter_mut().zip(&b).for_each(|(x, y)| *x += y);
+                        a
+                    };
+                    sent[parent] = parallel::reduce(count, 16, &leaf, &add).unwrap_or_default();
+                }
+                first += count;
+            }
+        }
+    }
+
+    /// out ← the width × width lower-triangular matrix of a node's path in a factor, *by rows*.
+    pub(crate) fn path(&self, values: &[f64], node: usize, out: &mut [f64]) {
+        let width = self.nodes()[node].width;
+        out[..width * width].fill(0.0);
+        let mut next = Some(node);
+        while let Some(k) = next {
+            let n = &self.nodes()[k];
+            let first = n.width - n.size;
+            for (j, column) in values[n.offset..][..n.size * n.width].chunks_exact(n.size).enumerate() {
+                column.iter().enumerate().for_each(|(i, v)| out[(first + i) * width + j] = *v);
+            }
+            next = n.parent;
+        }
+    }
+
+    /// out ← the entries of a vector on a node's path.
+    pub(crate) fn path_vector(&self, x: &[f64], node: usize, out: &mut [f64]) {
+        let mut next = Some(node);
+        while let Some(k) = next {
+            let n = &self.nodes()[k];
+            out[n.width - n.size..n.width].copy_from_slice(&x[n.start..][..n.size]);
+            next = n.parent;
+        }
+    }
+
+    /// The factor C with C Cᵀ = H⁻¹ for a symmetric H: leaves are eliminated first. With H_kk = U Uᵀ (U upper) after the children's
+    /// Schur complements, C_kk = U⁻ᵀ and C_k,above = −H_kk⁻¹H_k,above C_above. `None` if H is not positive definite.
+    pub(crate) fn inverse_factor(&self, h: &[f64]) -> Option<Factor> {
+        let mut values = h.to_vec();
+        let mut failed = vec![0.0; self.dim()];
+        self.upward(&mut failed, &mut values, &|visit| {
+            let node = &self.nodes()[visit.node];
+            let (p, width) = (node.size, node.width);
+            let above = width - p;
+            for j in 0..width {
+                for i in 0..p {
+                    // the children's Schur complement is stored as a lower triangle
+                    let (row, column) = ((above + i).max(j), (above + i).min(j));
+                    visit.panel[j * p + i] -= visit.square[column * width + row];
+                }
+            }
+            let (across, own) = visit.panel.split_at_mut(p * above);
+            if !inverse_lower_factor(own, p) {
+                visit.own[0] = 1.0;
+                own.fill(0.0);
+                return;
+            }
+            // y = C_kkᵀ H_k,above: the Schur complement loses yᵀy, and H_kk⁻¹H_k,above = C_kk y
+            let mut y = across.to_vec();
+            for column in y.chunks_exact_mut(p) {
+                for i in 0..p {
+                    column[i] = (i..p).map(|k| own[i * p + k] * column[k]).sum();
+                }
+            }
+            for b in 0..above {
+                for a in b..above {
+                    visit.square[b * width + a] += (0..p).map(|k| y[a * p + k] * y[b * p + k]).sum::<f64>();
+                }
+            }
+            for (column, y) in across.chunks_exact_mut(p).zip(y.chunks_exact(p)) {
+                for i in 0..p {
+                    column[i] = (0..=i).map(|k| own[k * p + i] * y[k]).sum();
+                }
+            }
+        });
+        if failed.iter().any(|x| *x > 0.0) {
+            return None;
+        }
+        for level in &self.levels[1..] {
+            let (_, stored) = self.start(level);
+            let (above_values, here) = values.split_at_mut(stored);
+            let above_values = &*above_values;
+            let runs = self.runs(level);
+            let mut rest = here;
+            let mut parts = Vec::with_capacity(runs.len());
+            for run in runs {
+                let stored: usize = self.nodes()[run.clone()].iter().map(|n| n.size * n.width).sum();
+                let (part, after) = rest.split_at_mut(stored);
+                parts.push((run, part));
+                rest = after;
+            }
+            parallel::for_each_piece(&mut parts, 1, 1, &|_, part| {
+                let (run, panels) = &mut part[0];
+                let first = &self.nodes()[run.start];
+                let above = first.width - first.size;
+                let mut path = vec![0.0; above * above];
+                self.path(above_values, first.parent.unwrap_or(0), &mut path);
+                let mut panels = &mut **panels;
+                for k in run.clone() {
+                    let p = self.nodes()[k].size;
+                    let (panel, rest) = panels.split_at_mut(p * (above + p));
+                    panels = rest;
+                    let across = panel[..p * above].to_vec();
+                    for b in 0..above {
+                        for i in 0..p {
+                            panel[b * p + i] =
+                                -(b..above).map(|a| across[a * p + i] * path[a * above + b]).sum::<f64>();
+                        }
+                    }
+                }
+            });
+        }
+        Pattern::new(self.tree.clone(), values).ok().map(Factor::Pattern)
+    }
+
+    /// Where the diagonal of a factor sits among its values.
+    pub(crate) fn diagonal(&self) -> impl Iterator<Item = usize> {
+        self.nodes()
+            .iter()
+            .flat_map(|n| (0..n.size).map(|i| n.offset + (n.width - n.size) * n.size + i * (n.size + 1)))
+    }
+}
+
+/// a ← the lower K with K Kᵀ = a⁻¹ (strict upper triangle zero): a = U Uᵀ from the last row up, K = U⁻ᵀ. Small blocks only.
+fn inverse_lower_factor(a: &mut [f64], n: usize) -> bool {
+    for j in (0..n).rev() {
+        let pivot = a[j * n + j] - (j + 1..n).map(|k| a[k * n + j] * a[k * n + j]).sum::<f64>();
+        if pivot.is_nan() || pivot <= 0.0 {
+            return false;
+        }
+        let root = pivot.sqrt();
+        a[j * n + j] = root;
+        for i in 0..j {
+            let s: f64 = (j + 1..n).map(|k| a[k * n + i] * a[k * n + j]).sum();
+            a[j * n + i] = (a[j * n + i] - s) / root;
+        }
+    }
+    // K = U⁻ᵀ: solve Uᵀ K = I column by column; Uᵀ is lower with entries (i, k) = U(k, i) = a[i·n + k]
+    let u = a.to_vec();
+    for j in 0..n {
+        for i in 0..n {
+            a[j * n + i] = if i < j {
+                0.0
+            } else {
+                let s: f64 = (j..i).map(|k| u[i * n + k] * a[j * n + k]).sum();
+                (f64::from(u8::from(i == j)) - s) / u[i * n + i]
+            };
+        }
+    }
+    true
+}
