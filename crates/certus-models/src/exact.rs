@@ -10,27 +10,11 @@ use faer::{Accum, MatMut, MatRef, Par};
 use crate::design::DesignLeaf;
 use crate::error::Error;
 use crate::expectation::Quadrature;
-use crate::glm::{Glm, add_columns, dot, predictors};
+use crate::glm::{Glm, add_columns, predictors};
+use crate::newton::{ExactState, Newton, dot};
 
 /// Numbers kept per row: E φ, E φ′, E φ″(1, x, x²), all weighted, and the row's sd.
 const KEPT: usize = 6;
-
-/// The iterate of the exact solver.
-#[derive(Clone, Debug)]
-pub struct ExactState {
-    /// w, with a lower-triangular factor.
-    pub gaussian: Gaussian,
-    /// f(w), exact.
-    pub neg_elbo: f64,
-    /// ½(|g_m|² + |S|²/2) in the whitened frame, at the iterate *before* the last step.
-    pub decrement: f64,
-    /// Steps taken.
-    pub iterations: usize,
-    /// Hessian-vector products spent.
-    pub products: usize,
-    /// True once no step can improve f beyond rounding.
-    pub done: bool,
-}
 
 /// The gradient of f in the whitened frame of w: g_m = Cᵀ(J(m−μ₀) + Σ e₁ a), S = Cᵀ(J + Σ q₀ a aᵀ)C − I.
 pub struct Whitened {
@@ -52,11 +36,6 @@ impl Whitened {
     pub fn norm(&self) -> f64 {
         (dot(&self.mean, &self.mean) + dot(&self.factor, &self.factor)).sqrt()
     }
-
-    /// ½(|g_m|² + |S|²/2), the gap of the quadratic model with Hessian diag(1, 2).
-    pub fn decrement(&self) -> f64 {
-        0.5 * dot(&self.mean, &self.mean) + 0.25 * dot(&self.factor, &self.factor)
-    }
 }
 
 impl Glm {
@@ -64,14 +43,7 @@ impl Glm {
     pub fn exact_start(&self, start: &Gaussian) -> Result<ExactState, Error> {
         let gaussian = lower(start)?;
         let neg_elbo = self.neg_elbo(&gaussian)?;
-        Ok(ExactState {
-            gaussian,
-            neg_elbo,
-            decrement: f64::INFINITY,
-            iterations: 0,
-            products: 0,
-            done: false,
-        })
+        Ok(ExactState::new(gaussian, neg_elbo))
     }
 
     /// f(w) = ½[(m−μ₀)ᵀJ(m−μ₀) + tr CᵀJC] + c₀ + Σ E φ − log det C − (d/2)(1 + log 2π), exact to rounding.
@@ -265,69 +237,10 @@ impl Glm {
 
     /// One Newton-CG step with a line search on the exact f.
     pub fn exact_step(&self, state: &mut ExactState) -> Result<(), Error> {
-        let d = self.dim();
-        let g = self.whitened_gradient(&state.gaussian)?;
-        let decrement = g.decrement();
-        let stalled = decrement >= 0.25 * state.decrement && decrement < 1e-12;
-        state.decrement = decrement;
-        // |g| ≤ 2√decrement: 6e-10 is as far as we go
-        if decrement < 1e-19 || stalled {
-            state.done = true;
-            return Ok(());
-        }
-        let (dm, dc) = self.newton_direction(state, &g)?;
-        let slope = -(dot(&g.mean, &dm) + dot(&g.factor, &dc));
-        let mut tau = feasible_step(&dc, d);
-        while tau > 1e-10 {
-            let trial = moved(&state.gaussian, &dm, &dc, tau)?;
-            let f = self.neg_elbo(&trial)?;
-            if f <= state.neg_elbo - 1e-4 * tau * slope + 1e-13 * state.neg_elbo.abs() {
-                state.gaussian = trial;
-                state.neg_elbo = f;
-                state.iterations += 1;
-                return Ok(());
-            }
-            tau *= 0.5;
-        }
-        state.done = true;
-        Ok(())
-    }
-
-    /// Conjugate gradients on the Newton system, preconditioned by diag(1, 2), forced to min(.01, decrement).
-    fn newton_direction(&self, state: &mut ExactState, g: &Whitened) -> Result<(Vec<f64>, Vec<f64>), Error> {
-        let d = self.dim();
-        let length = d + d * d;
-        let mut x = vec![0.0; length];
-        let mut r: Vec<f64> = g.mean.iter().chain(&g.factor).map(|v| -v).collect();
-        let precondition = |r: &[f64]| -> Vec<f64> {
-            r.iter().enumerate().map(|(i, v)| if i < d { *v } else { 0.5 * v }).collect()
-        };
-        let mut z = precondition(&r);
-        let mut p = z.clone();
-        let mut rz = dot(&r, &z);
-        let first = rz;
-        let mut hp = vec![0.0; length];
-        for _ in 0..200 {
-            let (mean, factor) = hp.split_at_mut(d);
-            self.hessian_times(&state.gaussian, g, &p[..d], &p[d..], mean, factor)?;
-            state.products += 1;
-            let step = rz / dot(&p, &hp);
-            for i in 0..length {
-                x[i] += step * p[i];
-                r[i] -= step * hp[i];
-            }
-            z = precondition(&r);
-            let next = dot(&r, &z);
-            // enough for quadratic convergence, and never far beyond |g| = 3e-10
-            if next < (first.min(0.01) * first).max(5e-20) {
-                break;
-            }
-            let beta = next / rz;
-            rz = next;
-            p.iter_mut().zip(&z).for_each(|(p, z)| *p = z + beta * *p);
-        }
-        let dc = x.split_off(d);
-        Ok((x, dc))
+        let w = state.gaussian.clone();
+        let gradient = self.whitened_gradient(&w)?;
+        let descent = gradient.mean.iter().chain(&gradient.factor).map(|v| -v).collect();
+        state.advance(&Here { model: self, w, gradient, descent })
     }
 
     /// From the Laplace approximation to the optimum.
@@ -338,6 +251,41 @@ impl Glm {
             self.exact_step(&mut state)?;
         }
         Ok(state)
+    }
+}
+
+/// A model at an iterate, for one step.
+struct Here<'a> {
+    model: &'a Glm,
+    w: Gaussian,
+    gradient: Whitened,
+    descent: Vec<f64>,
+}
+
+impl Newton for Here<'_> {
+    fn descent(&self) -> &[f64] {
+        &self.descent
+    }
+
+    /// diag(1, 2) is the Hessian of a Gaussian posterior.
+    fn weight(&self, i: usize) -> f64 {
+        if i < self.w.dim() { 1.0 } else { 0.5 }
+    }
+
+    fn hessian_times(&self, p: &[f64], out: &mut [f64]) -> Result<(), Error> {
+        let ((dm, dc), (mean, factor)) = (p.split_at(self.w.dim()), out.split_at_mut(self.w.dim()));
+        self.model.hessian_times(&self.w, &self.gradient, dm, dc, mean, factor)
+    }
+
+    fn longest_step(&self, direction: &[f64]) -> f64 {
+        feasible_step(&direction[self.w.dim()..], self.w.dim())
+    }
+
+    fn trial(&self, direction: &[f64], tau: f64) -> Result<(Gaussian, f64), Error> {
+        let (dm, dc) = direction.split_at(self.w.dim());
+        let trial = moved(&self.w, dm, dc, tau)?;
+        let f = self.model.neg_elbo(&trial)?;
+        Ok((trial, f))
     }
 }
 

@@ -4,7 +4,8 @@ use certus::factor::{Factor, Lower};
 use certus::{Gaussian, linalg};
 
 use crate::error::Error;
-use crate::glm::{Derivatives, Glm, dot};
+use crate::glm::{Derivatives, Glm};
+use crate::newton::dot;
 
 /// The Laplace approximation and how it was reached.
 #[derive(Clone, Debug)]

@@ -11,15 +11,16 @@ pub mod glm;
 pub mod hierarchical;
 pub mod laplace;
 pub mod likelihood;
+mod newton;
 pub mod prior;
 pub mod rows;
 pub mod special;
 
 pub use design::Design;
 pub use error::Error;
-pub use exact::ExactState;
 pub use glm::Glm;
 pub use hierarchical::{GroupTerm, GroupedRows, Hierarchical};
 pub use laplace::laplace;
+pub use newton::ExactState;
 pub use prior::Prior;
 pub use rows::{Memory, Rows};

@@ -14,6 +14,7 @@ use faer::{Accum, MatMut, MatRef, Par};
 use crate::design::{Design, DesignLeaf};
 use crate::error::Error;
 use crate::likelihood::Likelihood;
+use crate::newton::dot;
 use crate::prior::Prior;
 use crate::rows::Pool;
 
@@ -215,10 +216,6 @@ impl Target for Glm {
     fn curvature(&self) -> Option<Curvature> {
         self.curvature.clone()
     }
-}
-
-pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
 /// t ← A z + offset.

@@ -12,7 +12,6 @@ mod sums;
 mod target;
 
 pub use layout::{GroupTerm, GroupedRows, Latent};
-pub use solver::TreeState;
 
 use std::f64::consts::PI;
 use std::sync::Arc;
@@ -23,9 +22,10 @@ use crate::error::Error;
 use crate::expectation::Quadrature;
 use crate::forest::Forest;
 use crate::likelihood::{Datum, Likelihood, Moments};
+use crate::newton::dot;
 use crate::prior::{Precision, Prior};
 use layout::Layout;
-use sums::{dot, whiten};
+use sums::whiten;
 
 /// A hierarchical model. Latents come block by block, the global coefficients first; [`Hierarchical::latents`] says which is which.
 pub struct Hierarchical {

@@ -5,25 +5,9 @@ use certus::factor::{Factor, Pattern};
 use certus::frame::Frame;
 
 use super::Hierarchical;
-use super::sums::dot;
+use super::sums::Whitened;
 use crate::error::Error;
-
-/// The iterate of the exact solver on the pattern.
-#[derive(Clone, Debug)]
-pub struct TreeState {
-    /// w, its factor on the pattern.
-    pub gaussian: Gaussian,
-    /// f(w), exact.
-    pub neg_elbo: f64,
-    /// About the gap at the iterate before the last step: ½(|g_m|² + Σ_{i≠j} S_ij² + ½Σ S_ii²).
-    pub decrement: f64,
-    /// Steps taken.
-    pub iterations: usize,
-    /// Hessian-vector products spent.
-    pub products: usize,
-    /// True once no step can improve f beyond rounding.
-    pub done: bool,
-}
+use crate::newton::{ExactState, Newton, dot};
 
 impl Hierarchical {
     /// The mode by damped Newton and the Gaussian with the inverse Hessian there.
@@ -66,82 +50,19 @@ impl Hierarchical {
     }
 
     /// The state at a Gaussian on the pattern.
-    pub fn exact_start(&self, start: &Gaussian) -> Result<TreeState, Error> {
-        let neg_elbo = self.neg_elbo(start)?;
-        Ok(TreeState {
-            gaussian: start.clone(),
-            neg_elbo,
-            decrement: f64::INFINITY,
-            iterations: 0,
-            products: 0,
-            done: false,
-        })
+    pub fn exact_start(&self, start: &Gaussian) -> Result<ExactState, Error> {
+        Ok(ExactState::new(start.clone(), self.neg_elbo(start)?))
     }
 
     /// One Newton-CG step with a line search on the exact f.
-    pub fn exact_step(&self, state: &mut TreeState) -> Result<(), Error> {
-        let g = self.whitened_gradient(&state.gaussian)?;
-        let weight = self.preconditioner();
-        let right: Vec<f64> = g.mean.iter().chain(&g.factor).map(|v| -v).collect();
-        let decrement = 0.5 * right.iter().zip(&weight).map(|(r, m)| r * r * m).sum::<f64>();
-        let stalled = decrement >= 0.25 * state.decrement && decrement < 1e-12;
-        state.decrement = decrement;
-        // |g| ≤ 2√decrement: 6e-10 is as far as we go
-        if decrement < 1e-19 || stalled {
-            state.done = true;
-            return Ok(());
-        }
-        // conjugate gradients, forced to min(.01, decrement)
-        let mut x = vec![0.0; right.len()];
-        let mut r = right.clone();
-        let precondition = |r: &[f64]| -> Vec<f64> { r.iter().zip(&weight).map(|(r, m)| r * m).collect() };
-        let mut z = precondition(&r);
-        let mut p = z.clone();
-        let mut rz = dot(&r, &z);
-        let (start, mut hp) = (rz, vec![0.0; right.len()]);
-        for _ in 0..200 {
-            self.hessian_times(&state.gaussian, &g, &p, &mut hp);
-            state.products += 1;
-            let step = rz / dot(&p, &hp);
-            for i in 0..x.len() {
-                x[i] += step * p[i];
-                r[i] -= step * hp[i];
-            }
-            z = precondition(&r);
-            let next = dot(&r, &z);
-            // enough for quadratic convergence, and never far beyond |g| = 3e-10
-            if next < (start.min(0.01) * start).max(5e-20) {
-                break;
-            }
-            let beta = next / rz;
-            rz = next;
-            p.iter_mut().zip(&z).for_each(|(p, z)| *p = z + beta * *p);
-        }
-        let slope = dot(&right, &x);
-        let dc = &x[self.dim()..];
-        let lowest = self.forest.diagonal().map(|i| dc[i]).fold(0.0, f64::min);
-        let mut tau = if lowest > -0.9 { 1.0 } else { 0.9 / -lowest };
-        while tau > 1e-10 {
-            let trial = self.moved(&state.gaussian, &x, tau)?;
-            let f = self.neg_elbo(&trial)?;
-            if f <= state.neg_elbo - 1e-4 * tau * slope + 1e-13 * state.neg_elbo.abs() {
-                (state.gaussian, state.neg_elbo) = (trial, f);
-                state.iterations += 1;
-                return Ok(());
-            }
-            tau *= 0.5;
-        }
-        state.done = true;
-        Ok(())
-    }
-
-    /// 1 for the mean and off-diagonal entries, 1/2 on the diagonal, where h adds its own curvature.
-    fn preconditioner(&self) -> Vec<f64> {
+    pub fn exact_step(&self, state: &mut ExactState) -> Result<(), Error> {
+        let w = state.gaussian.clone();
+        let gradient = self.whitened_gradient(&w)?;
+        let descent = gradient.mean.iter().chain(&gradient.factor).map(|v| -v).collect();
+        // h adds its own curvature on the diagonal of the factor
         let mut weight = vec![1.0; self.dim() + self.forest.tree.stored()];
-        for i in self.forest.diagonal() {
-            weight[self.dim() + i] = 0.5;
-        }
-        weight
+        self.forest.diagonal().for_each(|i| weight[self.dim() + i] = 0.5);
+        state.advance(&Here { model: self, w, gradient, descent, weight })
     }
 
     /// (m + τ C dm, C(I + τ dC)): patterns are closed under products.
@@ -161,11 +82,48 @@ impl Hierarchical {
     }
 
     /// From the Laplace approximation to the optimum.
-    pub fn solve_exactly(&self) -> Result<TreeState, Error> {
+    pub fn solve_exactly(&self) -> Result<ExactState, Error> {
         let mut state = self.exact_start(&self.laplace()?)?;
         while !state.done && state.iterations < 300 {
             self.exact_step(&mut state)?;
         }
         Ok(state)
+    }
+}
+
+/// A model at an iterate, for one step.
+struct Here<'a> {
+    model: &'a Hierarchical,
+    w: Gaussian,
+    gradient: Whitened,
+    descent: Vec<f64>,
+    weight: Vec<f64>,
+}
+
+impl Newton for Here<'_> {
+    fn descent(&self) -> &[f64] {
+        &self.descent
+    }
+
+    fn weight(&self, i: usize) -> f64 {
+        self.weight[i]
+    }
+
+    fn hessian_times(&self, p: &[f64], out: &mut [f64]) -> Result<(), Error> {
+        self.model.hessian_times(&self.w, &self.gradient, p, out);
+        Ok(())
+    }
+
+    /// A triangular I + τ dC is positive where its diagonal is: it stays above 0.1.
+    fn longest_step(&self, direction: &[f64]) -> f64 {
+        let dc = &direction[self.model.dim()..];
+        let lowest = self.model.forest.diagonal().map(|i| dc[i]).fold(0.0, f64::min);
+        if lowest > -0.9 { 1.0 } else { 0.9 / -lowest }
+    }
+
+    fn trial(&self, direction: &[f64], tau: f64) -> Result<(Gaussian, f64), Error> {
+        let trial = self.model.moved(&self.w, direction, tau)?;
+        let f = self.model.neg_elbo(&trial)?;
+        Ok((trial, f))
     }
 }

@@ -5,6 +5,7 @@ use certus::Gaussian;
 use super::{Entry, Hierarchical, KEPT};
 use crate::error::Error;
 use crate::forest::Visit;
+use crate::newton::dot;
 
 /// The gradient of f in the whitened frame, on the pattern: (mean, factor), and the moments of the rows.
 pub(super) struct Whitened {
@@ -122,11 +123,6 @@ impl Hierarchical {
         });
         self.forest.diagonal().for_each(|i| factor[i] += dc[i]);
     }
-}
-
-#[inline(always)]
-pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
 /// out ← Lᵀ a for a lower-triangular L stored by rows and a sparse a.

@@ -1,0 +1,104 @@
+//! One Newton-CG step on the exact ELBO, shared by dense and hierarchical models, and the state it moves.
+
+use certus::Gaussian;
+
+use crate::error::Error;
+
+/// The iterate of an exact solver: plain data, so that it can be saved and gone on from.
+#[derive(Clone, Debug)]
+pub struct ExactState {
+    /// w.
+    pub gaussian: Gaussian,
+    /// f(w), exact.
+    pub neg_elbo: f64,
+    /// ½ gᵀ diag(1, 2)⁻¹ g in the whitened frame, about the gap, at the iterate *before* the last step.
+    pub decrement: f64,
+    /// Steps taken.
+    pub iterations: usize,
+    /// Hessian-vector products spent.
+    pub products: usize,
+    /// True once no step can improve f beyond rounding.
+    pub done: bool,
+}
+
+/// What a step needs to know of a model at the iterate: all in the whitened frame, directions as one vector (mean, factor).
+pub(crate) trait Newton {
+    /// −g.
+    fn descent(&self) -> &[f64];
+    /// The inverse of the preconditioner's diagonal.
+    fn weight(&self, i: usize) -> f64;
+    /// out ← H p.
+    fn hessian_times(&self, p: &[f64], out: &mut [f64]) -> Result<(), Error>;
+    /// The largest τ ≤ 1 tried along `direction`, which keeps I + τ dC well inside the positive cone.
+    fn longest_step(&self, direction: &[f64]) -> f64;
+    /// w moved by τ along `direction`, and f there.
+    fn trial(&self, direction: &[f64], tau: f64) -> Result<(Gaussian, f64), Error>;
+}
+
+impl ExactState {
+    /// The state at a Gaussian.
+    pub(crate) fn new(gaussian: Gaussian, neg_elbo: f64) -> Self {
+        Self { gaussian, neg_elbo, decrement: f64::INFINITY, iterations: 0, products: 0, done: false }
+    }
+
+    /// One Newton-CG step with a line search on the exact f; marks the state as done where there is nothing left to gain.
+    pub(crate) fn advance(&mut self, here: &impl Newton) -> Result<(), Error> {
+        let right = here.descent();
+        let decrement = 0.5 * right.iter().enumerate().map(|(i, r)| r * r * here.weight(i)).sum::<f64>();
+        let stalled = decrement >= 0.25 * self.decrement && decrement < 1e-12;
+        self.decrement = decrement;
+        // |g| ≤ 2√decrement: 6e-10 is as far as we go
+        if decrement < 1e-19 || stalled {
+            self.done = true;
+            return Ok(());
+        }
+        let direction = self.conjugate_gradients(here)?;
+        let slope = dot(right, &direction);
+        let mut tau = here.longest_step(&direction);
+        while tau > 1e-10 {
+            let (gaussian, f) = here.trial(&direction, tau)?;
+            if f <= self.neg_elbo - 1e-4 * tau * slope + 1e-13 * self.neg_elbo.abs() {
+                (self.gaussian, self.neg_elbo) = (gaussian, f);
+                self.iterations += 1;
+                return Ok(());
+            }
+            tau *= 0.5;
+        }
+        self.done = true;
+        Ok(())
+    }
+
+    /// H x = −g, preconditioned, forced to min(.01, decrement).
+    fn conjugate_gradients(&mut self, here: &impl Newton) -> Result<Vec<f64>, Error> {
+        let mut r = here.descent().to_vec();
+        let precondition =
+            |r: &[f64]| -> Vec<f64> { r.iter().enumerate().map(|(i, v)| here.weight(i) * v).collect() };
+        let (mut x, mut hp) = (vec![0.0; r.len()], vec![0.0; r.len()]);
+        let mut p = precondition(&r);
+        let mut rz = dot(&r, &p);
+        let first = rz;
+        for _ in 0..200 {
+            here.hessian_times(&p, &mut hp)?;
+            self.products += 1;
+            let step = rz / dot(&p, &hp);
+            for i in 0..x.len() {
+                x[i] += step * p[i];
+                r[i] -= step * hp[i];
+            }
+            let z = precondition(&r);
+            let next = dot(&r, &z);
+            // enough for quadratic convergence, and never far beyond |g| = 3e-10
+            if next < (first.min(0.01) * first).max(5e-20) {
+                break;
+            }
+            let beta = next / rz;
+            rz = next;
+            p.iter_mut().zip(&z).for_each(|(p, z)| *p = z + beta * *p);
+        }
+        Ok(x)
+    }
+}
+
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| x * y).sum()
+}
