@@ -238,6 +238,21 @@ fn standardisation_is_only_a_change_of_variables() {
     }
 }
 
+/// A diagonal precision matrix is the independent prior, constant included: −log p at the mean is (d/2) log 2π + Σ log sd.
+#[test]
+fn priors_agree() {
+    let (mean, sd) = (vec![0.3, -1.0], [0.5, 4.0]);
+    let independent = Prior::independent(mean.clone(), &sd).unwrap();
+    let dense = Prior::with_precision(mean, vec![4.0, 0.0, 0.0, 0.0625]).unwrap();
+    let want = (2.0 * std::f64::consts::PI).ln() + 0.5_f64.ln() + 4f64.ln();
+    assert!((independent.constant() - want).abs() < 1e-14 && (dense.constant() - want).abs() < 1e-14);
+    let flat = Prior::independent(vec![0.0; 2], &[f64::INFINITY, 1.0]).unwrap();
+    assert!(
+        (flat.constant() - 0.5 * (2.0 * std::f64::consts::PI).ln()).abs() < 1e-14,
+        "flat coefficients have no constant"
+    );
+}
+
 #[test]
 fn bad_input_is_named() {
     let prior = |d: usize| Prior::independent(vec![0.0; d], &vec![1.0; d]).unwrap();
