@@ -225,7 +225,6 @@ impl Plan {
     /// True once the tolerance asked for is proved.
     pub(crate) fn reached(&self, state: &State) -> bool {
         matches!(self.promise, Promise::Distance { vouched: Some(_), .. })
-            && self.silent.is_none()
             && self.tolerance.is_some_and(|tolerance| state.bound <= tolerance)
     }
 
