@@ -170,16 +170,12 @@ impl Rows for Memory {
 pub(crate) struct Pool(Mutex<Vec<Vec<f64>>>);
 
 impl Pool {
-    fn take(&self, length: usize) -> Vec<f64> {
+    /// A buffer of zeros to use at will; give it back.
+    pub(crate) fn buffer(&self, length: usize) -> Vec<f64> {
         let mut buffer = self.0.lock().ok().and_then(|mut free| free.pop()).unwrap_or_default();
         buffer.clear();
         buffer.resize(length, 0.0);
         buffer
-    }
-
-    /// A buffer of zeros to use at will; give it back.
-    pub(crate) fn buffer(&self, length: usize) -> Vec<f64> {
-        self.take(length)
     }
 
     pub(crate) fn give(&self, buffer: Vec<f64>) {
@@ -197,7 +193,7 @@ impl Pool {
         work: &(impl Fn(Leaf<'_>, &mut Vec<f64>, &mut [f64]) + Sync),
     ) -> Result<Vec<f64>, Error> {
         let leaf = |index: usize| -> Result<Vec<f64>, Error> {
-            let (mut out, mut scratch) = (self.take(length), self.take(0));
+            let (mut out, mut scratch) = (self.buffer(length), self.buffer(0));
             rows.leaf(index, &mut |leaf| work(leaf, &mut scratch, &mut out))?;
             self.give(scratch);
             Ok(out)
@@ -208,7 +204,7 @@ impl Pool {
             self.give(b);
             Ok(a)
         };
-        parallel::reduce(leaves(rows), 1, &leaf, &combine).unwrap_or_else(|| Ok(self.take(length)))
+        parallel::reduce(leaves(rows), 1, &leaf, &combine).unwrap_or_else(|| Ok(self.buffer(length)))
     }
 
     /// Fills `out` (`width` numbers per row) leaf by leaf.
@@ -221,7 +217,7 @@ impl Pool {
     ) -> Result<(), Error> {
         let failure = Mutex::new(None);
         parallel::for_each_piece(out, LEAF * width, 1, &|index, part| {
-            let mut scratch = self.take(0);
+            let mut scratch = self.buffer(0);
             if let Err(error) = rows.leaf(index, &mut |leaf| work(leaf, &mut scratch, part)) {
                 failure.lock().expect("nobody panics while holding it").get_or_insert(error);
             }

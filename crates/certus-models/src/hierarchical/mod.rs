@@ -131,7 +131,7 @@ impl Hierarchical {
                 let entries = self.layout.entries(k);
                 kept[0] = self.layout.offset[k] + entries.iter().map(|&(i, v)| v * mean[i]).sum::<f64>();
                 if !point {
-                    whiten(&path, entries, &mut at);
+                    whiten(&path, entries.iter().copied(), &mut at);
                     kept[5] = dot(&at, &at).sqrt();
                 }
             }
@@ -201,7 +201,7 @@ impl Hierarchical {
                     let variance = if point {
                         0.0
                     } else {
-                        whiten(&path, &entries, &mut at);
+                        whiten(&path, entries, &mut at);
                         dot(&at, &at)
                     };
                     sum += 0.5 * precision * (residual * residual + variance);

@@ -64,7 +64,7 @@ impl Hierarchical {
                     }
                     return;
                 }
-                whiten(&path, entries, &mut at);
+                whiten(&path, entries.iter().copied(), &mut at);
                 for j in 0..width {
                     visit.vector[j] += e1 * at[j];
                     let scaled = q0 * at[j];
@@ -115,8 +115,8 @@ impl Hierarchical {
             self.forest.path(dc, visit.node, &mut turn);
             self.forest.path_vector(dm, visit.node, &mut step);
             self.visit(visit.node, w.mean(), &at_w.rows, |entries, [_, q0, q1, q2]| {
-                whiten(&path, entries, &mut at);
-                turn_by(&turn, &at, &mut b);
+                whiten(&path, entries.iter().copied(), &mut at);
+                whiten(&turn, at.iter().copied().enumerate(), &mut b);
                 lemma_b(&at, &b, dot(&at, &step), [q0, q1, q2], visit.vector, visit.square);
             });
             self.keep(&mut visit);
@@ -125,21 +125,11 @@ impl Hierarchical {
     }
 }
 
-/// out ← Lᵀ a for a lower-triangular L stored by rows and a sparse a.
-pub(super) fn whiten(l: &[f64], a: &[Entry], out: &mut [f64]) {
+/// out ← Lᵀ a for a lower-triangular L stored by rows and the entries of a.
+pub(super) fn whiten(l: &[f64], a: impl IntoIterator<Item = Entry>, out: &mut [f64]) {
     let width = out.len();
     out.fill(0.0);
-    for &(i, v) in a {
-        let row = &l[i * width..][..=i];
-        out[..=i].iter_mut().zip(row).for_each(|(o, l)| *o += v * l);
-    }
-}
-
-/// out ← Lᵀ a for a dense a.
-fn turn_by(l: &[f64], a: &[f64], out: &mut [f64]) {
-    let width = out.len();
-    out.fill(0.0);
-    for (i, v) in a.iter().enumerate() {
+    for (i, v) in a {
         let row = &l[i * width..][..=i];
         out[..=i].iter_mut().zip(row).for_each(|(o, l)| *o += v * l);
     }

@@ -1,6 +1,6 @@
-//! A hierarchical model as a [`Target`], and its curvature: μ and M of the joint precision by bisection with sparse factorisations.
+//! A hierarchical model as a [`Target`](certus::Target), point by point, and its curvature: μ and M of the joint precision by bisection with sparse factorisations.
 
-use certus::{Curvature, Provenance, Target, TargetError};
+use certus::{Curvature, PointTarget, Provenance, TargetError};
 
 use super::{Hierarchical, KEPT};
 use crate::error::Error;
@@ -104,26 +104,15 @@ impl Hierarchical {
     }
 }
 
-impl Target for Hierarchical {
+impl PointTarget for Hierarchical {
     fn dim(&self) -> usize {
         Hierarchical::dim(self)
     }
 
-    fn log_density(
-        &self,
-        points: &[f64],
-        values: &mut [f64],
-        gradients: &mut [f64],
-    ) -> Result<(), TargetError> {
-        for ((z, value), gradient) in points
-            .chunks_exact(self.forest.dim())
-            .zip(values)
-            .zip(gradients.chunks_exact_mut(self.forest.dim()))
-        {
-            *value = -self.value_and_gradient(z, gradient);
-            gradient.iter_mut().for_each(|g| *g = -*g);
-        }
-        Ok(())
+    fn log_density_at(&self, point: &[f64], gradient: &mut [f64]) -> Result<f64, TargetError> {
+        let value = self.value_and_gradient(point, gradient);
+        gradient.iter_mut().for_each(|g| *g = -*g);
+        Ok(-value)
     }
 
     fn curvature(&self) -> Option<Curvature> {
