@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use certus_models::likelihood::Logistic;
-use certus_models::{Design, Glm, GroupTerm, GroupedRows, Hierarchical, Memory, Prior};
+use certus_models::{Design, Glm, GroupTerm, Hierarchical, Memory, Prior};
 
 #[allow(clippy::print_stdout)]
 fn main() -> Result<(), certus_models::Error> {
@@ -32,12 +32,11 @@ fn main() -> Result<(), certus_models::Error> {
     }
     assert!(model.whitened_gradient(&state.gaussian)?.norm() < 1e-9, "this is the best Gaussian");
 
-    // The same with an own intercept for each site, sd 1 around the common one. Column 0 is the constant.
-    let with_ones = x.chunks_exact(2).flat_map(|r| [1.0, r[0], r[1]]).collect();
-    let rows = GroupedRows { x: with_ones, columns: 3, y, ..GroupedRows::default() };
+    // The same with an own intercept (column 0 of the design) for each site, sd 1 around the common one.
+    let design = Design::new(Arc::new(Memory { x, y, columns: 2, ..Memory::default() }), true);
     let by_site = GroupTerm { group: site, slopes: vec![0], sd: vec![1.0], within: None };
     let prior = Prior::independent(vec![0.0; 3], &[10.0, 1.0, 2.5])?;
-    let model = Hierarchical::new(&rows, &[by_site], Arc::new(Logistic), &prior, 1 << 30)?;
+    let model = Hierarchical::new(design, &[by_site], Arc::new(Logistic), &prior, 1 << 30)?;
     let state = model.solve_exactly()?;
     println!("by site: negative ELBO {:.4}", state.neg_elbo);
     for (latent, (mean, sd)) in

@@ -79,11 +79,24 @@ impl Design {
         &*self.rows
     }
 
-    /// Checks every observation against the likelihood and every number for being finite, naming the first bad row.
-    pub(crate) fn check(&self, likelihood: &dyn Likelihood) -> Result<(), Error> {
+    /// Checks every number for being finite, naming the first bad row.
+    pub(crate) fn check_numbers(&self) -> Result<(), Error> {
+        self.check(&first_bad_number)
+    }
+
+    /// Checks every observation against the likelihood.
+    pub(crate) fn check_responses(&self, likelihood: &dyn Likelihood) -> Result<(), Error> {
+        self.check(&|leaf| {
+            (0..leaf.y.len()).find_map(|i| {
+                likelihood.reject(leaf.datum(i)).map(|reason| format!("row {}: {reason}", leaf.first + i))
+            })
+        })
+    }
+
+    fn check(&self, first_bad: &dyn Fn(&Leaf<'_>) -> Option<String>) -> Result<(), Error> {
         for index in 0..crate::rows::leaves(&*self.rows) {
             let mut bad = None;
-            self.rows.leaf(index, &mut |leaf| bad = first_bad(&leaf, likelihood))?;
+            self.rows.leaf(index, &mut |leaf| bad = first_bad(&leaf))?;
             if let Some(message) = bad {
                 return Err(Error::Data(message));
             }
@@ -102,7 +115,7 @@ impl Design {
         let (n, p, d) = (leaf.y.len(), leaf.x.columns(), self.dim());
         let mut data = [Datum { y: 0.0, trials: 1.0 }; crate::rows::LEAF];
         for (i, datum) in data[..n].iter_mut().enumerate() {
-            *datum = Datum { y: leaf.y[i], trials: leaf.trials.get(i).copied().unwrap_or(1.0) };
+            *datum = leaf.datum(i);
         }
         let (zeros, ones) = ([0.0; crate::rows::LEAF], [1.0; crate::rows::LEAF]);
         let offset = if leaf.offset.is_empty() { &zeros[..n] } else { leaf.offset };
@@ -129,6 +142,15 @@ impl Design {
         work(DesignLeaf { first: leaf.first, a, data: &data[..n], offset, weight })
     }
 
+    /// Entry (i, j) of A.
+    pub(crate) fn value(&self, leaf: &Leaf<'_>, i: usize, j: usize) -> f64 {
+        let Some(j) = j.checked_sub(usize::from(self.intercept)) else { return 1.0 };
+        match &self.transform {
+            Some((center, scale)) => (leaf.x.get(i, j) - center[j]) / scale[j],
+            None => leaf.x.get(i, j),
+        }
+    }
+
     /// The Gaussian of the coefficients on the user's scale: β_j = z_j/scale_j, intercept z_0 − Σ z_j center_j/scale_j.
     pub fn to_user_scale(&self, w: &Gaussian) -> Result<Gaussian, Error> {
         let Some((center, scale)) = &self.transform else { return Ok(w.clone()) };
@@ -150,7 +172,7 @@ impl Design {
     }
 }
 
-fn first_bad(leaf: &Leaf<'_>, likelihood: &dyn Likelihood) -> Option<String> {
+fn first_bad_number(leaf: &Leaf<'_>) -> Option<String> {
     for i in 0..leaf.y.len() {
         let row = leaf.first + i;
         if let Some(j) = (0..leaf.x.columns()).find(|&j| !leaf.x.get(i, j).is_finite()) {
@@ -164,10 +186,6 @@ fn first_bad(leaf: &Leaf<'_>, likelihood: &dyn Likelihood) -> Option<String> {
             if let Some(x) = part.get(i).filter(|x| !x.is_finite() || **x < least) {
                 return Some(format!("row {row}: the {name} is {x}, which is not allowed"));
             }
-        }
-        let datum = Datum { y: leaf.y[i], trials: leaf.trials.get(i).copied().unwrap_or(1.0) };
-        if let Some(reason) = likelihood.reject(datum) {
-            return Some(format!("row {row}: {reason}"));
         }
     }
     None

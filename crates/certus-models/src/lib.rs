@@ -19,7 +19,7 @@ pub mod special;
 pub use design::Design;
 pub use error::Error;
 pub use glm::Glm;
-pub use hierarchical::{GroupTerm, GroupedRows, Hierarchical};
+pub use hierarchical::{GroupTerm, Hierarchical};
 pub use laplace::laplace;
 pub use newton::ExactState;
 pub use prior::Prior;

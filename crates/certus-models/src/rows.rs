@@ -7,6 +7,7 @@ use certus::parallel;
 use faer::MatRef;
 
 use crate::error::Error;
+use crate::likelihood::Datum;
 
 /// Rows of a leaf. Boundaries depend on row numbers only.
 pub const LEAF: usize = 1024;
@@ -91,7 +92,25 @@ pub struct Leaf<'a> {
     pub weight: &'a [f64],
 }
 
-/// A source of leaves.
+impl Leaf<'_> {
+    /// The observation of row i of the leaf.
+    pub fn datum(&self, i: usize) -> Datum {
+        Datum { y: self.y[i], trials: self.trials.get(i).copied().unwrap_or(1.0) }
+    }
+
+    /// Its offset.
+    pub fn offset_of(&self, i: usize) -> f64 {
+        self.offset.get(i).copied().unwrap_or(0.0)
+    }
+
+    /// Its weight.
+    pub fn weight_of(&self, i: usize) -> f64 {
+        self.weight.get(i).copied().unwrap_or(1.0)
+    }
+}
+
+/// A source of leaves. Hierarchical models ask for the leaves of one group after the other: a source that reads from outside memory
+/// should be sorted by group, and keep the leaf it read last.
 pub trait Rows: Send + Sync {
     /// Number of rows N.
     fn len(&self) -> usize;
@@ -215,14 +234,28 @@ impl Pool {
         out: &mut [f64],
         work: &(impl Fn(Leaf<'_>, &mut Vec<f64>, &mut [f64]) + Sync),
     ) -> Result<(), Error> {
-        let failure = Mutex::new(None);
+        let failure = Failure::default();
         parallel::for_each_piece(out, LEAF * width, 1, &|index, part| {
             let mut scratch = self.buffer(0);
-            if let Err(error) = rows.leaf(index, &mut |leaf| work(leaf, &mut scratch, part)) {
-                failure.lock().expect("nobody panics while holding it").get_or_insert(error);
-            }
+            failure.note(rows.leaf(index, &mut |leaf| work(leaf, &mut scratch, part)));
             self.give(scratch);
         });
-        failure.into_inner().expect("nobody panics while holding it").map_or(Ok(()), Err)
+        failure.into_result()
+    }
+}
+
+/// What went wrong in a parallel pass that cannot stop half way.
+#[derive(Debug, Default)]
+pub(crate) struct Failure(Mutex<Option<Error>>);
+
+impl Failure {
+    pub(crate) fn note(&self, result: Result<(), Error>) {
+        if let Err(error) = result {
+            self.0.lock().expect("nobody panics while holding it").get_or_insert(error);
+        }
+    }
+
+    pub(crate) fn into_result(self) -> Result<(), Error> {
+        self.0.into_inner().expect("nobody panics while holding it").map_or(Ok(()), Err)
     }
 }

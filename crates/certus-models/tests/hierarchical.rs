@@ -4,8 +4,9 @@
 mod common;
 
 use certus::Target;
-use certus_models::likelihood::{Likelihood, Logistic};
-use certus_models::{Design, Glm, GroupTerm, GroupedRows, Hierarchical, Memory, Prior};
+use certus_models::likelihood::{Likelihood, Logistic, NegativeBinomial};
+use certus_models::rows::Rows;
+use certus_models::{Design, Glm, GroupTerm, Hierarchical, Memory, Prior};
 use common::*;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,6 +15,11 @@ const MEMORY: usize = 4 << 30;
 
 fn term(group: Vec<usize>, slopes: &[usize], sd: &[f64]) -> GroupTerm {
     GroupTerm { group, slopes: slopes.to_vec(), sd: sd.to_vec(), within: None }
+}
+
+/// The columns as they are.
+fn plain(rows: &Memory) -> Design {
+    Design::new(Arc::new(rows.clone()), false)
 }
 
 fn distance(a: &[f64], b: &[f64]) -> f64 {
@@ -31,15 +37,15 @@ fn hier_logit_reaches_its_reference() {
     let (names, rows) = read(&data_dir().join("hier_logit.csv"));
     let at = |name: &str| names.iter().position(|n| n == name).unwrap();
     let xs: Vec<usize> = (0..5).map(|j| at(&format!("x{j}"))).collect();
-    let grouped = GroupedRows {
+    let grouped = Memory {
         x: rows.iter().flat_map(|r| xs.iter().map(|&j| r[j]).collect::<Vec<_>>()).collect(),
         columns: 5,
         y: rows.iter().map(|r| r[at("y")]).collect(),
-        ..GroupedRows::default()
+        ..Memory::default()
     };
     let groups = term(rows.iter().map(|r| r[at("group")] as usize).collect(), &[0, 1, 2, 3, 4], &[1.0; 5]);
     let prior = Prior::independent(vec![0.0; 5], &[1.0; 5]).unwrap();
-    let model = Hierarchical::new(&grouped, &[groups], Arc::new(Logistic), &prior, MEMORY).unwrap();
+    let model = Hierarchical::new(plain(&grouped), &[groups], Arc::new(Logistic), &prior, MEMORY).unwrap();
     let state = model.solve_exactly().unwrap();
     println!("hier_logit: {} iterations, {} products", state.iterations, state.products);
     assert!(
@@ -66,10 +72,10 @@ fn simulate_grouped(
     k: usize,
     slopes: &[usize],
     dice: &mut Dice,
-) -> (GroupedRows, Vec<usize>) {
+) -> (Memory, Vec<usize>) {
     let (theta, mut labels) = (dice.normals(k), Vec::new());
     let deviation: Vec<Vec<f64>> = (0..groups).map(|_| dice.normals(slopes.len())).collect();
-    let mut rows = GroupedRows { columns: k, ..GroupedRows::default() };
+    let mut rows = Memory { columns: k, ..Memory::default() };
     for i in 0..groups * each {
         let g = (i * 7 + i / groups) % groups;
         let mut x = dice.normals(k);
@@ -89,7 +95,7 @@ fn simulate_grouped(
 
 /// The same model as a dense GLM: latents in the hierarchical model's own order, rows and prior written out from their meaning.
 fn dense(
-    rows: &GroupedRows,
+    rows: &Memory,
     terms: &[GroupTerm],
     model: &Hierarchical,
     name: &str,
@@ -165,11 +171,11 @@ fn dense(
 }
 
 /// Solves a hierarchical model and its dense twin and compares everything.
-fn compare(rows: &GroupedRows, terms: &[GroupTerm], name: &str, dice: &mut Dice) {
+fn compare(rows: &Memory, terms: &[GroupTerm], name: &str, dice: &mut Dice) {
     let k = rows.columns;
     let (mean, sd): (Vec<f64>, Vec<f64>) = (dice.normals(k), (0..k).map(|j| 1.0 + 0.3 * j as f64).collect());
     let prior = Prior::independent(mean.clone(), &sd).unwrap();
-    let model = Hierarchical::new(rows, terms, likelihood(name), &prior, MEMORY).unwrap();
+    let model = Hierarchical::new(plain(rows), terms, likelihood(name), &prior, MEMORY).unwrap();
     let state = model.solve_exactly().unwrap();
     let twin = dense(rows, terms, &model, name, &mean, &sd);
     let want = twin.solve_exactly().unwrap();
@@ -233,8 +239,8 @@ fn nested_levels_equal_the_dense_solver() {
     let school = GroupTerm { within: Some(1), ..term(of(&|g| g), &[0], &[0.6]) };
     compare(&rows, &[country.clone(), city.clone(), school.clone()], "logistic", &mut dice);
     let prior = Prior::independent(vec![0.0; 3], &[1.0; 3]).unwrap();
-    let model =
-        Hierarchical::new(&rows, &[country, city, school], Arc::new(Logistic), &prior, MEMORY).unwrap();
+    let model = Hierarchical::new(plain(&rows), &[country, city, school], Arc::new(Logistic), &prior, MEMORY)
+        .unwrap();
     let certus::Family::Pattern(tree) = model.family() else { panic!("a pattern") };
     assert_eq!(tree.levels(), 4);
     assert_eq!(tree.widest(), 3 + 3 + 2 + 1);
@@ -259,17 +265,19 @@ fn crossed_factors_equal_the_dense_solver() {
     }
     // two large crossed factors: refused with the figure
     let n = 4000;
-    let rows = GroupedRows {
+    let rows = Memory {
         x: vec![1.0; n],
         columns: 1,
         y: (0..n).map(|i| (i % 2) as f64).collect(),
-        ..GroupedRows::default()
+        ..Memory::default()
     };
     let a = term((0..n).map(|i| (i * 31) % 1000).collect(), &[0], &[1.0]);
     let b = term((0..n).map(|i| (i * 17 + i / 3) % 900).collect(), &[0], &[1.0]);
     let prior = Prior::independent(vec![0.0], &[1.0]).unwrap();
-    let error =
-        Hierarchical::new(&rows, &[a, b], Arc::new(Logistic), &prior, 1 << 20).err().unwrap().to_string();
+    let error = Hierarchical::new(plain(&rows), &[a, b], Arc::new(Logistic), &prior, 1 << 20)
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("1 MB were given") && error.contains("widest path"), "{error}");
 }
 
@@ -284,7 +292,7 @@ fn deterministic_over_threads() {
     let solve = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let model = Hierarchical::new(&rows, &terms, Arc::new(Logistic), &prior, MEMORY).unwrap();
+            let model = Hierarchical::new(plain(&rows), &terms, Arc::new(Logistic), &prior, MEMORY).unwrap();
             let state = model.solve_exactly().unwrap();
             state
                 .gaussian
@@ -300,6 +308,64 @@ fn deterministic_over_threads() {
     assert!([2, 3, 8].iter().all(|&n| solve(n) == one));
 }
 
+/// The features stay in their source: leaves re-read from a file give the same bits, sorted or not, standardised or not; and a source
+/// that fails says so.
+#[test]
+fn rows_stay_in_their_source() {
+    let mut dice = Dice::new(66);
+    let (rows, labels) = simulate_grouped("binomial", 40, 60, 3, &[0, 1], &mut dice);
+    let path = std::env::temp_dir().join(format!("certus-grouped-{}", std::process::id()));
+    let disk = Arc::new(Disk::new(&rows, &path));
+    let prior = Prior::independent(vec![0.0; 4], &[1.0; 4]).unwrap();
+    let terms = [term(labels, &[0, 2], &[0.8, 0.5])];
+    let bits = |design: Design| {
+        let model = Hierarchical::new(design, &terms, likelihood("binomial"), &prior, MEMORY).unwrap();
+        let state = model.solve_exactly().unwrap();
+        let (z, mut gradient) = (vec![0.1; model.dim()], vec![0.0; model.dim()]);
+        let value = certus::PointTarget::log_density_at(&model, &z, &mut gradient).unwrap();
+        let all = state.gaussian.factor().values().iter().chain(state.gaussian.mean()).chain(&gradient);
+        all.chain([&value, &state.neg_elbo]).map(|x| x.to_bits()).collect::<Vec<_>>()
+    };
+    let memory = Arc::new(rows);
+    assert!(bits(Design::new(memory.clone(), true)) == bits(Design::new(disk.clone(), true)));
+    let standardised = |rows: Arc<dyn Rows>| Design::standardised(rows, true).unwrap();
+    assert!(bits(standardised(memory)) == bits(standardised(disk.clone())));
+    let model =
+        Hierarchical::new(Design::new(disk, true), &terms, likelihood("binomial"), &prior, MEMORY).unwrap();
+    std::fs::File::create(&path).unwrap().set_len(0).unwrap();
+    let start = certus::Gaussian::isotropic(vec![0.0; model.dim()], 1.0, &model.family()).unwrap();
+    let error = model.neg_elbo(&start).unwrap_err().to_string();
+    assert!(error.contains("leaf"), "{error}");
+    assert!(model.laplace().is_err() && model.bounds().is_err());
+    std::fs::remove_file(path).unwrap();
+}
+
+/// A model rebuilt with new hyperparameters is the model built with them, to the bit.
+#[test]
+fn rebuilding_equals_building() {
+    let mut dice = Dice::new(67);
+    let (rows, labels) = simulate_grouped("negative-binomial", 12, 20, 3, &[0, 1], &mut dice);
+    let outer = term(labels.iter().map(|g| g / 4).collect(), &[0, 1, 2], &[1.0, 0.5, 0.7]);
+    let mut terms = [outer, GroupTerm { within: Some(0), ..term(labels, &[0, 1], &[0.8, 0.4]) }];
+    let prior = Prior::independent(vec![0.0; 3], &[1.0; 3]).unwrap();
+    let first =
+        Hierarchical::new(plain(&rows), &terms, likelihood("negative-binomial"), &prior, MEMORY).unwrap();
+    let sds = [vec![0.3, 0.6, 1.1], vec![0.2, 2.0]];
+    let prior = Prior::independent(vec![0.1; 3], &[0.7; 3]).unwrap();
+    let other: Arc<dyn Likelihood> = Arc::new(NegativeBinomial::new(7.0).unwrap());
+    let rebuilt = first.rebuilt(other.clone(), &prior, &sds).unwrap();
+    terms.iter_mut().zip(&sds).for_each(|(t, sd)| t.sd.clone_from(sd));
+    let built = Hierarchical::new(plain(&rows), &terms, other.clone(), &prior, MEMORY).unwrap();
+    assert_eq!(rebuilt.latents(), built.latents());
+    let (a, b) = (rebuilt.solve_exactly().unwrap(), built.solve_exactly().unwrap());
+    assert_eq!(a.gaussian, b.gaussian);
+    assert_eq!(rebuilt.bounds().unwrap(), built.bounds().unwrap());
+    for wrong in [&sds[..1], &[vec![0.3, 0.6], sds[1].clone()], &[sds[0].clone(), vec![0.2, -2.0]]] {
+        assert!(first.rebuilt(other.clone(), &prior, wrong).is_err());
+    }
+    assert!(first.rebuilt(Arc::new(Logistic), &prior, &sds).err().unwrap().to_string().contains("row "));
+}
+
 /// 20,000 groups × 5 + 5 globals, 200,000 rows (d = 100,005): decrement 1e-8 in at most 15 iterations of at most 2 s each.
 #[test]
 fn a_hundred_thousand_latents() {
@@ -307,9 +373,14 @@ fn a_hundred_thousand_latents() {
     let slopes = [0, 1, 2, 3, 4];
     let (rows, labels) = simulate_grouped("logistic", 20_000, 10, 5, &slopes, &mut dice);
     let prior = Prior::independent(vec![0.0; 5], &[1.0; 5]).unwrap();
-    let model =
-        Hierarchical::new(&rows, &[term(labels, &slopes, &[1.0; 5])], Arc::new(Logistic), &prior, MEMORY)
-            .unwrap();
+    let model = Hierarchical::new(
+        plain(&rows),
+        &[term(labels, &slopes, &[1.0; 5])],
+        Arc::new(Logistic),
+        &prior,
+        MEMORY,
+    )
+    .unwrap();
     let clock = Instant::now();
     let start = model.laplace().unwrap();
     println!("Laplace in {:.2} s", clock.elapsed().as_secs_f64());
@@ -341,7 +412,8 @@ fn prox_energy_on_the_arrow() {
     let (rows, labels) = simulate_grouped("logistic", 15, 8, 2, &[0], &mut dice);
     let prior = Prior::independent(vec![0.0; 2], &[1.0; 2]).unwrap();
     let model =
-        Hierarchical::new(&rows, &[term(labels, &[0], &[1.0])], Arc::new(Logistic), &prior, MEMORY).unwrap();
+        Hierarchical::new(plain(&rows), &[term(labels, &[0], &[1.0])], Arc::new(Logistic), &prior, MEMORY)
+            .unwrap();
     let optimum = model.solve_exactly().unwrap();
     let settings =
         certus::Settings { family: Some(model.family()), iterations: 30_000, ..certus::Settings::default() };
@@ -359,11 +431,12 @@ fn prox_energy_on_the_arrow() {
 
 #[test]
 fn bad_input_is_named() {
-    let rows = GroupedRows { x: vec![1.0, 2.0], columns: 1, y: vec![0.0, 1.0], ..GroupedRows::default() };
+    let rows = Memory { x: vec![1.0, 2.0], columns: 1, y: vec![0.0, 1.0], ..Memory::default() };
     let prior = Prior::independent(vec![0.0], &[1.0]).unwrap();
-    let refuse = |rows: &GroupedRows, terms: &[GroupTerm], words: &str| {
+    let refuse = |rows: &Memory, terms: &[GroupTerm], words: &str| {
         let likelihood: Arc<dyn Likelihood> = Arc::new(Logistic);
-        let error = Hierarchical::new(rows, terms, likelihood, &prior, MEMORY).err().unwrap().to_string();
+        let error =
+            Hierarchical::new(plain(rows), terms, likelihood, &prior, MEMORY).err().unwrap().to_string();
         assert!(error.contains(words), "{error}");
     };
     let good = term(vec![0, 1], &[0], &[1.0]);
@@ -374,6 +447,6 @@ fn bad_input_is_named() {
     refuse(&rows, &[GroupTerm { within: Some(0), ..good.clone() }], "earlier term");
     let inner = GroupTerm { within: Some(0), ..term(vec![0, 0], &[0], &[1.0]) };
     refuse(&rows, &[good.clone(), inner], "two levels of term 0");
-    refuse(&GroupedRows { y: vec![0.0, 3.0], ..rows.clone() }, std::slice::from_ref(&good), "row 1");
-    refuse(&GroupedRows { x: vec![1.0, f64::NAN], ..rows }, &[good], "row 1");
+    refuse(&Memory { y: vec![0.0, 3.0], ..rows.clone() }, std::slice::from_ref(&good), "row 1");
+    refuse(&Memory { x: vec![1.0, f64::NAN], ..rows }, &[good], "row 1");
 }

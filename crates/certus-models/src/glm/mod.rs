@@ -3,7 +3,7 @@
 
 mod curvature;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use certus::linalg;
 use certus::{Curvature, Target, TargetError};
@@ -27,7 +27,8 @@ pub struct Glm {
     pub(crate) likelihood: Arc<dyn Likelihood>,
     pub(crate) prior: Prior,
     pub(crate) pool: Pool,
-    curvature: Option<Curvature>,
+    /// Found when first asked for.
+    curvature: OnceLock<Option<Curvature>>,
 }
 
 /// −log p, its gradient and its Hessian at a point.
@@ -43,6 +44,16 @@ pub struct Derivatives {
 impl Glm {
     /// Checks that everything fits and every observation is legal.
     pub fn new(design: Design, likelihood: Arc<dyn Likelihood>, prior: Prior) -> Result<Self, Error> {
+        design.check_numbers()?;
+        Self::on_checked(design, likelihood, prior)
+    }
+
+    /// The same data with another likelihood or prior (new σ, new scales): only the responses are looked at again.
+    pub fn rebuilt(&self, likelihood: Arc<dyn Likelihood>, prior: Prior) -> Result<Self, Error> {
+        Self::on_checked(self.design.clone(), likelihood, prior)
+    }
+
+    fn on_checked(design: Design, likelihood: Arc<dyn Likelihood>, prior: Prior) -> Result<Self, Error> {
         if design.dim() != prior.dim() {
             return Err(Error::Model(format!(
                 "the design has {} coefficients, but the prior has {}",
@@ -53,15 +64,17 @@ impl Glm {
         if design.dim() == 0 {
             return Err(Error::Data("there is no feature and no intercept, so nothing to estimate".into()));
         }
-        design.check(&*likelihood)?;
-        let mut model = Self { design, likelihood, prior, pool: Pool::default(), curvature: None };
-        model.curvature = curvature::of(&model)?;
-        Ok(model)
+        design.check_responses(&*likelihood)?;
+        Ok(Self { design, likelihood, prior, pool: Pool::default(), curvature: OnceLock::new() })
     }
 
-    /// The same data with another likelihood or prior (new σ, new scales): nothing is read but the curvature pass.
-    pub fn rebuilt(&self, likelihood: Arc<dyn Likelihood>, prior: Prior) -> Result<Self, Error> {
-        Self::new(self.design.clone(), likelihood, prior)
+    /// μ and M of −log p, from one pass the first time; `None` where φ″ is not bounded.
+    pub fn bounds(&self) -> Result<Option<Curvature>, Error> {
+        if let Some(known) = self.curvature.get() {
+            return Ok(known.clone());
+        }
+        let found = curvature::of(self)?;
+        Ok(self.curvature.get_or_init(|| found).clone())
     }
 
     /// d.
@@ -214,7 +227,7 @@ impl Target for Glm {
     }
 
     fn curvature(&self) -> Option<Curvature> {
-        self.curvature.clone()
+        self.bounds().ok().flatten()
     }
 }
 

@@ -1,35 +1,21 @@
-//! From group terms to blocks, the elimination tree of the joint precision, and rows sorted along it.
+//! From group terms to blocks, the elimination tree of the joint precision, and the order of the rows along it. The features stay where
+//! they are: every pass pulls them from the leaves of the design.
 
 use certus::Tree;
 
 use super::Entry;
+use crate::design::Design;
 use crate::error::Error;
 use crate::forest::Forest;
-use crate::likelihood::{Datum, Likelihood};
-
-/// Rows of a hierarchical model, in any order.
-#[derive(Clone, Debug, Default)]
-pub struct GroupedRows {
-    /// Features, row-major.
-    pub x: Vec<f64>,
-    /// Number of features.
-    pub columns: usize,
-    /// Responses.
-    pub y: Vec<f64>,
-    /// Trials, or empty.
-    pub trials: Vec<f64>,
-    /// Offsets, or empty.
-    pub offset: Vec<f64>,
-    /// Weights, or empty.
-    pub weight: Vec<f64>,
-}
+use crate::likelihood::Datum;
+use crate::rows::{LEAF, leaves};
 
 /// A grouping factor: which coefficients vary by it.
 #[derive(Clone, Debug, Default)]
 pub struct GroupTerm {
     /// The level of each row, 0 to (number of levels − 1).
     pub group: Vec<usize>,
-    /// The features whose coefficient varies.
+    /// The columns of the design whose coefficient varies (0 is the intercept if the design has one).
     pub slopes: Vec<usize>,
     /// Their standard deviations.
     pub sd: Vec<f64>,
@@ -57,15 +43,27 @@ pub struct Latent {
     pub place: usize,
 }
 
-/// Rows sorted by the deepest block they touch.
+/// The rows in the order of the deepest block they touch.
 pub(super) struct Layout {
-    entries: Vec<Entry>,
-    row_start: Vec<usize>,
+    design: Design,
+    /// What every row multiplies.
+    slots: Vec<Slot>,
+    /// The row of the source.
+    row: Vec<usize>,
+    /// Where the block of each term starts on the path of the row's node, per row.
+    places: Vec<u32>,
     pub(super) offset: Vec<f64>,
     pub(super) weight: Vec<f64>,
     pub(super) data: Vec<Datum>,
     /// Rows `first[k]..first[k + 1]` have node k as their deepest.
     pub(super) first: Vec<usize>,
+}
+
+/// A coefficient that rows multiply: of the row's own level of a term, or a global one.
+struct Slot {
+    term: Option<usize>,
+    slot: usize,
+    feature: usize,
 }
 
 /// A block of coefficients before it has a place in the tree; block 0 is the root.
@@ -77,21 +75,60 @@ struct Block {
 }
 
 impl Layout {
-    pub(super) fn entries(&self, row: usize) -> &[Entry] {
-        &self.entries[self.row_start[row]..self.row_start[row + 1]]
+    /// Calls `work(row, entries)` for every row of a node, pulling the features from their leaves.
+    pub(super) fn rows_of(&self, node: usize, mut work: impl FnMut(usize, &[Entry])) -> Result<(), Error> {
+        let (mut k, end) = (self.first[node], self.first[node + 1]);
+        let terms = self.places.len() / self.row.len().max(1);
+        let mut entries = Vec::with_capacity(self.slots.len());
+        while k < end {
+            let (start, index) = (k, self.row[k] / LEAF);
+            self.design.rows().leaf(index, &mut |leaf| {
+                while k < end && self.row[k] / LEAF == index {
+                    let i = self.row[k] - leaf.first;
+                    entries.clear();
+                    entries.extend(self.slots.iter().map(|s| {
+                        let place =
+                            s.term.map_or(s.feature, |t| self.places[k * terms + t] as usize + s.slot);
+                        (place, self.design.value(&leaf, i, s.feature))
+                    }));
+                    work(k, &entries);
+                    k += 1;
+                }
+            })?;
+            if k == start {
+                return Err(Error::Data(format!("the source of rows did not give leaf {index}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every observation, in the order of the source, checked with its place in this order.
+    pub(super) fn check(&self, reject: impl Fn(Datum) -> Option<String>) -> Result<(), Error> {
+        let bad = (0..self.row.len())
+            .filter_map(|k| reject(self.data[k]).map(|reason| (self.row[k], reason)))
+            .min();
+        bad.map_or(Ok(()), |(row, reason)| Err(Error::Data(format!("row {row}: {reason}"))))
     }
 
     pub(super) fn new(
-        rows: &GroupedRows,
+        design: Design,
         terms: &[GroupTerm],
-        likelihood: &dyn Likelihood,
         memory: usize,
     ) -> Result<(Self, Forest, Vec<Latent>), Error> {
-        check(rows, terms, likelihood)?;
-        let (blocks, first_block) = blocks(rows, terms)?;
-        let touched: Vec<Vec<(usize, usize, f64)>> =
-            (0..rows.y.len()).map(|i| row_blocks(rows, terms, &first_block, i)).collect();
-        let parents = elimination_tree(terms, &blocks, &first_block, &touched);
+        let (n, columns) = (design.rows().len(), design.dim());
+        check(n, columns, terms)?;
+        let (blocks, first_block) = blocks(columns, terms)?;
+        let slots = slots(columns, terms);
+        let mut used: Vec<usize> = slots.iter().filter_map(|s| s.term).collect();
+        used.dedup();
+        let to_root = slots.iter().any(|s| s.term.is_none());
+        // the blocks that row i multiplies
+        let touched = |i: usize| {
+            let root = to_root.then_some(0);
+            root.into_iter()
+                .chain(used.iter().map(move |&t| (t, i)).map(|(t, i)| first_block[t] + terms[t].group[i]))
+        };
+        let parents = elimination_tree(terms, &blocks, &first_block, n, &touched);
         let (order, place) = level_by_level(&parents);
         let sizes: Vec<usize> = order.iter().map(|&b| blocks[b].slopes.len()).collect();
         let up: Vec<Option<usize>> = order.iter().map(|&b| parents[b].map(|p| place[p])).collect();
@@ -130,42 +167,47 @@ impl Layout {
             }
         }
         // rows by their deepest block, keeping their order within it
-        let deepest = |touched: &[(usize, usize, f64)]| touched.iter().map(|t| place[t.0]).max().unwrap_or(0);
-        let mut sorted: Vec<usize> = (0..rows.y.len()).collect();
-        sorted.sort_by_key(|&i| deepest(&touched[i]));
+        let deepest: Vec<usize> = (0..n).map(|i| touched(i).map(|b| place[b]).max().unwrap_or(0)).collect();
+        let mut row: Vec<usize> = (0..n).collect();
+        row.sort_by_key(|&i| deepest[i]);
         let mut first = vec![0; nodes.len() + 1];
-        touched.iter().for_each(|t| first[deepest(t) + 1] += 1);
+        deepest.iter().for_each(|d| first[d + 1] += 1);
         (0..nodes.len()).for_each(|k| first[k + 1] += first[k]);
-        let at = |v: &Vec<f64>, i: usize, default: f64| v.get(i).copied().unwrap_or(default);
-        let mut layout = Self {
-            entries: Vec::new(),
-            row_start: vec![0],
-            offset: sorted.iter().map(|&i| at(&rows.offset, i, 0.0)).collect(),
-            weight: sorted.iter().map(|&i| at(&rows.weight, i, 1.0)).collect(),
-            data: sorted.iter().map(|&i| Datum { y: rows.y[i], trials: at(&rows.trials, i, 1.0) }).collect(),
-            first,
-        };
-        for &i in &sorted {
-            layout.entries.extend(touched[i].iter().map(|&(block, slot, v)| (place_of(block, slot), v)));
-            layout.row_start.push(layout.entries.len());
+        let places = row
+            .iter()
+            .flat_map(|&i| terms.iter().enumerate().map(move |(t, term)| (t, term.group[i])))
+            .map(|(t, level)| place_of(first_block[t] + level, 0) as u32)
+            .collect();
+        let mut position = vec![0; n];
+        row.iter().enumerate().for_each(|(k, &i)| position[i] = k);
+        let (mut offset, mut weight) = (vec![0.0; n], vec![1.0; n]);
+        let mut data = vec![Datum { y: 0.0, trials: 1.0 }; n];
+        for index in 0..leaves(design.rows()) {
+            design.rows().leaf(index, &mut |leaf| {
+                for i in 0..leaf.y.len() {
+                    let k = position[leaf.first + i];
+                    (offset[k], weight[k], data[k]) = (leaf.offset_of(i), leaf.weight_of(i), leaf.datum(i));
+                }
+            })?;
         }
-        Ok((layout, forest, latents))
+        Ok((Self { design, slots, row, places, offset, weight, data, first }, forest, latents))
     }
 }
 
-fn check(rows: &GroupedRows, terms: &[GroupTerm], likelihood: &dyn Likelihood) -> Result<(), Error> {
-    let (n, k) = (rows.y.len(), rows.columns);
+/// What a model with these sds needs of them.
+pub(super) fn check_sds(t: usize, slopes: usize, sd: &[f64]) -> Result<(), Error> {
+    if sd.len() != slopes || sd.iter().any(|s| !(*s > 0.0 && s.is_finite())) {
+        return Err(Error::Model(format!(
+            "group term {t}: the sds {sd:?} must be finite numbers above 0, one per slope"
+        )));
+    }
+    Ok(())
+}
+
+fn check(n: usize, columns: usize, terms: &[GroupTerm]) -> Result<(), Error> {
     let data = |message: String| Err(Error::Data(message));
-    if n == 0 || k == 0 {
-        return data(format!("{n} rows and {k} features: at least one of each is required"));
-    }
-    if rows.x.len() != n * k {
-        return data(format!("{n} responses and {k} features, but {} feature values", rows.x.len()));
-    }
-    for (name, part) in [("trials", &rows.trials), ("offset", &rows.offset), ("weight", &rows.weight)] {
-        if !part.is_empty() && part.len() != n {
-            return data(format!("{name} has {} entries for {n} rows", part.len()));
-        }
+    if n == 0 || columns == 0 {
+        return data(format!("{n} rows and {columns} features: at least one of each is required"));
     }
     if terms.is_empty() {
         return Err(Error::Model("a hierarchical model needs a group term".into()));
@@ -174,18 +216,13 @@ fn check(rows: &GroupedRows, terms: &[GroupTerm], likelihood: &dyn Likelihood) -
         if term.group.len() != n {
             return data(format!("group term {t} has {} labels for {n} rows", term.group.len()));
         }
-        if term.slopes.is_empty() || term.slopes.iter().any(|&j| j >= k) {
+        if term.slopes.is_empty() || term.slopes.iter().any(|&j| j >= columns) {
             return Err(Error::Model(format!(
-                "group term {t} must name at least one of the {k} features, not {:?}",
+                "group term {t} must name at least one of the {columns} features, not {:?}",
                 term.slopes
             )));
         }
-        if term.sd.len() != term.slopes.len() || term.sd.iter().any(|s| !(*s > 0.0 && s.is_finite())) {
-            return Err(Error::Model(format!(
-                "group term {t}: the sds {:?} must be finite numbers above 0, one per slope",
-                term.sd
-            )));
-        }
+        check_sds(t, term.slopes.len(), &term.sd)?;
         let nested_twice = |outer: usize| terms[..t].iter().any(|other| other.within == Some(outer));
         if let Some(outer) = term.within.filter(|&outer| outer >= t || nested_twice(outer)) {
             return Err(Error::Model(format!(
@@ -193,25 +230,12 @@ fn check(rows: &GroupedRows, terms: &[GroupTerm], likelihood: &dyn Likelihood) -
             )));
         }
     }
-    for i in 0..n {
-        let datum = Datum { y: rows.y[i], trials: rows.trials.get(i).copied().unwrap_or(1.0) };
-        if let Some(reason) = likelihood.reject(datum) {
-            return data(format!("row {i}: {reason}"));
-        }
-        let weight = rows.weight.get(i).copied().unwrap_or(1.0);
-        let finite = rows.x[i * k..][..k].iter().chain(rows.offset.get(i)).all(|v| v.is_finite());
-        if !(finite && weight >= 0.0 && weight.is_finite()) {
-            return data(format!(
-                "row {i}: a feature, offset or weight is not a finite number, or the weight is negative"
-            ));
-        }
-    }
     Ok(())
 }
 
 /// Block 0 holds the global coefficients; then one block per level of every term. Returns the blocks and each term's first.
-fn blocks(rows: &GroupedRows, terms: &[GroupTerm]) -> Result<(Vec<Block>, Vec<usize>), Error> {
-    let mut blocks = vec![Block { term: None, level: 0, slopes: (0..rows.columns).collect(), outer: None }];
+fn blocks(columns: usize, terms: &[GroupTerm]) -> Result<(Vec<Block>, Vec<usize>), Error> {
+    let mut blocks = vec![Block { term: None, level: 0, slopes: (0..columns).collect(), outer: None }];
     let mut first = Vec::new();
     for (t, term) in terms.iter().enumerate() {
         first.push(blocks.len());
@@ -252,29 +276,23 @@ fn outer_of(terms: &[GroupTerm], blocks: &[Block], block: usize, feature: usize)
     centred(terms, term).then_some((0, feature))
 }
 
-/// What one row multiplies: (block, slot, value). In every chain of nested terms the deepest block that has the feature counts; in the
-/// first chain it replaces the global coefficient.
-fn row_blocks(
-    rows: &GroupedRows,
-    terms: &[GroupTerm],
-    first_block: &[usize],
-    i: usize,
-) -> Vec<(usize, usize, f64)> {
-    let x = &rows.x[i * rows.columns..][..rows.columns];
-    let mut global: Vec<bool> = vec![true; rows.columns];
+/// What every row multiplies. In every chain of nested terms the deepest block that has the feature counts; in the first chain it
+/// replaces the global coefficient.
+fn slots(columns: usize, terms: &[GroupTerm]) -> Vec<Slot> {
+    let mut global: Vec<bool> = vec![true; columns];
     let mut out = Vec::new();
     for (t, term) in terms.iter().enumerate() {
         let inner = terms.iter().position(|other| other.within == Some(t));
-        for (slot, &j) in term.slopes.iter().enumerate() {
+        for (slot, &feature) in term.slopes.iter().enumerate() {
             if centred(terms, t) {
-                global[j] = false;
+                global[feature] = false;
             }
-            if !deeper_has(terms, inner, j) {
-                out.push((first_block[t] + term.group[i], slot, x[j]));
+            if !deeper_has(terms, inner, feature) {
+                out.push(Slot { term: Some(t), slot, feature });
             }
         }
     }
-    out.extend((0..rows.columns).filter(|&j| global[j]).map(|j| (0, j, x[j])));
+    out.extend((0..columns).filter(|&j| global[j]).map(|j| Slot { term: None, slot: j, feature: j }));
     out
 }
 
@@ -287,11 +305,12 @@ fn deeper_has(terms: &[GroupTerm], inner: Option<usize>, feature: usize) -> bool
 
 /// The elimination tree of the joint precision (Liu's algorithm), the terms with most levels eliminated first, nested ones before their
 /// outer ones, the root last.
-fn elimination_tree(
+fn elimination_tree<I: Iterator<Item = usize>>(
     terms: &[GroupTerm],
     blocks: &[Block],
     first_block: &[usize],
-    touched: &[Vec<(usize, usize, f64)>],
+    rows: usize,
+    touched: &impl Fn(usize) -> I,
 ) -> Vec<Option<usize>> {
     let levels = |t: usize| first_block.get(t + 1).copied().unwrap_or(blocks.len()) - first_block[t];
     let top = |mut t: usize| {
@@ -313,9 +332,9 @@ fn elimination_tree(
             edges.push((position[a].max(position[b]), position[a].min(position[b])));
         }
     };
-    for row in touched {
-        for (k, a) in row.iter().enumerate() {
-            row[k + 1..].iter().for_each(|b| connect(a.0, b.0));
+    for i in 0..rows {
+        for (k, a) in touched(i).enumerate() {
+            touched(i).skip(k + 1).for_each(|b| connect(a, b));
         }
     }
     for (b, block) in blocks.iter().enumerate().skip(1) {

@@ -11,19 +11,21 @@ mod solver;
 mod sums;
 mod target;
 
-pub use layout::{GroupTerm, GroupedRows, Latent};
+pub use layout::{GroupTerm, Latent};
 
 use std::f64::consts::PI;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use certus::{Curvature, Family, Gaussian};
 
+use crate::design::Design;
 use crate::error::Error;
 use crate::expectation::Quadrature;
 use crate::forest::Forest;
 use crate::likelihood::{Datum, Likelihood, Moments};
 use crate::newton::dot;
 use crate::prior::{Precision, Prior};
+use crate::rows::Failure;
 use layout::Layout;
 use sums::whiten;
 
@@ -31,12 +33,13 @@ use sums::whiten;
 pub struct Hierarchical {
     forest: Forest,
     likelihood: Arc<dyn Likelihood>,
-    layout: Layout,
+    layout: Arc<Layout>,
     latents: Vec<Latent>,
     /// Prior mean (of latents without an outer one) and precision of every latent.
     prior: Vec<(f64, f64)>,
     constant: f64,
-    curvature: Option<Curvature>,
+    /// Found when first asked for.
+    curvature: OnceLock<Option<Curvature>>,
 }
 
 /// Per data row: weighted E φ, E φ′, E φ″(1, x, x²), and the sd of its predictor.
@@ -48,40 +51,74 @@ const RUN: usize = 64;
 pub(crate) type Entry = (usize, f64);
 
 impl Hierarchical {
-    /// A model with global coefficients for every feature (independent `prior`) and the given group terms. Refused if the pattern
-    /// needs more than `memory` bytes for one factor and what the solver keeps beside it.
+    /// A model with global coefficients for every column of the design (independent `prior`) and the given group terms. Refused if the
+    /// pattern needs more than `memory` bytes for one factor and what the solver keeps beside it.
     pub fn new(
-        rows: &GroupedRows,
+        design: Design,
         terms: &[GroupTerm],
         likelihood: Arc<dyn Likelihood>,
         prior: &Prior,
         memory: usize,
     ) -> Result<Self, Error> {
+        design.check_numbers()?;
+        let (layout, forest, latents) = Layout::new(design, terms, memory)?;
+        Self::on_layout(Arc::new(layout), forest, latents, likelihood, prior)
+    }
+
+    /// The same data and terms with another likelihood, prior or sds (one list per term): the layout is shared, only the responses are
+    /// looked at again.
+    pub fn rebuilt(
+        &self,
+        likelihood: Arc<dyn Likelihood>,
+        prior: &Prior,
+        sds: &[Vec<f64>],
+    ) -> Result<Self, Error> {
+        let mut latents = self.latents.clone();
+        // the slopes of a term follow each other in every one of its blocks
+        let mut left = [].iter();
+        for k in 0..latents.len() {
+            let Some(t) = latents[k].term else { continue };
+            if k == 0 || (latents[k].term, latents[k].level) != (latents[k - 1].term, latents[k - 1].level) {
+                let block =
+                    latents[k..].iter().take_while(|l| (l.term, l.level) == (Some(t), latents[k].level));
+                let sd = sds.get(t).map_or(&[][..], |sd| sd);
+                layout::check_sds(t, block.count(), sd)?;
+                left = sd.iter();
+            }
+            latents[k].sd = left.next().copied().unwrap_or(f64::NAN);
+        }
+        Self::on_layout(self.layout.clone(), self.forest.clone(), latents, likelihood, prior)
+    }
+
+    fn on_layout(
+        layout: Arc<Layout>,
+        forest: Forest,
+        latents: Vec<Latent>,
+        likelihood: Arc<dyn Likelihood>,
+        prior: &Prior,
+    ) -> Result<Self, Error> {
         let Precision::Diagonal(precision) = prior.precision() else {
             return Err(Error::Model("the prior of the global coefficients must be independent".into()));
         };
-        if prior.dim() != rows.columns {
+        let globals = latents.iter().filter(|l| l.term.is_none()).count();
+        if prior.dim() != globals {
             return Err(Error::Model(format!(
-                "the prior has {} coefficients for {} features",
+                "the prior has {} coefficients for {globals} features",
                 prior.dim(),
-                rows.columns
             )));
         }
-        let (layout, forest, latents) = Layout::new(rows, terms, &*likelihood, memory)?;
+        layout.check(|datum| likelihood.reject(datum))?;
         let (mut table, mut constant) = (Vec::with_capacity(latents.len()), prior.constant());
         for latent in &latents {
-            table.push(match latent.term {
-                None => (prior.mean()[latent.feature], precision[latent.feature]),
-                Some(term) => {
-                    constant += 0.5 * (2.0 * PI).ln() + latent.sd.ln();
-                    debug_assert!(terms[term].sd.contains(&latent.sd));
-                    (0.0, 1.0 / (latent.sd * latent.sd))
-                }
+            table.push(if latent.term.is_none() {
+                (prior.mean()[latent.feature], precision[latent.feature])
+            } else {
+                constant += 0.5 * (2.0 * PI).ln() + latent.sd.ln();
+                (0.0, 1.0 / (latent.sd * latent.sd))
             });
         }
-        let mut model = Self { forest, likelihood, layout, latents, prior: table, constant, curvature: None };
-        model.curvature = model.bounds()?;
-        Ok(model)
+        let curvature = OnceLock::new();
+        Ok(Self { forest, likelihood, layout, latents, prior: table, constant, curvature })
     }
 
     /// d.
@@ -118,6 +155,7 @@ impl Hierarchical {
     /// Moments of every data row at w (sd = 0 everywhere if `point`).
     fn row_moments(&self, w: &Gaussian, point: bool) -> Result<Vec<f64>, Error> {
         let mut rows = vec![0.0; KEPT * self.layout.data.len()];
+        let failure = Failure::default();
         self.over_rows(&mut rows, &|node, out| {
             let width = self.forest.nodes()[node].width;
             let (mut path, mut mean, mut at) = (vec![0.0; width * width], vec![0.0; width], vec![0.0; width]);
@@ -127,15 +165,17 @@ impl Hierarchical {
                     self.forest.path(w.factor().values(), node, &mut path);
                 }
             }
-            for (k, kept) in (self.layout.first[node]..).zip(out.chunks_exact_mut(KEPT)) {
-                let entries = self.layout.entries(k);
+            let first = self.layout.first[node];
+            failure.note(self.layout.rows_of(node, |k, entries| {
+                let kept = &mut out[KEPT * (k - first)..][..KEPT];
                 kept[0] = self.layout.offset[k] + entries.iter().map(|&(i, v)| v * mean[i]).sum::<f64>();
                 if !point {
                     whiten(&path, entries.iter().copied(), &mut at);
                     kept[5] = dot(&at, &at).sqrt();
                 }
-            }
+            }));
         });
+        failure.into_result()?;
         let largest = rows.iter().skip(5).step_by(KEPT).fold(0.0_f64, |a, b| a.max(*b));
         if !largest.is_finite() || rows.iter().step_by(KEPT).any(|t| !t.is_finite()) {
             return Err(Error::Data("a linear predictor is not finite".into()));

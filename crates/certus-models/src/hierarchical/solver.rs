@@ -110,8 +110,7 @@ impl Newton for Here<'_> {
     }
 
     fn hessian_times(&self, p: &[f64], out: &mut [f64]) -> Result<(), Error> {
-        self.model.hessian_times(&self.w, &self.gradient, p, out);
-        Ok(())
+        self.model.hessian_times(&self.w, &self.gradient, p, out)
     }
 
     /// A triangular I + τ dC is positive where its diagonal is: it stays above 0.1.

@@ -6,6 +6,7 @@ use super::{Entry, Hierarchical, KEPT};
 use crate::error::Error;
 use crate::forest::Visit;
 use crate::newton::dot;
+use crate::rows::Failure;
 
 /// The gradient of f in the whitened frame, on the pattern: (mean, factor), and the moments of the rows.
 pub(super) struct Whitened {
@@ -16,16 +17,23 @@ pub(super) struct Whitened {
 
 impl Hierarchical {
     /// Calls `row(entries, [E φ′, q₀, q₁, q₂])` for every data and prior row of a node.
-    fn visit(&self, node: usize, mean: &[f64], rows: &[f64], mut row: impl FnMut(&[Entry], [f64; 4])) {
-        for k in self.layout.first[node]..self.layout.first[node + 1] {
+    fn visit(
+        &self,
+        node: usize,
+        mean: &[f64],
+        rows: &[f64],
+        mut row: impl FnMut(&[Entry], [f64; 4]),
+    ) -> Result<(), Error> {
+        self.layout.rows_of(node, |k, entries| {
             let kept = &rows[k * KEPT..][..KEPT];
-            row(self.layout.entries(k), [kept[1], kept[2], kept[3], kept[4]]);
-        }
+            row(entries, [kept[1], kept[2], kept[3], kept[4]]);
+        })?;
         let node = &self.forest.nodes()[node];
         for coordinate in node.start..node.start + node.size {
             let (entries, residual, precision) = self.prior_row(coordinate, mean);
             row(&entries, [precision * residual, precision, 0.0, precision]);
         }
+        Ok(())
     }
 
     /// The node's own rows of what its path has gathered; the ancestors' rows stay in the message.
@@ -41,11 +49,12 @@ impl Hierarchical {
     /// Gradient and Gauss-Newton sums at w: g = Σ e₁ ã, S = Σ q₀ ã ãᵀ on the pattern, ã = Cᵀa (or a itself if `point`, and then S is
     /// stored as a symmetric matrix).
     pub(super) fn first_order(&self, w: &Gaussian, point: bool) -> Result<Whitened, Error> {
-        Ok(self.sums_at(w, self.row_moments(w, point)?, point))
+        self.sums_at(w, self.row_moments(w, point)?, point)
     }
 
     /// The same for given moments of the rows.
-    pub(super) fn sums_at(&self, w: &Gaussian, rows: Vec<f64>, point: bool) -> Whitened {
+    pub(super) fn sums_at(&self, w: &Gaussian, rows: Vec<f64>, point: bool) -> Result<Whitened, Error> {
+        let failure = Failure::default();
         let (mut mean, mut factor) = (vec![0.0; self.dim()], vec![0.0; self.forest.tree.stored()]);
         self.forest.upward(&mut mean, &mut factor, &|mut visit| {
             let width = self.forest.nodes()[visit.node].width;
@@ -53,7 +62,7 @@ impl Hierarchical {
             if !point {
                 self.forest.path(w.factor().values(), visit.node, &mut path);
             }
-            self.visit(visit.node, w.mean(), &rows, |entries, [e1, q0, _, _]| {
+            failure.note(self.visit(visit.node, w.mean(), &rows, |entries, [e1, q0, _, _]| {
                 if point {
                     // few entries: nothing to whiten
                     for &(j, v) in entries {
@@ -72,9 +81,10 @@ impl Hierarchical {
                         visit.square[j * width + i] += scaled * at[i];
                     }
                 }
-            });
+            }));
             self.keep(&mut visit);
         });
+        failure.into_result()?;
         if point {
             for n in self.forest.nodes() {
                 let own = &mut factor[n.offset + (n.width - n.size) * n.size..][..n.size * n.size];
@@ -85,7 +95,7 @@ impl Hierarchical {
                 }
             }
         }
-        Whitened { mean, factor, rows }
+        Ok(Whitened { mean, factor, rows })
     }
 
     /// The exact gradient of f at w in its own frame, on the pattern: g_m and proj(S) − I.
@@ -102,7 +112,14 @@ impl Hierarchical {
     }
 
     /// The Hessian of f at w applied to a direction (mean, factor) on the pattern, in the whitened frame (Lemma B; h curves the diagonal).
-    pub(super) fn hessian_times(&self, w: &Gaussian, at_w: &Whitened, direction: &[f64], result: &mut [f64]) {
+    pub(super) fn hessian_times(
+        &self,
+        w: &Gaussian,
+        at_w: &Whitened,
+        direction: &[f64],
+        result: &mut [f64],
+    ) -> Result<(), Error> {
+        let failure = Failure::default();
         let (dm, dc) = direction.split_at(self.dim());
         let (mean, factor) = result.split_at_mut(self.dim());
         self.forest.upward(mean, factor, &|mut visit| {
@@ -114,14 +131,15 @@ impl Hierarchical {
             self.forest.path(w.factor().values(), visit.node, &mut path);
             self.forest.path(dc, visit.node, &mut turn);
             self.forest.path_vector(dm, visit.node, &mut step);
-            self.visit(visit.node, w.mean(), &at_w.rows, |entries, [_, q0, q1, q2]| {
+            failure.note(self.visit(visit.node, w.mean(), &at_w.rows, |entries, [_, q0, q1, q2]| {
                 whiten(&path, entries.iter().copied(), &mut at);
                 whiten(&turn, at.iter().copied().enumerate(), &mut b);
                 lemma_b(&at, &b, dot(&at, &step), [q0, q1, q2], visit.vector, visit.square);
-            });
+            }));
             self.keep(&mut visit);
         });
         self.forest.diagonal().for_each(|i| factor[i] += dc[i]);
+        failure.into_result()
     }
 }
 

@@ -4,26 +4,36 @@ use certus::{Curvature, PointTarget, Provenance, TargetError};
 
 use super::{Hierarchical, KEPT};
 use crate::error::Error;
+use crate::rows::Failure;
 
 impl Hierarchical {
     /// The matrix J + Σ weight_n a_n a_nᵀ, where `weight` gives each data row's curvature.
-    fn matrix(&self, weight: impl Fn(usize) -> f64) -> Vec<f64> {
+    fn matrix(&self, weight: impl Fn(usize) -> f64) -> Result<Vec<f64>, Error> {
         let mut rows = vec![0.0; KEPT * self.layout.data.len()];
         for (k, kept) in rows.chunks_exact_mut(KEPT).enumerate() {
             kept[2] = self.layout.weight[k] * weight(k);
         }
-        self.sums_at(&self.origin(), rows, true).factor
+        Ok(self.sums_at(&self.origin(), rows, true)?.factor)
+    }
+
+    /// μ and M of −log p, found the first time; `None` where φ″ is not bounded.
+    pub fn bounds(&self) -> Result<Option<Curvature>, Error> {
+        if let Some(known) = self.curvature.get() {
+            return Ok(known.clone());
+        }
+        let found = self.find_bounds()?;
+        Ok(self.curvature.get_or_init(|| found).clone())
     }
 
     /// μ I ≤ ∇²(−log p) ≤ M I, or `None` where φ″ is not bounded. λ lies below every eigenvalue of A iff A − λI has a Cholesky
     /// factorisation, which is linear in the pattern.
-    pub(super) fn bounds(&self) -> Result<Option<Curvature>, Error> {
+    fn find_bounds(&self) -> Result<Option<Curvature>, Error> {
         let likelihood = &*self.likelihood;
         if self.layout.data.iter().any(|d| likelihood.most_bend(*d).is_none()) {
             return Ok(None);
         }
-        let low = self.matrix(|k| likelihood.least_bend(self.layout.data[k]));
-        let high = self.matrix(|k| likelihood.most_bend(self.layout.data[k]).unwrap_or(0.0));
+        let low = self.matrix(|k| likelihood.least_bend(self.layout.data[k]))?;
+        let high = self.matrix(|k| likelihood.most_bend(self.layout.data[k]).unwrap_or(0.0))?;
         let shifted = |matrix: &[f64], sign: f64, shift: f64| {
             let mut m: Vec<f64> = matrix.iter().map(|x| sign * x).collect();
             self.forest.diagonal().for_each(|i| m[i] += shift);
@@ -61,8 +71,8 @@ impl Hierarchical {
 
 impl Hierarchical {
     /// −log p at z, and its gradient: predictors and slopes node by node, gradients up the tree.
-    fn value_and_gradient(&self, z: &[f64], gradient: &mut [f64]) -> f64 {
-        let layout = &self.layout;
+    fn value_and_gradient(&self, z: &[f64], gradient: &mut [f64]) -> Result<f64, Error> {
+        let (layout, failure) = (&self.layout, Failure::default());
         // per row: the slope; the sum of the losses of a node's rows in its first place
         let mut rows = vec![0.0; KEPT * layout.data.len()];
         self.over_rows(&mut rows, &|node, out| {
@@ -72,10 +82,11 @@ impl Hierarchical {
             }
             let mut path = vec![0.0; self.forest.nodes()[node].width];
             self.forest.path_vector(z, node, &mut path);
-            let predictor = |k: usize| {
-                layout.offset[k] + layout.entries(k).iter().map(|&(i, v)| v * path[i]).sum::<f64>()
-            };
-            let mut t: Vec<f64> = range.clone().map(predictor).collect();
+            let mut t = Vec::with_capacity(range.len());
+            failure.note(layout.rows_of(node, |k, entries| {
+                t.push(layout.offset[k] + entries.iter().map(|&(i, v)| v * path[i]).sum::<f64>());
+            }));
+            t.resize(range.len(), f64::NAN);
             out[0] = self.likelihood.slopes(&mut t, &layout.data[range.clone()], &layout.weight[range]);
             out.iter_mut().skip(1).step_by(KEPT).zip(t).for_each(|(o, t)| *o = t);
         });
@@ -87,9 +98,9 @@ impl Hierarchical {
                 .first()
                 .copied()
                 .unwrap_or(0.0);
-            for k in layout.first[visit.node]..layout.first[visit.node + 1] {
-                layout.entries(k).iter().for_each(|&(i, v)| visit.vector[i] += rows[k * KEPT + 1] * v);
-            }
+            failure.note(layout.rows_of(visit.node, |k, entries| {
+                entries.iter().for_each(|&(i, v)| visit.vector[i] += rows[k * KEPT + 1] * v);
+            }));
             for coordinate in node.start..node.start + node.size {
                 let (entries, residual, precision) = self.prior_row(coordinate, z);
                 entries.iter().for_each(|&(i, v)| visit.vector[i] += precision * residual * v);
@@ -100,7 +111,8 @@ impl Hierarchical {
             visit.square[0] += loss;
             visit.panel[0] = visit.square[0];
         });
-        losses[0] + self.constant
+        failure.into_result()?;
+        Ok(losses[0] + self.constant)
     }
 }
 
@@ -110,12 +122,12 @@ impl PointTarget for Hierarchical {
     }
 
     fn log_density_at(&self, point: &[f64], gradient: &mut [f64]) -> Result<f64, TargetError> {
-        let value = self.value_and_gradient(point, gradient);
+        let value = self.value_and_gradient(point, gradient)?;
         gradient.iter_mut().for_each(|g| *g = -*g);
         Ok(-value)
     }
 
     fn curvature(&self) -> Option<Curvature> {
-        self.curvature.clone()
+        self.bounds().ok().flatten()
     }
 }

@@ -4,9 +4,11 @@
 use certus::factor::{Factor, Lower};
 use certus::random::{Purpose, Random};
 use certus_models::likelihood::{Likelihood, Linear, Logistic};
-use certus_models::{Design, Glm, Memory, Prior};
+use certus_models::rows::{LEAF, Leaf, Rows};
+use certus_models::{Design, Error, Glm, Memory, Prior};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A stream of random numbers for building cases.
 pub struct Dice(Random, u64);
@@ -175,4 +177,53 @@ pub fn simulated(name: &str, n: usize, p: usize, effect: f64, prior_sd: f64, dic
     let rows = Arc::new(simulated_rows(name, n, p, effect, dice));
     let prior = Prior::independent(dice.normals(p + 1), &vec![prior_sd; p + 1]).unwrap();
     Glm::new(Design::new(rows, true), likelihood(name), prior).unwrap()
+}
+
+/// Leaves written to a file and read back one by one.
+pub struct Disk {
+    file: Mutex<std::fs::File>,
+    rows: usize,
+    columns: usize,
+}
+
+impl Disk {
+    pub fn new(memory: &Memory, path: &std::path::Path) -> Self {
+        let mut file =
+            std::fs::File::options().create(true).truncate(true).read(true).write(true).open(path).unwrap();
+        for i in 0..memory.y.len() {
+            let row = &memory.x[i * memory.columns..][..memory.columns];
+            for v in row.iter().chain([&memory.y[i], &memory.trials[i], &memory.offset[i], &memory.weight[i]])
+            {
+                file.write_all(&v.to_le_bytes()).unwrap();
+            }
+        }
+        Self { file: Mutex::new(file), rows: memory.y.len(), columns: memory.columns }
+    }
+}
+
+impl Rows for Disk {
+    fn len(&self) -> usize {
+        self.rows
+    }
+    fn columns(&self) -> usize {
+        self.columns
+    }
+    fn leaf(&self, index: usize, visit: &mut dyn FnMut(Leaf<'_>)) -> Result<(), Error> {
+        let (first, width) = (index * LEAF, self.columns + 4);
+        let n = LEAF.min(self.rows - first);
+        let mut bytes = vec![0; n * width * 8];
+        {
+            let mut file = self.file.lock().unwrap();
+            file.seek(SeekFrom::Start((first * width * 8) as u64)).unwrap();
+            file.read_exact(&mut bytes).map_err(|e| Error::Data(format!("leaf {index}: {e}")))?;
+        }
+        let number = |k: usize| f64::from_le_bytes(bytes[k * 8..][..8].try_into().unwrap());
+        let column = |j: usize| (0..n).map(|i| number(i * width + j)).collect::<Vec<_>>();
+        let x: Vec<f64> =
+            (0..n).flat_map(|i| (0..self.columns).map(move |j| i * width + j)).map(number).collect();
+        let [y, trials, offset, weight] = [0, 1, 2, 3].map(|k| column(self.columns + k));
+        let x = certus_models::rows::Block::new(&x, n, self.columns, self.columns, false)?;
+        visit(Leaf { first, x, y: &y, trials: &trials, offset: &offset, weight: &weight });
+        Ok(())
+    }
 }
