@@ -24,6 +24,7 @@
 //! | constants, bounds, iteration counts | [`theorem`] |
 //! | affine change of variables | [`frame`] |
 //! | settings → plan → `step` on a state → fit | [`mod@fit`] |
+//! | what is proved, probable, estimated of a fit | [`certificate`] |
 //! | Monte-Carlo estimates with standard errors | [`diagnostics`] |
 //! | randomness and threads that never change the result | [`random`], [`parallel`] |
 //! | dense operations on column-major slices, for crates built on this one | [`linalg`] |
@@ -31,6 +32,7 @@
 //! Labels such as A15, B5 or Theorem G refer to `docs/maths.md` in the repository, which states and proves them.
 
 pub mod averaging;
+pub mod certificate;
 pub mod diagnostics;
 pub mod error;
 pub mod estimator;
@@ -47,6 +49,7 @@ pub mod target;
 pub mod theorem;
 pub mod update;
 
+pub use certificate::Certificate;
 pub use error::{Error, TargetError};
 pub use factor::{Factor, Family, Tree};
 pub use fit::{Fit, MethodName, Plan, Settings, State, Status, StepRule, fit, fit_observed};
