@@ -200,21 +200,25 @@ impl Scratch {
         &self.other
     }
 
+    /// c = V λ Vᵀ, λ ascending in `self.values`, V in `self.other`; false if the iteration fails (non-finite entries).
+    fn eigen(&mut self, c: &[f64]) -> bool {
+        let dim = self.values.len();
+        c.iter().all(|x| x.is_finite())
+            && self_adjoint_evd(
+                view(c, dim, dim),
+                faer::diag::DiagMut::from_slice_mut(&mut self.values),
+                Some(view_mut(&mut self.other, dim, dim)),
+                Par::Seq,
+                MemStack::new(&mut self.buffer),
+                Spec::default(),
+            )
+            .is_ok()
+    }
+
     /// c ← V max(λ, floor) Vᵀ with c = V λ Vᵀ; false if the eigenvalue iteration fails (non-finite entries).
     pub(crate) fn clamp_eigenvalues(&mut self, c: &mut [f64], floor: f64) -> bool {
         let dim = self.values.len();
-        if c.iter().any(|x| !x.is_finite()) {
-            return false;
-        }
-        let done = self_adjoint_evd(
-            view(c, dim, dim),
-            faer::diag::DiagMut::from_slice_mut(&mut self.values),
-            Some(view_mut(&mut self.other, dim, dim)),
-            Par::Seq,
-            MemStack::new(&mut self.buffer),
-            Spec::default(),
-        );
-        if done.is_err() {
+        if !self.eigen(c) {
             return false;
         }
         // matrix = V diag(max(λ, floor)), c = matrix Vᵀ
@@ -271,11 +275,13 @@ pub fn log_det_positive(matrix: &[f64], dim: usize) -> Option<f64> {
 
 /// Smallest and largest eigenvalue of a symmetric matrix.
 pub fn extreme_eigenvalues(c: &[f64], dim: usize) -> Option<(f64, f64)> {
+    eigen(c, dim).map(|(values, _)| (values[0], values[dim - 1]))
+}
+
+/// Eigenvalues (ascending) and eigenvectors (columns) of a symmetric matrix: those of a matrix within c·d·u·|A| of it.
+pub fn eigen(a: &[f64], dim: usize) -> Option<(Vec<f64>, Vec<f64>)> {
     let mut scratch = Scratch::new(dim);
-    let mut copy = c.to_vec();
-    scratch
-        .clamp_eigenvalues(&mut copy, f64::NEG_INFINITY)
-        .then(|| (scratch.values[0], scratch.values[dim - 1]))
+    scratch.eigen(a).then_some((scratch.values, scratch.other))
 }
 
 /// Σ x², in the fixed tree over runs of 4096 entries.

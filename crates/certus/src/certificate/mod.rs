@@ -5,6 +5,7 @@
 //! those constructors ask for a [`Vouched`], which cannot be made from estimated constants.
 
 mod monte_carlo;
+pub mod posterior;
 
 use std::fmt;
 

@@ -1,0 +1,102 @@
+//! The evidence, the divergence and the posterior's moments by importance sampling from q: estimates, whose worth k̂ tells.
+
+use super::{Check, Estimate, psis};
+use crate::error::Error;
+use crate::gaussian::Gaussian;
+use crate::target::Target;
+
+/// What importance sampling says of a posterior. All of it can be badly wrong when `k_hat` is above about 0.7.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Importance {
+    /// log p(x).
+    pub log_evidence: Estimate,
+    /// KL(q ‖ p) = log p(x) − ELBO, both from the same draws.
+    pub kl: Estimate,
+    /// The shape of the tail of the weights; see [`psis::Smoothed::k_hat`].
+    pub k_hat: Option<f64>,
+    /// The posterior mean of every coordinate, with smoothed weights.
+    pub mean: Vec<Estimate>,
+    /// The posterior standard deviation of every coordinate, with smoothed weights.
+    pub sd: Vec<Estimate>,
+    /// 1/Σ w² of the smoothed weights: as many draws from p itself would do as well, roughly.
+    pub effective_sample_size: f64,
+}
+
+/// Importance sampling with r_i = log p(z_i) − log q(z_i), z_i ~ q. With v_i = e^{r_i}/mean(e^r) the standard errors are
+/// by the delta method, from the spread of what one draw adds:
+///
+/// | estimate | of one draw |
+/// |---|---|
+/// | log mean e^r | v − 1 |
+/// | log mean e^r − mean r | v − 1 − (r − mean r) |
+/// | m = Σ w z | w (z − m) |
+/// | s² = Σ w (z − m)² | w ((z − m)² − s²), divided by 2s for s |
+///
+/// where w are the Pareto-smoothed weights, which sum to one. The draws are made three times and never kept.
+pub fn importance(target: &dyn Target, w: &Gaussian, check: Check) -> Result<Importance, Error> {
+    let mut log_weights = Vec::with_capacity(check.draws);
+    check.run(target, w, &mut |run| {
+        log_weights.extend_from_slice(run.log_weights);
+        Ok(())
+    })?;
+    let n = check.draws as f64;
+    let largest = log_weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mean_weight = log_weights.iter().map(|r| (r - largest).exp()).sum::<f64>() / n;
+    // the sum of r − max r, so that constants in log p do not cancel
+    let mean_log = log_weights.iter().map(|r| r - largest).sum::<f64>() / n;
+    let (mut evidence, mut divergence) = (0.0, 0.0);
+    for r in &log_weights {
+        let v = (r - largest).exp() / mean_weight - 1.0;
+        evidence += v * v;
+        divergence += (v - (r - largest - mean_log)).powi(2);
+    }
+    let error = |squares: f64| (squares / (n - 1.0) / n).sqrt();
+    let smoothed = psis::smooth(&log_weights)?;
+    let weights: Vec<f64> = smoothed.log_weights.iter().map(|x| x.exp()).collect();
+    let (mean, sd) = moments(w, check, &weights)?;
+    Ok(Importance {
+        log_evidence: Estimate { value: largest + mean_weight.ln(), standard_error: error(evidence) },
+        kl: Estimate { value: mean_weight.ln() - mean_log, standard_error: error(divergence) },
+        k_hat: smoothed.k_hat,
+        mean,
+        sd,
+        effective_sample_size: 1.0 / weights.iter().map(|x| x * x).sum::<f64>(),
+    })
+}
+
+/// Weighted means and standard deviations of z = m + C u, as deviations from m.
+fn moments(w: &Gaussian, check: Check, weights: &[f64]) -> Result<(Vec<Estimate>, Vec<Estimate>), Error> {
+    let dim = w.dim();
+    let mut x = Vec::new();
+    let mut each = |visit: &mut dyn FnMut(usize, f64, f64)| {
+        check.normals(dim, &mut |start, u| {
+            x.clear();
+            x.resize(u.len(), 0.0);
+            w.factor().add_apply(u, &mut x);
+            for (x, weight) in x.chunks_exact(dim).zip(&weights[start..]) {
+                x.iter().enumerate().for_each(|(i, x)| visit(i, *x, *weight));
+            }
+            Ok(())
+        })
+    };
+    let mut shift = vec![0.0; dim];
+    each(&mut |i, x, weight| shift[i] += weight * x)?;
+    // Σ w y², Σ w² y², Σ w² y⁴ with y = x − shift
+    let mut sums = vec![[0.0; 3]; dim];
+    each(&mut |i, x, weight| {
+        let square = (x - shift[i]).powi(2);
+        let squared = weight * weight * square;
+        sums[i][0] += weight * square;
+        sums[i][1] += squared;
+        sums[i][2] += squared * square;
+    })?;
+    let weights_squared: f64 = weights.iter().map(|x| x * x).sum();
+    let mean = w.mean().iter().zip(&shift).zip(&sums);
+    let mean = mean.map(|((m, shift), s)| Estimate { value: m + shift, standard_error: s[1].sqrt() });
+    let sd = sums.iter().map(|s| {
+        let (variance, spread) = (s[0], s[2] - 2.0 * s[0] * s[1] + s[0] * s[0] * weights_squared);
+        let value = variance.sqrt();
+        Estimate { value, standard_error: spread.max(0.0).sqrt() / (2.0 * value) }
+    });
+    Ok((mean.collect(), sd.collect()))
+}
