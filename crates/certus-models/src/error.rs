@@ -16,6 +16,9 @@ pub enum Error {
     /// The exact route would need more memory than was given; the figure is in the message.
     #[error("{0}")]
     TooLarge(String),
+    /// A number that came out infinite or not a number, and where.
+    #[error("{0}")]
+    NotFinite(String),
     /// From the core.
     #[error(transparent)]
     Core(#[from] certus::Error),

@@ -63,13 +63,28 @@ impl Glm {
 
     /// E[−log prior].
     fn prior_energy(&self, w: &Gaussian) -> f64 {
+        self.prior_energy_with_size(w).0
+    }
+
+    /// The same with the sum of the sizes of what is added, for rounding errors.
+    pub(crate) fn prior_energy_with_size(&self, w: &Gaussian) -> (f64, f64) {
         let c = w.factor().to_dense();
         let dm: Vec<f64> = w.mean().iter().zip(self.prior.mean()).map(|(a, b)| a - b).collect();
         let mut jm = vec![0.0; dm.len()];
         self.prior.add_precision_times(&dm, &mut jm);
         let mut jc = vec![0.0; c.len()];
         self.prior.add_precision_times(&c, &mut jc);
-        0.5 * (dot(&dm, &jm) + dot(&c, &jc)) + self.prior.constant()
+        let sizes = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| (x * y).abs()).sum::<f64>();
+        // m − μ₀ and J(m − μ₀) are rounded too
+        let level: f64 = w
+            .mean()
+            .iter()
+            .zip(self.prior.mean())
+            .zip(&jm)
+            .map(|((m, p), j)| (m.abs() + p.abs()) * j.abs())
+            .sum();
+        let size = sizes(&dm, &jm) + sizes(&c, &jc) + level + self.prior.constant().abs();
+        (0.5 * (dot(&dm, &jm) + dot(&c, &jc)) + self.prior.constant(), size)
     }
 
     /// The kept numbers of every row at w.
@@ -96,7 +111,7 @@ impl Glm {
         })?;
         let largest = rows.iter().skip(5).step_by(KEPT).fold(0.0_f64, |a, b| a.max(*b));
         if !largest.is_finite() || rows.iter().step_by(KEPT).any(|t| !t.is_finite()) {
-            return Err(Error::Data("a linear predictor is not finite".into()));
+            return Err(Error::NotFinite("a linear predictor is not finite".into()));
         }
         let quadrature = Quadrature::new(self.likelihood.strip(), largest);
         self.pool.map(self.design.rows(), KEPT, &mut rows, &|leaf, scratch, out| {

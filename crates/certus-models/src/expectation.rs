@@ -27,12 +27,45 @@ fn bucket(sd: f64) -> usize {
     if sd <= FIRST { 0 } else { ((sd / FIRST).ln() / RATIO.ln()).ceil() as usize }
 }
 
+/// The largest step of a rule for [`Likelihood::lower_trapezoid`].
+const FINE: f64 = 0.2;
+
+/// The largest sd of every bucket.
+fn sds(largest: f64) -> impl Iterator<Item = f64> {
+    (0..=bucket(largest)).map(|k| FIRST * RATIO.powi(k as i32) * (1.0 + 1e-12))
+}
+
 impl Quadrature {
+    /// Grids for the lower bounds of Lemma C on E_r: √(1 + x²/ω) has its branch points at ±i√ω, and the shift of t by D(x) may use up
+    /// r/√ω of the strip, so a = min(√ω, strip/(sd(1 + r/√ω))), and the step is at most 0.2.
+    pub fn lower(strip: f64, largest_sd: f64, radius: f64, omega: f64) -> Self {
+        let (widest, strip) = (omega.sqrt(), strip / (1.0 + radius / omega.sqrt()));
+        let grids = sds(largest_sd).map(|sd| Grid::new((strip / sd).min(widest), FINE));
+        Self { grids: grids.collect() }
+    }
+
     /// Grids for a likelihood that is analytic in |Im t| < `strip` and row sds up to `largest_sd`.
     pub fn new(strip: f64, largest_sd: f64) -> Self {
-        let grids =
-            (0..=bucket(largest_sd)).map(|k| Grid::new(strip, FIRST * RATIO.powi(k as i32) * (1.0 + 1e-12)));
+        let grids = sds(largest_sd).map(|sd| Grid::new((strip / sd).min(8.0), 0.5));
         Self { grids: grids.collect() }
+    }
+
+    fn grid(&self, sd: f64) -> &Grid {
+        &self.grids[bucket(sd).min(self.grids.len() - 1)]
+    }
+
+    /// E φ₋(t)(1, x, x²), t = mean + sd·x, where φ₋ is a lower bound of φ″ within reach·√(1 + x²/ω) of t (Lemma C).
+    pub fn lower_moments(
+        &self,
+        likelihood: &dyn Likelihood,
+        mean: f64,
+        sd: f64,
+        datum: Datum,
+        reach: f64,
+        omega: f64,
+    ) -> [f64; 3] {
+        let grid = self.grid(sd);
+        likelihood.lower_trapezoid(mean, sd, datum, &grid.nodes, &grid.weights, reach, omega)
     }
 
     /// Moments of one row.
@@ -40,15 +73,15 @@ impl Quadrature {
         if let Some(exact) = likelihood.exact_moments(mean, sd, datum) {
             return exact;
         }
-        let grid = &self.grids[bucket(sd).min(self.grids.len() - 1)];
+        let grid = self.grid(sd);
         likelihood.trapezoid(mean, sd, datum, &grid.nodes, &grid.weights)
     }
 }
 
 impl Grid {
-    fn new(strip: f64, sd: f64) -> Self {
-        let a = (strip / sd).min(8.0);
-        let step = (TAU * a / (40.0 + 0.5 * a * a)).min(0.5);
+    /// For integrands analytic in |Im x| < a.
+    fn new(a: f64, longest_step: f64) -> Self {
+        let step = (TAU * a / (40.0 + 0.5 * a * a)).min(longest_step);
         let count = (END / step).ceil() as i64;
         let nodes: Vec<f64> = (-count..=count).map(|k| k as f64 * step).collect();
         let weights = nodes.iter().map(|x| step * (-0.5 * x * x).exp() / (2.0 * PI).sqrt()).collect();

@@ -191,8 +191,20 @@ impl Forest {
     /// Schur complements, C_kk = U⁻ᵀ and C_k,above = −H_kk⁻¹H_k,above C_above. `None` if H is not positive definite.
     pub(crate) fn inverse_factor(&self, h: &[f64]) -> Option<Factor> {
         let mut values = h.to_vec();
+        self.eliminate(&mut values).then(|| self.assemble(values))?
+    }
+
+    /// True if a symmetric H, shifted by −shift·I, is positive definite (to rounding).
+    pub(crate) fn is_positive(&self, h: &[f64], shift: f64) -> bool {
+        let mut values = h.to_vec();
+        self.diagonal().for_each(|i| values[i] -= shift);
+        self.eliminate(&mut values)
+    }
+
+    /// h ← panels (H_kk⁻¹H_k,above, C_kk), leaves first; false if H is not positive definite.
+    fn eliminate(&self, values: &mut [f64]) -> bool {
         let mut failed = vec![0.0; self.dim()];
-        self.upward(&mut failed, &mut values, &|visit| {
+        self.upward(&mut failed, values, &|visit| {
             let node = &self.nodes()[visit.node];
             let (p, width) = (node.size, node.width);
             let above = width - p;
@@ -227,9 +239,11 @@ impl Forest {
                 }
             }
         });
-        if failed.iter().any(|x| *x > 0.0) {
-            return None;
-        }
+        failed.iter().all(|x| *x == 0.0)
+    }
+
+    /// C from the panels of [`Self::eliminate`], root first.
+    fn assemble(&self, mut values: Vec<f64>) -> Option<Factor> {
         for level in &self.levels[1..] {
             let (_, stored) = self.start(level);
             let (above_values, here) = values.split_at_mut(stored);

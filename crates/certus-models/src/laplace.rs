@@ -27,7 +27,7 @@ pub fn laplace(model: &Glm) -> Result<Laplace, Error> {
     let mut here = model.derivatives(&z)?;
     let mut last = f64::INFINITY;
     for iteration in 0..MOST {
-        let factor = factorise(&here, d)?;
+        let (factor, exact) = factorise(&here, d).ok_or_else(not_identified)?;
         let mut step = here.gradient.clone();
         linalg::solve_lower(&factor, d, false, &mut step);
         let decrement = 0.5 * dot(&step, &step);
@@ -35,6 +35,9 @@ pub fn laplace(model: &Glm) -> Result<Laplace, Error> {
         // quadratic convergence ends at the rounding of the value
         let floor = 1e-16 * (1.0 + here.value.abs()) * f64::EPSILON.sqrt();
         if decrement <= floor || (decrement < 1e-18 && decrement >= last) || iteration + 1 == MOST {
+            if !exact {
+                return Err(not_identified());
+            }
             return Ok(Laplace {
                 gaussian: inverse_factor(z, &factor, d)?,
                 iterations: iteration,
@@ -52,6 +55,9 @@ pub fn laplace(model: &Glm) -> Result<Laplace, Error> {
             }
             tau *= 0.5;
             if tau < 1e-12 {
+                if !exact {
+                    return Err(not_identified());
+                }
                 return Ok(Laplace {
                     gaussian: inverse_factor(z, &factor, d)?,
                     iterations: iteration,
@@ -63,16 +69,27 @@ pub fn laplace(model: &Glm) -> Result<Laplace, Error> {
     unreachable!("the loop returns at its last iteration")
 }
 
-fn factorise(here: &Derivatives, d: usize) -> Result<Vec<f64>, Error> {
-    let mut factor = here.hessian.clone();
-    if linalg::cholesky(&mut factor, d) {
-        return Ok(factor);
+/// The Cholesky factor of the Hessian, and whether it is that of the Hessian itself. Far from the mode (Poisson rates of e³⁰) the
+/// Hessian can be singular to rounding although the prior is proper; a ridge of a few ulp then still gives a direction of descent.
+fn factorise(here: &Derivatives, d: usize) -> Option<(Vec<f64>, bool)> {
+    let mut ridge = 0.0;
+    while ridge < 1e-6 {
+        let mut factor = here.hessian.clone();
+        factor.iter_mut().step_by(d + 1).for_each(|x| *x *= 1.0 + ridge);
+        if linalg::cholesky(&mut factor, d) {
+            return Some((factor, ridge == 0.0));
+        }
+        ridge = if ridge == 0.0 { 1e-15 } else { 4.0 * ridge };
     }
-    Err(Error::NotIdentified(
+    None
+}
+
+fn not_identified() -> Error {
+    Error::NotIdentified(
         "the Hessian of −log p is singular: the data do not identify a coefficient with a flat prior (constant, duplicate or \
          collinear columns, or perfect separation); give every coefficient a proper prior"
             .into(),
-    ))
+    )
 }
 
 /// The lower factor of H⁻¹ from H = L Lᵀ: L⁻ᵀ is upper, so it is turned.

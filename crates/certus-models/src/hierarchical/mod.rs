@@ -6,6 +6,7 @@
 //! ones. Everything here is linear in that pattern. The prior terms are rows too: (z − z_outer)²/(2σ²) is a linear-regression row on the
 //! path of its block.
 
+mod certificate;
 mod layout;
 mod solver;
 mod sums;
@@ -178,7 +179,7 @@ impl Hierarchical {
         failure.into_result()?;
         let largest = rows.iter().skip(5).step_by(KEPT).fold(0.0_f64, |a, b| a.max(*b));
         if !largest.is_finite() || rows.iter().step_by(KEPT).any(|t| !t.is_finite()) {
-            return Err(Error::Data("a linear predictor is not finite".into()));
+            return Err(Error::NotFinite("a linear predictor is not finite".into()));
         }
         let quadrature = Quadrature::new(self.likelihood.strip(), largest);
         self.over_rows(&mut rows, &|node, out| {

@@ -37,7 +37,7 @@ impl Hierarchical {
     }
 
     /// The node's own rows of what its path has gathered; the ancestors' rows stay in the message.
-    fn keep(&self, visit: &mut Visit<'_>) {
+    pub(super) fn keep(&self, visit: &mut Visit<'_>) {
         let node = &self.forest.nodes()[visit.node];
         let above = node.width - node.size;
         visit.own.copy_from_slice(&visit.vector[above..]);
@@ -86,16 +86,21 @@ impl Hierarchical {
         });
         failure.into_result()?;
         if point {
-            for n in self.forest.nodes() {
-                let own = &mut factor[n.offset + (n.width - n.size) * n.size..][..n.size * n.size];
-                for j in 0..n.size {
-                    for i in j + 1..n.size {
-                        own[i * n.size + j] = own[j * n.size + i];
-                    }
+            self.mirror_own_blocks(&mut factor);
+        }
+        Ok(Whitened { mean, factor, rows })
+    }
+
+    /// The own blocks of a symmetric matrix in full, from their lower triangles.
+    pub(super) fn mirror_own_blocks(&self, matrix: &mut [f64]) {
+        for n in self.forest.nodes() {
+            let own = &mut matrix[n.offset + (n.width - n.size) * n.size..][..n.size * n.size];
+            for j in 0..n.size {
+                for i in j + 1..n.size {
+                    own[i * n.size + j] = own[j * n.size + i];
                 }
             }
         }
-        Ok(Whitened { mean, factor, rows })
     }
 
     /// The exact gradient of f at w in its own frame, on the pattern: g_m and proj(S) − I.

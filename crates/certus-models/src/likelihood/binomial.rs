@@ -64,6 +64,10 @@ impl Likelihood for Binomial {
         std::f64::consts::FRAC_PI_2
     }
 
+    fn scale(&self, _mean: f64, _sd: f64, datum: Datum) -> f64 {
+        datum.trials
+    }
+
     slice_methods!();
 }
 

@@ -56,6 +56,10 @@ impl Likelihood for Logistic {
         std::f64::consts::FRAC_PI_2
     }
 
+    fn scale(&self, _mean: f64, _sd: f64, _datum: Datum) -> f64 {
+        1.0
+    }
+
     slice_methods!();
 }
 

@@ -71,6 +71,10 @@ impl Likelihood for NegativeBinomial {
         std::f64::consts::FRAC_PI_2
     }
 
+    fn scale(&self, _mean: f64, _sd: f64, datum: Datum) -> f64 {
+        datum.y + self.k
+    }
+
     slice_methods!();
 }
 

@@ -1,7 +1,7 @@
 //! Counts y with rate eᵗ: φ(t) = eᵗ − y t + log y!, φ″ = eᵗ, not bounded above. All expectations are closed:
 //! E e^{mean + sd·x}(1, x, x²) = e^{mean + sd²/2}(1, sd, 1 + sd²).
 
-use super::{Datum, Likelihood, Moments, slice_methods};
+use super::{Datum, Likelihood, Moments, moment_methods};
 use crate::special::ln_gamma;
 
 /// Poisson responses with the log link.
@@ -65,7 +65,33 @@ impl Likelihood for Poisson {
         })
     }
 
-    slice_methods!();
+    /// The exponent mean + sd²/2 is itself rounded.
+    fn scale(&self, mean: f64, sd: f64, datum: Datum) -> f64 {
+        (mean + 0.5 * sd * sd).exp() * (1.0 + sd * sd + mean.abs()) + datum.y
+    }
+
+    moment_methods!();
+
+    /// With x = sd + y the density of y is N(0, 1) again: E eᵗ g(x) = e^{mean + sd²/2} E g(sd + y), which neither overflows nor loses the
+    /// nodes that matter.
+    fn lower_trapezoid(
+        &self,
+        mean: f64,
+        sd: f64,
+        _datum: Datum,
+        nodes: &[f64],
+        weights: &[f64],
+        reach: f64,
+        omega: f64,
+    ) -> [f64; 3] {
+        let mut q = [0.0; 3];
+        for (y, w) in nodes.iter().zip(weights) {
+            let x = sd + y;
+            let term = w * (-reach * (1.0 + x * x / omega).sqrt()).exp();
+            q = [q[0] + term, q[1] + term * x, q[2] + term * x * x];
+        }
+        q.map(|q| q * (mean + 0.5 * sd * sd).exp())
+    }
 }
 
 #[cfg(test)]

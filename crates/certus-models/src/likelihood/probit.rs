@@ -62,6 +62,10 @@ impl Likelihood for Probit {
         false
     }
 
+    fn scale(&self, mean: f64, sd: f64, _datum: Datum) -> f64 {
+        1.0 + mean.abs() + sd
+    }
+
     slice_methods!();
 }
 

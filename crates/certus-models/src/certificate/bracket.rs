@@ -1,0 +1,122 @@
+//! The two-sided bracket: once one Gaussian is certified, f* is known from below, and the exact f of any other Gaussian bounds its gap,
+//! however far away it is: f(q) − f(ref) ≤ f(q) − f* ≤ f(q) − (f(ref) − bound(ref)).
+
+use std::f64::consts::TAU;
+
+use certus::certificate::{Gap, Statement};
+use certus::{Factor, Gaussian, Provenance, linalg};
+
+use super::dense::Dense;
+use super::row::{CHAIN, Row, gamma};
+use crate::error::Error;
+use crate::expectation::Quadrature;
+use crate::glm::Glm;
+use crate::likelihood::Likelihood;
+
+/// A value of f with a bound on its error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value {
+    /// f.
+    pub value: f64,
+    /// It errs by at most this.
+    pub error: f64,
+}
+
+/// A certified Gaussian of a model: f* lies in [f(ref) − bound, f(ref)].
+#[derive(Clone, Debug)]
+pub struct Reference {
+    least: f64,
+    most: f64,
+    provenance: Provenance,
+}
+
+/// A model whose f is exact, with the certificate of a Gaussian.
+pub trait Certified {
+    /// f(w) with its error.
+    fn exact_value(&self, w: &Gaussian) -> Result<Value, Error>;
+    /// How far f(w) is from f*.
+    fn certified_gap(&self, w: &Gaussian) -> Result<Gap, Error>;
+
+    /// What a Gaussian, usually the exact solver's, tells about f*; `None` if its own gap is not bounded.
+    fn reference(&self, w: &Gaussian) -> Result<Option<Reference>, Error> {
+        let (gap, f) = (self.certified_gap(w)?, self.exact_value(w)?);
+        let provenance = gap.statement.assumptions().first().map(|a| a.provenance.clone());
+        Ok(gap.statement.bound().zip(provenance).map(|(bound, provenance)| Reference {
+            least: f.value - f.error - bound,
+            most: f.value + f.error,
+            provenance,
+        }))
+    }
+
+    /// The smaller of w's own bound and the bracket.
+    fn gap_against(&self, w: &Gaussian, reference: &Reference) -> Result<Gap, Error> {
+        let (mut gap, f) = (self.certified_gap(w)?, self.exact_value(w)?);
+        let bound = (f.value + f.error - reference.least).max(0.0);
+        let bracket = Statement::by(&reference.provenance, "two-sided bracket", bound, super::ASSUMPTION)
+            .with("f", f.value)
+            .with("f* at least", reference.least)
+            .with("f* at most", reference.most);
+        gap.statement = gap.statement.or(bracket);
+        Ok(gap)
+    }
+}
+
+/// Σ E φ over rows. A shift of t by ε + δx changes E φ by at most |E φ′|ε + sd E φ″ δ, up to second order (Stein).
+pub(crate) fn losses(rows: &[Row], likelihood: &dyn Likelihood, largest_sd: f64, chain: usize) -> Value {
+    let quadrature = Quadrature::new(likelihood.strip(), largest_sd);
+    let leaf = |run: usize| {
+        let part = &rows[run * crate::rows::LEAF..];
+        part.iter().take(crate::rows::LEAF).fold((0.0, 0.0), |(value, error), row| {
+            let m = quadrature.moments(likelihood, row.mean, row.sd, row.datum);
+            let size =
+                likelihood.scale(row.mean, row.sd, row.datum) * (1.0 + row.mean.abs() + row.sd) + m.e0.abs();
+            let moved = 1.01 * (m.e1.abs() * row.shift + row.sd * m.q0 * row.delta);
+            let own = 1e-13 * size + moved + gamma(chain) * m.e0.abs();
+            (value + row.weight * m.e0, error + row.weight * own)
+        })
+    };
+    let add = |a: (f64, f64), b: (f64, f64)| (a.0 + b.0, a.1 + b.1);
+    let total = certus::parallel::reduce(rows.len().div_ceil(crate::rows::LEAF), 1, &leaf, &add);
+    let (value, error) = total.unwrap_or((0.0, 0.0));
+    Value { value, error: 1.001 * error }
+}
+
+/// h(w) = −log det C − (d/2)(1 + log 2π) from the diagonal of a triangular factor.
+pub(crate) fn neg_entropy(diagonal: &[f64]) -> Value {
+    const RUN: usize = crate::rows::LEAF;
+    let leaf = |run: usize| {
+        let part = diagonal[run * RUN..].iter().take(RUN);
+        part.fold((0.0, 0.0), |(sum, size), x| (sum - x.ln(), size + 1.0 + x.ln().abs()))
+    };
+    let add = |a: (f64, f64), b: (f64, f64)| (a.0 + b.0, a.1 + b.1);
+    let (sum, size) =
+        certus::parallel::reduce(diagonal.len().div_ceil(RUN), 1, &leaf, &add).unwrap_or((0.0, 0.0));
+    let constant = 0.5 * diagonal.len() as f64 * (1.0 + TAU.ln());
+    Value { value: sum - constant, error: gamma(CHAIN + 8) * (size + constant) }
+}
+
+impl Certified for Glm {
+    fn exact_value(&self, w: &Gaussian) -> Result<Value, Error> {
+        let (d, at) = (w.dim(), Dense::new(self, w)?);
+        let losses = losses(at.placed(), self.likelihood(), at.largest_sd(), CHAIN);
+        let (prior, size) = self.prior_energy_with_size(w);
+        let entropy = match w.factor() {
+            // log det of a matrix within γ|C| of C
+            Factor::Symmetric(_) => {
+                let (low, high) = linalg::extreme_eigenvalues(w.factor().values(), d)
+                    .filter(|(low, _)| *low > 0.0)
+                    .ok_or_else(|| Error::Data("the factor is not positive definite".into()))?;
+                let value = w.neg_entropy();
+                Value { value, error: gamma(16 * d + 64) * (d as f64 * high / low + value.abs()) }
+            }
+            _ => neg_entropy(&at.factor_diagonal()),
+        };
+        let size = gamma(2 * d + 16) * size + gamma(8) * (losses.value.abs() + entropy.value.abs());
+        let value = losses.value + prior + entropy.value;
+        Ok(Value { value, error: losses.error + entropy.error + size })
+    }
+
+    fn certified_gap(&self, w: &Gaussian) -> Result<Gap, Error> {
+        self.gap(w)
+    }
+}

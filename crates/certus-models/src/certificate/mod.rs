@@ -1,0 +1,85 @@
+//! How far a Gaussian is from the best one, for models: deterministic bounds from exact gradients, with allowances for quadrature and
+//! rounding (docs/certificates.md).
+
+pub(crate) mod bracket;
+mod dense;
+pub(crate) mod row;
+pub(crate) mod theorem;
+
+use certus::certificate::{Gap, Statement};
+use certus::{Gaussian, Provenance};
+
+use crate::error::Error;
+use crate::glm::Glm;
+use crate::likelihood::Likelihood;
+pub use bracket::{Certified, Reference, Value};
+use theorem::Search;
+
+/// What is assumed: everything else is computed.
+const ASSUMPTION: &str = "the model and the data as given (quadrature and rounding are allowed for)";
+
+impl Glm {
+    /// How far f(w) is from its least value over all Gaussians, or over the pattern of w's factor.
+    pub fn gap(&self, w: &Gaussian) -> Result<Gap, Error> {
+        let family = match w.factor() {
+            certus::Factor::Pattern(pattern) => match (pattern.tree().levels(), pattern.tree().widest()) {
+                (1, 1) => "Gaussians with independent coordinates",
+                (1, _) => "Gaussians with independent blocks",
+                _ => "Gaussians on the ancestor pattern of q",
+            },
+            _ => "all Gaussians",
+        };
+        gap(search_dense(self, w), family, &*self.likelihood)
+    }
+}
+
+impl Glm {
+    /// Every bound on the gap that holds at w, with its theorem; [`Glm::gap`] states the smallest.
+    pub fn gap_bounds(&self, w: &Gaussian) -> Result<Vec<(&'static str, f64)>, Error> {
+        let at = dense::Dense::new(self, w)?;
+        let mut found = theorem::search(&at)?.found;
+        if !found.iter().any(|f| f.theorem.starts_with("D1")) {
+            found.extend(theorem::everywhere(&at)?);
+        }
+        Ok(found.iter().map(|f| (f.theorem, f.gap)).collect())
+    }
+}
+
+/// The bounds at w, with dense matrices.
+pub(crate) fn search_dense(model: &Glm, w: &Gaussian) -> Result<Search, Error> {
+    theorem::search(&dense::Dense::new(model, w)?)
+}
+
+/// The smallest of the bounds found, at the level the likelihood allows.
+pub(crate) fn gap(
+    search: Result<Search, Error>,
+    family: &str,
+    likelihood: &dyn Likelihood,
+) -> Result<Gap, Error> {
+    let Search { found, declined } = match search {
+        Err(Error::NotFinite(reason)) => return Ok(Gap::none(family, reason)),
+        other => other?,
+    };
+    let smallest = |of: &dyn Fn(&theorem::Found) -> f64| found.iter().map(of).fold(f64::INFINITY, f64::min);
+    let (mean, factor) = (smallest(&|f| f.mean), smallest(&|f| f.factor));
+    let Some(best) = found.iter().min_by(|a, b| a.gap.total_cmp(&b.gap)) else {
+        let reason = declined.unwrap_or_else(|| "no theorem applies".into());
+        return Ok(Gap::none(family, format!("{reason}, and the prior alone does not bound f")));
+    };
+    let provenance = if likelihood.strip_is_proved() { Provenance::ByModel } else { Provenance::Estimated };
+    let mut statement = Statement::by(&provenance, best.theorem, best.gap, ASSUMPTION);
+    for &(name, value) in &best.constants {
+        statement = statement.with(name, value);
+    }
+    if !likelihood.strip_is_proved() {
+        statement = statement.because(format!(
+            "the error of the trapezoid rule for {} is known from experience only",
+            likelihood.name()
+        ));
+    } else if let Some(declined) = declined {
+        statement = statement.because(declined);
+    }
+    let useful = |x: f64| (x < 1.0).then_some(x);
+    let mean_error = mean.is_finite().then_some(mean);
+    Ok(Gap { statement, family: family.to_string(), mean_error, sd_error: useful(factor) })
+}

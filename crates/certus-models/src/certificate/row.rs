@@ -1,0 +1,211 @@
+//! What one observation contributes to a certificate: exact first moments and lower bounds of its curvature near w, each with an
+//! allowance for quadrature and rounding that is written out here.
+
+use crate::error::Error;
+use crate::expectation::Quadrature;
+use crate::likelihood::{Datum, Likelihood};
+
+/// Half an ulp of 1.
+const UNIT: f64 = 0.5 * f64::EPSILON;
+
+/// Quadrature and evaluation errors of E φ′ and E φ″(1, x, x²), per [`Likelihood::scale`].
+const ALLOWANCE: f64 = 1e-13;
+
+/// γ_n = n u/(1 − n u): n roundings in a row err by at most this, relatively.
+pub(crate) fn gamma(n: usize) -> f64 {
+    let nu = n as f64 * UNIT;
+    nu / (1.0 - nu)
+}
+
+/// Longest chain of additions of a sum over rows: a leaf in sequence, then the tree.
+pub(crate) const CHAIN: usize = crate::rows::LEAF + 64;
+
+/// One observation in the frame of w: t ~ N(mean, sd²), ã = Cᵀa, sd = |ã|.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) mean: f64,
+    pub(crate) sd: f64,
+    pub(crate) weight: f64,
+    pub(crate) datum: Datum,
+    /// The computed mean errs by at most this.
+    pub(crate) shift: f64,
+    /// The computed ã errs by at most this, in norm.
+    pub(crate) delta: f64,
+}
+
+/// E φ′ and E φ″ of a row, weighted, and a bound on the error of both.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct First {
+    pub(crate) slope: f64,
+    pub(crate) bend: f64,
+    error: f64,
+}
+
+/// Bounds on the errors of sums over rows, in norm: of Σ e₁ ã and of Σ q₀ ã ãᵀ.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Errors {
+    pub(crate) mean: f64,
+    pub(crate) factor: f64,
+}
+
+impl Row {
+    /// From entries of a with the posterior sds |C_j·| and means of their coefficients. A dot product of n terms errs by
+    /// γ_n Σ|a_j||x_j|, and |C|ᵀ|a| has norm at most Σ|a_j||C_j·|.
+    pub(crate) fn new(mean: f64, sd: f64, weight: f64, datum: Datum, sizes: Sizes) -> Self {
+        let delta = gamma(sizes.terms + 2) * sizes.spread + gamma(sizes.terms + 4) * sd;
+        Self { mean, sd, weight, datum, shift: gamma(sizes.terms + 3) * sizes.level, delta }
+    }
+
+    /// E φ′ and E φ″ at w. A shift of t by ε + δ|x| changes both by at most E φ″(ε + δ|x|), up to second order, because |φ‴| ≤ φ″.
+    pub(crate) fn first_order(&self, likelihood: &dyn Likelihood, quadrature: &Quadrature) -> First {
+        let m = quadrature.moments(likelihood, self.mean, self.sd, self.datum);
+        let moved = 1.01 * (m.q0 * self.shift + (m.q0 * m.q2).max(0.0).sqrt() * self.delta);
+        let error = ALLOWANCE * likelihood.scale(self.mean, self.sd, self.datum) + moved;
+        First { slope: self.weight * m.e1, bend: self.weight * m.q0, error: self.weight * error }
+    }
+
+    /// What the row adds to the errors of the gradient's sums: each term's own, that of ã, and γ for a chain of additions.
+    pub(crate) fn first_order_errors(&self, first: &First, chain: usize) -> Errors {
+        let (sd, added) = (self.sd + self.delta, gamma(chain));
+        let twice = self.delta * (2.0 * sd + self.delta);
+        Errors {
+            mean: sd * first.error + (added * sd + self.delta) * first.slope.abs(),
+            factor: sd * sd * first.error + (added * sd * sd + twice) * first.bend,
+        }
+    }
+
+    /// Q⁻ = (q₀, |q₁|, q₂), weighted: Q_n(w′) ≥ Q⁻ for every w′ in E_r = {|dm|² + ω|dC|² ≤ r²} (Lemma C). By Cauchy-Schwarz the
+    /// rounding of mean and ã widens the reach r·sd by at most |(shift, √ω·delta)|.
+    pub(crate) fn lower(
+        &self,
+        likelihood: &dyn Likelihood,
+        quadrature: &Quadrature,
+        r: f64,
+        omega: f64,
+    ) -> [f64; 3] {
+        let least = likelihood.least_bend(self.datum);
+        if likelihood.most_bend(self.datum) == Some(least) {
+            return [self.weight * least, 0.0, self.weight * least];
+        }
+        let reach = r * (self.sd + self.delta) + self.shift.hypot(omega.sqrt() * self.delta);
+        let [q0, q1, q2] = quadrature.lower_moments(likelihood, self.mean, self.sd, self.datum, reach, omega);
+        let error = ALLOWANCE * likelihood.scale(self.mean, self.sd, self.datum);
+        [self.weight * (q0 - error), self.weight * (q1.abs() + error), self.weight * (q2 - error)]
+    }
+
+    /// What the row adds to the error of Σ k ã ãᵀ.
+    pub(crate) fn curvature_error(&self, k: f64, chain: usize) -> f64 {
+        let sd = self.sd + self.delta;
+        k * (gamma(chain) * sd * sd + self.delta * (2.0 * sd + self.delta))
+    }
+}
+
+/// Sizes that rounding is proportional to: of a row with `terms` entries, Σ|a_j||C_j·| and Σ|a_j||m_j| + |offset|.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sizes {
+    pub(crate) terms: usize,
+    pub(crate) spread: f64,
+    pub(crate) level: f64,
+}
+
+/// The trapezoid rule needs about 70 nodes per unit of sd; beyond this we decline.
+const LARGEST_SD: f64 = 3000.0;
+
+/// The largest sd of the rows, if certificates can work with them.
+pub(crate) fn largest_sd(rows: &[Row]) -> Result<f64, Error> {
+    let largest = rows.iter().fold(0.0_f64, |a, r| a.max(r.sd));
+    if largest.is_nan() || rows.iter().any(|r| !r.mean.is_finite() || r.sd.is_nan()) {
+        return Err(Error::NotFinite("a linear predictor is not finite".into()));
+    }
+    if largest > LARGEST_SD {
+        return Err(Error::NotFinite(format!(
+            "q gives a linear predictor the sd {largest:.0}, and expectations are computed up to {LARGEST_SD}"
+        )));
+    }
+    Ok(largest)
+}
+
+/// Q⁻ of every row on E_r.
+pub(crate) fn lower(
+    rows: &[Row],
+    likelihood: &dyn Likelihood,
+    largest_sd: f64,
+    radius: f64,
+    omega: f64,
+) -> Vec<[f64; 3]> {
+    const RUN: usize = 256;
+    let quadrature = Quadrature::lower(likelihood.strip(), largest_sd, radius, omega);
+    let mut out = vec![[0.0; 3]; rows.len()];
+    certus::parallel::for_each_piece(&mut out, RUN, 1, &|piece, part| {
+        for (row, out) in rows[RUN * piece..].iter().zip(part) {
+            *out = row.lower(likelihood, &quadrature, radius, omega);
+        }
+    });
+    out
+}
+
+/// (k_m, k_C) with [α β] Q⁻ [α β]ᵀ + q₀|b⊥|² ≥ k_m α² + k_C |b|²: k_m = q₀ − θ|q₁|, k_C = min(q₀, q₂ − |q₁|/θ), or both
+/// λ_min(Q⁻) where one of these falls below half of it (rows of large sd), or both 0 (Q is never negative).
+pub(crate) fn split([q0, q1, q2]: [f64; 3], theta: f64) -> (f64, f64) {
+    let lowest = 0.5 * (q0 + q2) - (0.25 * (q0 - q2) * (q0 - q2) + q1 * q1).sqrt();
+    if lowest.is_nan() || lowest <= 0.0 {
+        return (0.0, 0.0);
+    }
+    let (mean, factor) = (q0 - theta * q1, q0.min(q2 - q1 / theta));
+    if mean.min(factor) < 0.5 * lowest { (lowest, lowest) } else { (mean, factor) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::likelihood::{Logistic, Poisson};
+
+    /// The split is below the form it bounds, in every direction.
+    #[test]
+    fn the_split_bounds_the_form() {
+        for [q0, q1, q2] in [[0.2, 0.05, 0.1], [0.2, 0.0, 0.3], [0.1, 0.09, 0.09], [1e-9, 1e-5, 1.0]] {
+            for theta in [0.35, 0.5, 0.71, 1.0] {
+                let (mean, factor) = split([q0, q1, q2], theta);
+                for k in 0..=100 {
+                    for sign in [-1.0, 1.0] {
+                        let (a, b) = ((0.0314 * f64::from(k)).cos(), sign * (0.0314 * f64::from(k)).sin());
+                        let form = q0 * a * a + 2.0 * q1 * a * b + q2 * b * b;
+                        assert!(form >= mean * a * a + factor * b * b - 1e-15, "{q0} {q1} {q2} {theta}");
+                    }
+                }
+                assert!(factor <= q0);
+            }
+        }
+        assert_eq!(split([1e-20, 1.0, 1e-20], 0.5), (0.0, 0.0));
+    }
+
+    /// Lemma C by brute force: Q at random points of E_r dominates Q⁻.
+    #[test]
+    fn lower_bounds_hold_on_the_ellipse() {
+        let likelihoods: [&dyn Likelihood; 2] = [&Logistic, &Poisson];
+        for likelihood in likelihoods {
+            for (mean, sd) in [(0.3, 0.5), (-2.0, 2.0), (1.0, 0.01)] {
+                let datum = Datum { y: 1.0, trials: 1.0 };
+                let row = Row { mean, sd, weight: 1.0, datum, shift: 0.0, delta: 0.0 };
+                for (r, omega) in [(0.1, 2.0), (0.7, 1.0), (1.2, 2.0)] {
+                    let quadrature = Quadrature::lower(likelihood.strip(), 2.0 * sd, r, omega);
+                    let [l0, l1, l2] = row.lower(likelihood, &quadrature, r, omega);
+                    let exact = Quadrature::new(likelihood.strip(), 4.0 * sd);
+                    for k in 0..40 {
+                        let angle = 0.157 * f64::from(k);
+                        let (mean, moved) =
+                            (mean + r * sd * angle.cos(), sd + r * sd * angle.sin() / omega.sqrt());
+                        let m = exact.moments(likelihood, mean, moved.abs(), datum);
+                        // Q − Q⁻ is positive semidefinite, whichever sign the bounded |q₁| had
+                        let form = |a: f64, b: f64| m.q0 * a * a + 2.0 * m.q1 * a * b + m.q2 * b * b;
+                        for j in 0..20 {
+                            let (a, b) = ((0.157 * f64::from(j)).cos(), (0.157 * f64::from(j)).sin());
+                            let low = l0 * a * a - 2.0 * l1 * (a * b).abs() + l2 * b * b;
+                            assert!(form(a, b) >= low, "{mean} {moved} {r} {omega}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

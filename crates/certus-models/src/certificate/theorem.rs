@@ -1,0 +1,175 @@
+//! Theorems A, A′ and D: from a gradient and lower bounds of the curvature around w to a bound on the gap (docs/certificates.md, and
+//! docs/maths.md for the proofs).
+
+use crate::error::Error;
+
+/// θ of the split between mean and factor, the usual one first.
+pub(crate) const THETAS: [f64; 4] = [0.71, 0.5, 0.35, 1.0];
+
+/// Above this a radius of Theorem D may be improved by Theorem A′.
+const LARGE: f64 = 1e-3;
+
+/// f around w, in its own frame: ∇²f ≥ diag(mean, factor) on E_r, and ρ = |g| in the inverse of the matrices behind them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bowl {
+    pub(crate) rho: f64,
+    pub(crate) mean: f64,
+    pub(crate) factor: f64,
+}
+
+/// A Gaussian whose surroundings can be looked at.
+pub(crate) trait Surroundings {
+    /// Q⁻ of every row on E_r.
+    fn lower(&self, radius: f64, omega: f64) -> Result<Vec<[f64; 3]>, Error>;
+    /// The bowl they give, or `None` if it is not positive.
+    fn bowl(&self, lower: &[[f64; 3]], radius: f64, omega: f64, theta: f64) -> Result<Option<Bowl>, Error>;
+    /// √(|g_m|² + |S|²/ω), errors included.
+    fn slope(&self, omega: f64) -> f64;
+    /// The weights ω of the factor in E_r worth trying, the usual one first.
+    fn omegas(&self) -> &'static [f64];
+    /// The splits θ worth trying.
+    fn thetas(&self) -> &'static [f64];
+    /// ρ and the strong convexity (mean, factor) that hold everywhere, or `None`.
+    fn everywhere(&self) -> Result<Option<Bowl>, Error>;
+}
+
+/// A bound on the gap, with where the optimum can be.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) theorem: &'static str,
+    pub(crate) gap: f64,
+    /// |dm| and |dC| of the optimum in the frame of w.
+    pub(crate) mean: f64,
+    pub(crate) factor: f64,
+    pub(crate) constants: Vec<(&'static str, f64)>,
+}
+
+/// What was found, and why the local theorems declined if they did.
+pub(crate) struct Search {
+    pub(crate) found: Vec<Found>,
+    pub(crate) declined: Option<String>,
+}
+
+/// The bounds that can be the smallest. Where Theorem D holds in a small ball it beats the global bound, because it knows more
+/// curvature, and Theorem A′, because its norms are sharper.
+pub(crate) fn search(at: &impl Surroundings) -> Result<Search, Error> {
+    let (local, declined) = theorem_d(at, at.omegas()[0])?;
+    let small = local.as_ref().is_some_and(|f| f.gap <= LARGE);
+    let mut found: Vec<Found> = local.into_iter().collect();
+    if !small {
+        for &omega in at.omegas() {
+            found.extend(theorem_a_prime(at, omega)?);
+        }
+        let declined = declined.filter(|_| found.is_empty());
+        found.extend(everywhere(at)?);
+        return Ok(Search { found, declined });
+    }
+    Ok(Search { found, declined: None })
+}
+
+/// D1 in matrix form: what holds at any distance, f(w) − f* ≤ ρ²/2 with the curvature of the prior and of θ_min alone.
+pub(crate) fn everywhere(at: &impl Surroundings) -> Result<Option<Found>, Error> {
+    Ok(at.everywhere()?.map(|Bowl { rho, mean, factor }| Found {
+        theorem: "D1 in matrix form",
+        gap: 0.5 * rho * rho,
+        mean: rho / mean.sqrt(),
+        factor: rho / factor.sqrt(),
+        constants: vec![("strong convexity", mean.min(factor)), ("gradient", rho)],
+    }))
+}
+
+/// Theorem D: if ρ ≤ r √min(λ_m, λ_C/ω) then f(w) − f* ≤ ρ²/2, |dm| ≤ ρ/√λ_m, |dC| ≤ ρ/√λ_C. The bound is best at the smallest r that
+/// satisfies this: r ← 1.01 ρ(r)/√min(λ_m, λ_C/ω), from above the gradient's own length.
+fn theorem_d(at: &impl Surroundings, omega: f64) -> Result<(Option<Found>, Option<String>), Error> {
+    let limit = omega.sqrt();
+    let slope = at.slope(omega);
+    // in a small ball the curvature hardly changes, so that it may as well be large enough at once
+    let mut radius = (if slope < 2e-3 { 4.0 * slope } else { 1.5 * slope }).min(0.99 * limit);
+    let mut best: Option<Found> = None;
+    for _ in 0..40 {
+        let lower = at.lower(radius, omega)?;
+        let mut next = f64::INFINITY;
+        for &theta in at.thetas() {
+            let Some(bowl) = at.bowl(&lower, radius, omega, theta)? else { continue };
+            let needed = bowl.rho / bowl.mean.min(bowl.factor / omega).sqrt();
+            next = next.min(1.01 * needed);
+            let gap = 0.5 * bowl.rho * bowl.rho;
+            if needed <= radius && best.as_ref().is_none_or(|b| gap < b.gap) {
+                best = Some(Found {
+                    theorem: "Theorem D",
+                    gap,
+                    mean: bowl.rho / bowl.mean.sqrt(),
+                    factor: bowl.rho / bowl.factor.sqrt(),
+                    constants: vec![
+                        ("radius", radius),
+                        ("omega", omega),
+                        ("theta", theta),
+                        ("curvature in the mean", bowl.mean),
+                        ("curvature in the factor", bowl.factor),
+                        ("gradient", bowl.rho),
+                    ],
+                });
+            }
+        }
+        if next.is_infinite() {
+            let reason = format!("within radius {radius:.2e} of q no positive curvature could be proved");
+            return Ok((best.clone(), best.is_none().then_some(reason)));
+        }
+        // a small ball has the same curvature everywhere, so that there is nothing to refine
+        let settled = next <= radius && (radius < 0.02 || next > 0.97 * radius);
+        if best.is_some() && settled {
+            return Ok((best, None));
+        }
+        if next >= limit {
+            break;
+        }
+        radius = next;
+    }
+    let reason = format!(
+        "the gradient ({slope:.2e}) asks for a ball around q of radius above {limit:.2}, where nothing is known of the curvature"
+    );
+    Ok((best.clone(), best.is_none().then_some(reason)))
+}
+
+/// Theorem A′: with ∇²f ≥ μ(s) diag(1, ω) on {|d| ≤ s} and G = |g|, ∫₀^ρ* μ = G gives |w* − w| ≤ ρ* and f(w) − f* ≤ ∫₀^ρ* (G − ∫₀ˢ μ) ds.
+/// μ is taken constant on steps, at its value at their right end.
+fn theorem_a_prime(at: &impl Surroundings, omega: f64) -> Result<Option<Found>, Error> {
+    const STEPS: f64 = 10.0;
+    let theta = THETAS[0];
+    let curvature = |radius: f64| -> Result<f64, Error> {
+        let bowl = at.bowl(&at.lower(radius, omega)?, radius, omega, theta)?;
+        Ok(bowl.map_or(0.0, |b| b.mean.min(b.factor / omega)))
+    };
+    let (slope, start) = (at.slope(omega), curvature(0.0)?);
+    let step = slope / start / STEPS;
+    if !(start > 0.0 && step > 0.0) {
+        return Ok(None);
+    }
+    let (mut radius, mut climbed, mut gap) = (0.0, 0.0, 0.0);
+    while radius + step < omega.sqrt() {
+        let mu = curvature(radius + step)?;
+        if mu <= 0.0 {
+            return Ok(None);
+        }
+        let left = slope - climbed;
+        if mu * step >= left {
+            let last = left / mu;
+            gap += left * last - 0.5 * mu * last * last;
+            radius += last;
+            let constants =
+                vec![("radius", radius), ("omega", omega), ("curvature at w", start), ("gradient", slope)];
+            // a few roundings per step
+            return Ok(Some(Found {
+                theorem: "Theorem A'",
+                gap: gap * (1.0 + 1e-12),
+                mean: radius * (1.0 + 1e-12),
+                factor: radius * (1.0 + 1e-12) / omega.sqrt(),
+                constants,
+            }));
+        }
+        gap += left * step - 0.5 * mu * step * step;
+        climbed += mu * step;
+        radius += step;
+    }
+    Ok(None)
+}
