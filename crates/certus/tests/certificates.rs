@@ -1,5 +1,5 @@
 //! The gap certified from fresh draws, against exact gaps: closed forms for Gaussian targets, one-dimensional quadrature for others.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod common;
 
@@ -178,6 +178,17 @@ fn exact_when_nothing_is_random() {
         let floor = best.statement.bound().unwrap();
         assert!(floor > 0.0 && floor < 1e-20, "{floor}");
     }
+}
+
+/// S is 0 to the last bit for the standard normal at itself; what is left is the allowance for rounding, not 0.
+#[test]
+fn rounding_is_allowed_for() {
+    let target = GaussianTarget::new(vec![0.0; 2], vec![1.0, 0.0, 0.0, 1.0], vec![1.0, 1.0]);
+    let statement = once(&target, &moved(&target, &Family::Lower, 0.0, 1.0), 300, 4).statement;
+    assert_eq!(statement.constant("gradient estimate"), Some(0.0));
+    // 16 (2 + 5) u times the root of E(2|u|²)(1 + |u|²) = 2(2 + 8) = 20, give or take a half
+    let size = (2.0 * statement.bound().unwrap()).sqrt() / (16.0 * 7.0 * 0.5 * f64::EPSILON);
+    assert!((size / 20.0_f64.sqrt() - 1.0).abs() < 0.5, "{size}");
 }
 
 /// With many draws the gradient bound comes down to the exact gradient, in every family, from its own side only.

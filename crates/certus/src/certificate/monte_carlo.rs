@@ -202,8 +202,7 @@ impl Checks {
     }
 }
 
-/// The same law with a triangular factor. The gap is a property of the law, and the projection on 𝒯 counts each
-/// off-diagonal entry of the gradient once where 𝒮 counts it twice.
+/// The same law with a triangular factor: the gap, the means and the sds of the optimum are properties of the law.
 fn triangular(w: &Gaussian) -> Result<Cow<'_, Gaussian>, Error> {
     let Factor::Symmetric(c) = w.factor() else { return Ok(Cow::Borrowed(w)) };
     let lower = Lower::new(w.dim(), linalg::lower_of_same_covariance(c.values(), w.dim()))?;
