@@ -539,7 +539,7 @@ fn coverage_short() {
     coverage(200, &[0, 1, 2], 20);
 }
 
-/// 1000 seeds, 6 problems, 50 looks, about a minute: `cargo test --release -p certus --test certificates -- --ignored`.
+/// 1000 seeds, 6 problems, 50 looks, one to two minutes: `cargo test --release -p certus --test certificates -- --ignored`.
 #[test]
 #[ignore = "long"]
 fn coverage_long() {
