@@ -223,7 +223,7 @@ pub(crate) fn not_positive_definite() -> Error {
 const LARGEST: f64 = 1e150;
 
 /// gradients ← −gradients, and an error naming the first entry that is not finite (or above 1e150).
-fn negate_finite(gradients: &mut [f64], values: &[f64], dim: usize) -> Result<(), Error> {
+pub(crate) fn negate_finite(gradients: &mut [f64], values: &[f64], dim: usize) -> Result<(), Error> {
     const RUN: usize = 4096;
     let finite = AtomicBool::new(true);
     parallel::for_each_piece(gradients, RUN, 8, &|_, part| {

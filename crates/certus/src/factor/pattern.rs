@@ -142,11 +142,7 @@ impl Pattern {
                     kernel::add_times(node.size, -1.0, block, &above[a.start..][..a.size], own);
                 }
             });
-            for (j, column) in own_block(panel, node).chunks_exact(node.size).enumerate() {
-                own[j] /= column[j];
-                let solved = own[j];
-                own[j + 1..].iter_mut().zip(&column[j + 1..]).for_each(|(x, c)| *x -= solved * c);
-            }
+            solve_own(panel, node, own);
         });
     }
 
@@ -166,6 +162,29 @@ impl Pattern {
                 }
             });
         });
+    }
+
+    /// C⁻¹, which has the same pattern: X_kj = L_kk⁻¹(I_kj − Σ_b C_kb X_bj) over the ancestors b of k, root first.
+    pub(crate) fn inverse(&self) -> Self {
+        let mut inverse = Self::zeros(self.tree.clone());
+        for node in self.tree.nodes() {
+            let left = panel(&self.values, node);
+            let (done, rest) = inverse.values.split_at_mut(node.offset);
+            let out = &mut rest[..node.size * node.width];
+            let own = (node.width - node.size) * node.size;
+            (0..node.size).for_each(|i| out[own + i * (node.size + 1)] = 1.0);
+            self.tree.for_each_ancestor(node, |column, b| {
+                let block = &left[column * node.size..][..b.size * node.size];
+                if b.start != node.start {
+                    for (x, known) in out.chunks_exact_mut(node.size).zip(panel(done, b).chunks_exact(b.size))
+                    {
+                        kernel::add_times(node.size, -1.0, block, known, x);
+                    }
+                }
+            });
+            out.chunks_exact_mut(node.size).for_each(|x| solve_own(left, node, x));
+        }
+        inverse
     }
 
     /// P C for two factors on one pattern: (P C)_kj = Σ_b P_kb C_bj over the ancestors b of k, and the columns of C's
@@ -245,6 +264,15 @@ fn panel<'a>(values: &'a [f64], node: &Node) -> &'a [f64] {
 /// The lower-triangular block of a panel that belongs to the node itself.
 fn own_block<'a>(panel: &'a [f64], node: &Node) -> &'a [f64] {
     &panel[(node.width - node.size) * node.size..]
+}
+
+/// x ← L⁻¹ x for the node's own block L.
+fn solve_own(panel: &[f64], node: &Node, x: &mut [f64]) {
+    for (j, column) in own_block(panel, node).chunks_exact(node.size).enumerate() {
+        x[j] /= column[j];
+        let solved = x[j];
+        x[j + 1..].iter_mut().zip(&column[j + 1..]).for_each(|(x, c)| *x -= solved * c);
+    }
 }
 
 /// The columns of `z` as slices.
