@@ -301,7 +301,7 @@ fn congruent(w: &Gaussian, matrix: &[f64], c: &[f64]) -> Vec<f64> {
 }
 
 /// A C for one leaf, C lower triangular.
-fn whiten(leaf: &DesignLeaf<'_>, c: MatRef<'_, f64>, out: &mut [f64]) {
+pub(crate) fn whiten(leaf: &DesignLeaf<'_>, c: MatRef<'_, f64>, out: &mut [f64]) {
     let (n, d) = (leaf.data.len(), c.ncols());
     triangular::matmul(
         MatMut::from_column_major_slice_mut(out, n, d),
@@ -343,7 +343,7 @@ fn moved(w: &Gaussian, dm: &[f64], dc: &[f64], tau: f64) -> Result<Gaussian, Err
     Ok(Gaussian::new(mean, Factor::Lower(factor))?)
 }
 
-fn lower(w: &Gaussian) -> Result<Gaussian, Error> {
+pub(crate) fn lower(w: &Gaussian) -> Result<Gaussian, Error> {
     if let Factor::Lower(_) = w.factor() {
         return Ok(w.clone());
     }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod design;
+pub mod envelope;
 pub mod error;
 pub mod exact;
 pub mod expectation;
@@ -17,6 +18,7 @@ pub mod rows;
 pub mod special;
 
 pub use design::Design;
+pub use envelope::{Envelope, EnvelopeSettings};
 pub use error::Error;
 pub use glm::Glm;
 pub use hierarchical::{GroupTerm, Hierarchical};
