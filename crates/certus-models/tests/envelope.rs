@@ -25,11 +25,13 @@ fn densities(model: &Glm, points: &[f64]) -> Vec<f64> {
     values
 }
 
+type Truth = (f64, Vec<f64>, Vec<f64>);
+
 /// log p(x), means and sds by the trapezoid rule on a grid of ±10 sd of the Laplace approximation (d ≤ 2).
-fn quadrature(model: &Glm) -> (f64, Vec<f64>, Vec<f64>) {
+fn quadrature(model: &Glm) -> Truth {
     let w = laplace(model).unwrap().gaussian;
     let d = w.dim();
-    let (side, h): (usize, f64) = if d == 1 { (4001, 5e-3) } else { (401, 0.05) };
+    let (side, h): (usize, f64) = if d == 1 { (4001, 5e-3) } else { (201, 0.1) };
     let axis = |i: usize| (i as f64 - (side / 2) as f64) * h;
     let u: Vec<f64> = match d {
         1 => (0..side).map(axis).collect(),
@@ -60,11 +62,11 @@ fn inside((low, high): (f64, f64), x: f64, what: &str) {
 }
 
 /// Everything the envelope says about q and p, against quadrature. δ = 1e-6 for each call.
-fn check_against_quadrature(name: &str, model: &Glm, q: &Gaussian, seed: u64) -> Envelope {
-    let (evidence, means, sds) = quadrature(model);
-    let e = model.envelope(q, &settings(60_000, seed, 4000)).unwrap();
+fn check_against_quadrature(name: &str, model: &Glm, q: &Gaussian, seed: u64, truth: &Truth) -> Envelope {
+    let (evidence, means, sds) = truth;
+    let e = model.envelope(q, &settings(30_000, seed, 4000)).unwrap();
     let bracket = e.posterior.log_evidence.unwrap();
-    inside(bracket, evidence, name);
+    inside(bracket, *evidence, name);
     let kl = evidence + model.neg_elbo(q).unwrap();
     let bound = e.posterior.statement.bound().unwrap();
     assert!(kl >= -1e-9 && bound >= kl && bound <= kl + bracket.1 - bracket.0 + 1e-8, "{name}: {kl} {bound}");
@@ -84,7 +86,7 @@ fn check_against_quadrature(name: &str, model: &Glm, q: &Gaussian, seed: u64) ->
     let level = if name.starts_with("probit") { Level::Estimated } else { e.level };
     assert_eq!(e.posterior.statement.level(), level, "{name}");
     // accepted points: n·acceptance of them within 6 standard errors, with the right means (6 standard errors)
-    let n = 60_000.0;
+    let n = 30_000.0;
     assert!((e.accepted as f64 - n * e.acceptance).abs() < 6.0 * (n * 0.25_f64).sqrt(), "{name}");
     let count = e.draws.len() / q.dim();
     assert_eq!(count, e.accepted.min(4000));
@@ -120,8 +122,9 @@ fn one_and_two_dimensions() {
             let model = Glm::new(Design::new(rows, intercept), likelihood(name), prior).unwrap();
             let best = model.solve_exactly().unwrap().gaussian;
             let label = format!("{name} d = {d}");
-            let e = check_against_quadrature(&label, &model, &best, 1);
-            check_against_quadrature(&label, &model, &worse(&best), 2);
+            let truth = quadrature(&model);
+            let e = check_against_quadrature(&label, &model, &best, 1, &truth);
+            check_against_quadrature(&label, &model, &worse(&best), 2, &truth);
             if name == "linear" {
                 // p is Gaussian: only the thickness of the shells is lost
                 assert!(e.acceptance > 0.98 && e.posterior.statement.bound().unwrap() < 2e-2, "{label}");
@@ -130,7 +133,7 @@ fn one_and_two_dimensions() {
             if d == 1 {
                 let symmetric = certus::factor::Symmetric::new(1, best.factor().to_dense()).unwrap();
                 let q = Gaussian::new(best.mean().to_vec(), Factor::Symmetric(symmetric)).unwrap();
-                let again = model.envelope(&q, &settings(60_000, 1, 4000)).unwrap();
+                let again = model.envelope(&q, &settings(30_000, 1, 4000)).unwrap();
                 assert_eq!(again.draws, e.draws);
             }
         }
