@@ -357,6 +357,16 @@ mod tests {
         }
     }
 
+    /// 30 ones and 70 zeros, scaled to [−1, 3]: mean 0.2, sample variance 16 · 21/99.
+    #[test]
+    fn empirical_bernstein() {
+        let tally = Tally { sums: vec![20.0], squares: vec![30.0 * 9.0 + 70.0], ..Tally::default() };
+        let bounds = Bounds { n: 100.0, log: 5.0, allowance: 0.0 };
+        let width = (2.0 * (16.0 * 21.0 / 99.0) * 5.0 / 100.0_f64).sqrt() + 7.0 * 4.0 * 5.0 / (3.0 * 99.0);
+        let (low, high) = bounds.of(&tally, 0, (-1.0, 3.0));
+        assert!((low - (0.2 - width).max(-1.0)).abs() < 1e-12 && (high - (0.2 + width)).abs() < 1e-12);
+    }
+
     #[test]
     fn intervals() {
         assert_eq!(ratio((1.0, 2.0), (0.5, 0.9), 0.5, 0.1), (0.5, 5.0));

@@ -218,6 +218,16 @@ mod tests {
         }
     }
 
+    /// One thick shell: a point is uniform in the ball, P(s ≤ 1/2) = 1/8 in three dimensions.
+    #[test]
+    fn points_are_uniform_in_a_shell() {
+        let (edges, low, cumulative) = (vec![0.0, 1.0, 2.0], vec![0.0, 3.0], vec![0.5, 1.0]);
+        let shells = Shells { dim: 3, edges, low, cumulative, log_mass: 0.0, tails: [0.0; 3], height: 3.0 };
+        assert_eq!(shells.propose(0.3, 0.125), (0.5, 0.0));
+        let (radius, low) = shells.propose(0.7, 0.5);
+        assert!((radius.powi(3) - 4.5).abs() < 1e-14 && low == 3.0);
+    }
+
     /// Radii have the distribution they should: the mean of sᵏ over a fine grid of the two uniforms.
     #[test]
     fn proposals_follow_the_envelope() {
