@@ -19,6 +19,12 @@ pub enum Error {
     /// A number that came out infinite or not a number, and where.
     #[error("{0}")]
     NotFinite(String),
+    /// A certificate that cannot be had for this model; the figure that decides is in the message.
+    #[error("{0}")]
+    Declined(String),
+    /// Something that a theorem rules out was seen: the witness is in the message. A defect, of the library or of a user's likelihood.
+    #[error("{0}")]
+    Violated(String),
     /// From the core.
     #[error(transparent)]
     Core(#[from] certus::Error),

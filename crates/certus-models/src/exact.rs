@@ -99,7 +99,7 @@ impl Glm {
                 let n = leaf.data.len();
                 let mut work = self.pool.buffer(n * d + n);
                 let (whitened, t) = work.split_at_mut(n * d);
-                whiten(&leaf, c, whitened);
+                whiten(&leaf, c, is_lower(w), whitened);
                 predictors(&leaf, w.mean(), t);
                 for i in 0..n {
                     let square: f64 = whitened.iter().skip(i).step_by(n).map(|x| x * x).sum();
@@ -161,7 +161,7 @@ impl Glm {
             whitened.resize(self.design.rows().len() * d, 0.0);
             let c = MatRef::from_column_major_slice(&c, d, d);
             self.pool.map(self.design.rows(), d, &mut whitened, &|leaf, scratch, out| {
-                self.design.prepare(leaf, scratch, |leaf| whiten(&leaf, c, out));
+                self.design.prepare(leaf, scratch, |leaf| whiten(&leaf, c, is_lower(w), out));
             })?;
         }
         Ok(Whitened { mean, factor, rows, whitened })
@@ -189,7 +189,7 @@ impl Glm {
             let mut made = Vec::new();
             let at = if g.whitened.is_empty() {
                 made = self.pool.buffer(n * d);
-                self.design.prepare(leaf, scratch, |leaf| whiten(&leaf, c, &mut made));
+                self.design.prepare(leaf, scratch, |leaf| whiten(&leaf, c, is_lower(w), &mut made));
                 &made[..]
             } else {
                 &g.whitened[first * d..][..n * d]
@@ -315,9 +315,14 @@ fn congruent(w: &Gaussian, matrix: &[f64], c: &[f64]) -> Vec<f64> {
     out
 }
 
-/// A C for one leaf, C lower triangular.
-fn whiten(leaf: &DesignLeaf<'_>, c: MatRef<'_, f64>, out: &mut [f64]) {
+fn is_lower(w: &Gaussian) -> bool {
+    !matches!(w.factor(), Factor::Symmetric(_))
+}
+
+/// A C for one leaf.
+pub(crate) fn whiten(leaf: &DesignLeaf<'_>, c: MatRef<'_, f64>, lower: bool, out: &mut [f64]) {
     let (n, d) = (leaf.data.len(), c.ncols());
+    let shape = if lower { BlockStructure::TriangularLower } else { BlockStructure::Rectangular };
     triangular::matmul(
         MatMut::from_column_major_slice_mut(out, n, d),
         BlockStructure::Rectangular,
@@ -325,7 +330,7 @@ fn whiten(leaf: &DesignLeaf<'_>, c: MatRef<'_, f64>, out: &mut [f64]) {
         leaf.a,
         BlockStructure::Rectangular,
         c,
-        BlockStructure::TriangularLower,
+        shape,
         1.0,
         Par::Seq,
     );
@@ -358,7 +363,7 @@ fn moved(w: &Gaussian, dm: &[f64], dc: &[f64], tau: f64) -> Result<Gaussian, Err
     Ok(Gaussian::new(mean, Factor::Lower(factor))?)
 }
 
-fn lower(w: &Gaussian) -> Result<Gaussian, Error> {
+pub(crate) fn lower(w: &Gaussian) -> Result<Gaussian, Error> {
     if let Factor::Lower(_) = w.factor() {
         return Ok(w.clone());
     }

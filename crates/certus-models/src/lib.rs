@@ -4,6 +4,7 @@
 
 pub mod certificate;
 pub mod design;
+pub mod envelope;
 pub mod error;
 pub mod exact;
 pub mod expectation;
@@ -18,6 +19,7 @@ pub mod rows;
 pub mod special;
 
 pub use design::Design;
+pub use envelope::{Envelope, EnvelopeSettings};
 pub use error::Error;
 pub use glm::Glm;
 pub use hierarchical::{GroupTerm, Hierarchical};

@@ -317,3 +317,35 @@ fn the_bracket_holds_at_any_distance() {
         assert!((value.value - optimum.neg_elbo).abs() <= value.error && value.error < 1e-8, "{value:?}");
     }
 }
+
+/// A Gaussian's certificate, its f and its gradient's length do not depend on how its factor is stored.
+#[test]
+fn storage_does_not_matter() {
+    let mut dice = Dice::new(72);
+    let memory = simulated_rows("logistic", 200, 3, 0.5, &mut dice);
+    let prior = Prior::independent(vec![0.0; 3], &[1.0; 3]).unwrap();
+    let model = Glm::new(Design::new(Arc::new(memory), false), likelihood("logistic"), prior).unwrap();
+    let optimum = model.solve_exactly().unwrap().gaussian;
+    let lower = perturbed(&optimum, 0.05, &mut dice).unwrap();
+    // the symmetric root of the same covariance
+    let (values, vectors) = linalg::eigen(&lower.covariance(), 3).unwrap();
+    let root: Vec<f64> = (0..9)
+        .map(|k| (0..3).map(|e| vectors[3 * e + k % 3] * values[e].sqrt() * vectors[3 * e + k / 3]).sum())
+        .collect();
+    let mut root = root;
+    linalg::mirror(&mut root, 3);
+    let symmetric = Gaussian::new(
+        lower.mean().to_vec(),
+        Factor::Symmetric(certus::factor::Symmetric::new(3, root).unwrap()),
+    );
+    let symmetric = symmetric.unwrap();
+    let close = |a: f64, b: f64| assert!((a - b).abs() <= 1e-9 * (1.0 + b.abs()), "{a} {b}");
+    close(model.neg_elbo(&symmetric).unwrap(), model.neg_elbo(&lower).unwrap());
+    close(model.exact_value(&symmetric).unwrap().value, model.neg_elbo(&lower).unwrap());
+    close(
+        model.whitened_gradient(&symmetric).unwrap().norm(),
+        model.whitened_gradient(&lower).unwrap().norm(),
+    );
+    let bound = |w: &Gaussian| model.gap(w).unwrap().statement.bound().unwrap();
+    assert!((bound(&symmetric) / bound(&lower) - 1.0).abs() < 1e-6);
+}

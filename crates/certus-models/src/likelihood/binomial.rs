@@ -56,6 +56,16 @@ impl Likelihood for Binomial {
         self.bend(t, datum) * exp(-radius)
     }
 
+    /// φ″ is even and falls with |t|.
+    fn bend_within(&self, t: f64, radius: f64, datum: Datum) -> f64 {
+        self.bend(t.abs() + radius, datum)
+    }
+
+    /// As for one trial.
+    fn log_bend(&self, t: f64, _datum: Datum) -> Option<(f64, f64)> {
+        Some((-(0.5 * t).tanh(), 0.5))
+    }
+
     fn most_twist(&self, datum: Datum) -> Option<f64> {
         Some(datum.trials / (6.0 * 3f64.sqrt()))
     }

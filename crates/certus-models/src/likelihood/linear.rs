@@ -67,6 +67,10 @@ impl Likelihood for Linear {
         self.precision()
     }
 
+    fn log_bend(&self, _t: f64, _datum: Datum) -> Option<(f64, f64)> {
+        Some((0.0, 0.0))
+    }
+
     fn most_twist(&self, _datum: Datum) -> Option<f64> {
         Some(0.0)
     }

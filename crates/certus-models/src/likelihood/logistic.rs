@@ -48,6 +48,16 @@ impl Likelihood for Logistic {
         sigmoid_slope(t) * exp(-radius)
     }
 
+    /// φ″ is even and falls with |t|.
+    fn bend_within(&self, t: f64, radius: f64, _datum: Datum) -> f64 {
+        sigmoid_slope(t.abs() + radius)
+    }
+
+    /// (log φ″)′ = −tanh(t/2), (log φ″)″ = −½ sech²(t/2) ≥ −½.
+    fn log_bend(&self, t: f64, _datum: Datum) -> Option<(f64, f64)> {
+        Some((-(0.5 * t).tanh(), 0.5))
+    }
+
     fn most_twist(&self, _datum: Datum) -> Option<f64> {
         Some(1.0 / (6.0 * 3f64.sqrt()))
     }

@@ -66,6 +66,16 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     /// A lower bound of φ″ on [t − radius, t + radius] (math: Lemma C).
     fn bend_near(&self, t: f64, radius: f64, datum: Datum) -> f64;
 
+    /// The least value of φ″ on [t − radius, t + radius], or a lower bound. Unlike `bend_near` it need not be smooth in t.
+    fn bend_within(&self, t: f64, radius: f64, datum: Datum) -> f64 {
+        self.bend_near(t, radius, datum)
+    }
+
+    /// (a, c) with φ″(t + x) ≥ φ″(t)e^{ax − cx²/2} for every x: the slope of log φ″ at t and a bound of how fast that falls.
+    fn log_bend(&self, _t: f64, _datum: Datum) -> Option<(f64, f64)> {
+        None
+    }
+
     /// |φ‴| ≤ this everywhere, or `None`.
     fn most_twist(&self, datum: Datum) -> Option<f64>;
 
@@ -334,8 +344,16 @@ pub(crate) mod checks {
                 }
                 for radius in [0.0, 0.1, 1.0, 5.0] {
                     let low = likelihood.bend_near(t, radius, datum);
+                    let within = likelihood.bend_within(t, radius, datum);
+                    assert!(within >= low * (1.0 - 1e-12), "the least value is at least any bound");
                     for k in -20..=20 {
                         let there = likelihood.bend(t + radius * f64::from(k) / 20.0, datum);
+                        if let Some((a, c)) = likelihood.log_bend(t, datum) {
+                            let x = radius * f64::from(k) / 20.0;
+                            let low = b * (a * x - 0.5 * c * x * x).exp();
+                            assert!(low <= there * (1.0 + 1e-12), "log φ″ at {t} + {x}: {low} > {there}");
+                        }
+                        assert!(within <= there * (1.0 + 1e-12), "φ″ at {t} ± {radius}: {within} > {there}");
                         assert!(
                             low <= there * (1.0 + 1e-12) + 1e-300,
                             "Lemma C at {t} ± {radius}: {low} > {there}"

@@ -63,6 +63,16 @@ impl Likelihood for NegativeBinomial {
         self.bend(t, datum) * exp(-radius)
     }
 
+    /// φ″ is even about log k and falls away from it.
+    fn bend_within(&self, t: f64, radius: f64, datum: Datum) -> f64 {
+        (datum.y + self.k) * sigmoid_slope((t - self.log_k).abs() + radius)
+    }
+
+    /// As for the logistic loss, about log k.
+    fn log_bend(&self, t: f64, _datum: Datum) -> Option<(f64, f64)> {
+        Some((-(0.5 * (t - self.log_k)).tanh(), 0.5))
+    }
+
     fn most_twist(&self, datum: Datum) -> Option<f64> {
         Some((datum.y + self.k) / (6.0 * 3f64.sqrt()))
     }

@@ -46,6 +46,11 @@ impl Likelihood for Poisson {
         (t - radius).exp()
     }
 
+    /// log φ″ = t.
+    fn log_bend(&self, _t: f64, _datum: Datum) -> Option<(f64, f64)> {
+        Some((1.0, 0.0))
+    }
+
     fn most_twist(&self, _datum: Datum) -> Option<f64> {
         None
     }

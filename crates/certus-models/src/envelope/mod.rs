@@ -1,0 +1,380 @@
+//! A certificate for few coefficients: a radial envelope over the posterior brackets the evidence, the posterior means and sds with
+//! stated confidence, and its accepted proposals are independent exact draws (math: D6).
+
+mod frame;
+mod sampler;
+mod shells;
+
+use certus::certificate::{Level, Posterior, Statement};
+use certus::factor::Factor;
+use certus::random::{Purpose, Random};
+use certus::{Gaussian, Provenance};
+
+use crate::error::Error;
+use crate::exact::lower;
+use crate::glm::Glm;
+use frame::Frame;
+use sampler::{Sampler, Tally};
+use shells::{Growing, STEP, Shells};
+
+/// Most coefficients: beyond, no pilot ever succeeds.
+const LARGEST: usize = 100;
+/// The share of the envelope's mass beyond R.
+const TAIL: f64 = 1e-12;
+/// Radii whose curvature is found in one pass over the rows.
+const RADII: usize = 64;
+/// Passes before the search for R is given up: R = 64 in units of the least curvature.
+const PASSES: usize = 32;
+/// Proposals of the pilot, and the least acceptance it must show.
+const PILOT: usize = 2000;
+const LEAST: f64 = 1e-4;
+/// Stream numbers, apart from those of other checks.
+const PILOT_STREAM: u64 = 0xD6 << 32;
+const STREAM: u64 = PILOT_STREAM + 2;
+/// Relative rounding of ψ that is allowed for: about 10⁴ ulp, where the sums over rows lose some tens.
+const ROUNDING: f64 = 1e-12;
+
+/// How many draws, and how sure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EnvelopeSettings {
+    /// Proposals n, fixed beforehand. Widths fall like 1/√n.
+    pub proposals: usize,
+    /// All statements hold together with probability at least 1 − δ.
+    pub delta: f64,
+    /// Fresh draws: not the seed of the run that made q with draws for checks.
+    pub seed: u64,
+    /// Accepted points to keep.
+    pub keep: usize,
+}
+
+impl Default for EnvelopeSettings {
+    fn default() -> Self {
+        Self { proposals: 100_000, delta: 1e-6, seed: 0, keep: 1000 }
+    }
+}
+
+/// What the envelope says of the posterior and of q. Everything holds together with probability 1 − δ.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    /// KL(q ‖ p), the evidence, and the largest errors of q's means and sds.
+    pub posterior: Posterior,
+    /// The level of everything but KL(q ‖ p), which also rests on the quadrature of the ELBO.
+    pub level: Level,
+    /// Brackets of the posterior means.
+    pub means: Vec<(f64, f64)>,
+    /// Brackets of the posterior sds.
+    pub sds: Vec<(f64, f64)>,
+    /// The mean acceptance probability.
+    pub acceptance: f64,
+    /// The number of accepted proposals.
+    pub accepted: usize,
+    /// The first `keep` of them, d × n: independent draws.
+    pub draws: Vec<f64>,
+    /// The law of each draw is within this of the posterior in total variation: the mass beyond R, and rounding.
+    pub total_variation: f64,
+    /// R, in units of the frame.
+    pub radius: f64,
+}
+
+impl Glm {
+    /// The envelope certificate of q. Declined, with the figure, where the envelope cannot be made or almost nothing is accepted.
+    pub fn envelope(&self, q: &Gaussian, settings: &EnvelopeSettings) -> Result<Envelope, Error> {
+        let d = self.dim();
+        check(settings, q, d)?;
+        let q = lower(q)?;
+        let mode = crate::laplace::laplace(self)?.gaussian;
+        let (frame, shells) = self.best(&mode, &q)?;
+        self.certified(&q, &frame, &shells, settings)
+    }
+
+    /// A pilot, the proposals, and what follows.
+    fn certified(
+        &self,
+        q: &Gaussian,
+        frame: &Frame<'_>,
+        shells: &Shells,
+        settings: &EnvelopeSettings,
+    ) -> Result<Envelope, Error> {
+        let d = self.dim();
+        // |ψ| ≤ |ψ(0)| + ID wherever A could exceed 1; both ψ(0) and ψ(u) are rounded
+        let allowance = 2.0 * ROUNDING * (2.0 + frame.value.abs() + shells.height);
+        let random = Random::new(settings.seed, Purpose::Check, 0);
+        let sampler =
+            |stream| Sampler { target: self, frame, shells, reference: q, random, stream, allowance };
+        let pilot = sampler(PILOT_STREAM).run(PILOT, 0)?.sums[0] / PILOT as f64;
+        if pilot < LEAST {
+            return Err(Error::Declined(format!(
+                "of {PILOT} proposals a share of {pilot:.1e} would be accepted, but {LEAST:e} is required: with {d} coefficients \
+                 the envelope lies too far above the posterior"
+            )));
+        }
+        let tally = sampler(STREAM).run(settings.proposals, settings.keep)?;
+        self.conclude(q, settings, frame, shells, allowance, tally)
+    }
+
+    /// The frame with the smaller envelope, which accepts more: q's factor or that of the Laplace approximation, at the mode.
+    fn best(&self, mode: &Gaussian, q: &Gaussian) -> Result<(Frame<'_>, Shells), Error> {
+        let volume =
+            |(frame, shells): &(Frame<'_>, Shells)| shells.log_mass + frame.gaussian.factor().log_det();
+        match (self.around(mode.mean(), q.factor(), TAIL), self.around(mode.mean(), mode.factor(), TAIL)) {
+            (Ok(a), Ok(b)) => Ok(if volume(&a) <= volume(&b) { a } else { b }),
+            (Ok(a), Err(_)) => Ok(a),
+            (Err(_), b) => b,
+        }
+    }
+
+    /// A frame and its shells, out to where the envelope's tail is negligible.
+    fn around(&self, mean: &[f64], factor: &Factor, share: f64) -> Result<(Frame<'_>, Shells), Error> {
+        let singular =
+            || Error::Declined("−log p is not strictly convex at its mode, so no envelope falls off".into());
+        let frame = Frame::new(self, mean, factor)?.ok_or_else(singular)?;
+        let mut growing = Growing::new(self.dim(), frame.slope);
+        let mut last = 0.0;
+        for pass in 0..PASSES {
+            let radii: Vec<f64> = (1..=RADII).map(|i| (pass * RADII + i) as f64 * STEP).collect();
+            for k in frame.curvature(&radii)? {
+                last = k.max(0.0);
+                growing.extend(last);
+                if growing.done(share) {
+                    return Ok((frame, growing.finish()));
+                }
+            }
+            if growing.hopeless() {
+                break;
+            }
+        }
+        Err(Error::Declined(format!(
+            "the envelope does not fall off: at R = {:.1} the curvature is at least {last:.1e} and the slope at least {:.1e} \
+             (gradient at the centre {:.1e})",
+            growing.radius(),
+            growing.slope(),
+            frame.slope
+        )))
+    }
+
+    /// From the sums to the statements.
+    fn conclude(
+        &self,
+        q: &Gaussian,
+        settings: &EnvelopeSettings,
+        frame: &Frame<'_>,
+        shells: &Shells,
+        allowance: f64,
+        tally: Tally,
+    ) -> Result<Envelope, Error> {
+        let (d, delta, n) = (self.dim(), settings.delta, settings.proposals);
+        // 2 + 4d one-sided statements share δ
+        let bounds = Bounds { n: n as f64, log: (2.0 * (2 + 4 * d) as f64 / delta).ln(), allowance };
+        let accept = bounds.of(&tally, 0, (0.0, 1.0));
+        let acceptance = tally.sums[0] / n as f64;
+        if accept.0 <= 0.0 {
+            return Err(Error::Declined(format!(
+                "the mean acceptance {acceptance:.1e} is not told from 0 by {n} proposals at confidence 1 − {delta:e}: give more"
+            )));
+        }
+        // p(x) = mass · E A e^{−ψ(0)} det C, plus what lies beyond R
+        let [beyond, first, second] = shells.tails;
+        let scale = shells.log_mass - frame.value + frame.gaussian.factor().log_det();
+        let slack = 2.0 * ROUNDING * (1.0 + scale.abs() + frame.value.abs());
+        let evidence = (scale + accept.0.ln() - slack, scale + (accept.1 + beyond).ln() + slack);
+        let sd = q.sd();
+        let lengths: Vec<f64> = frame.gaussian.sd();
+        let (mut means, mut sds) = (Vec::with_capacity(d), Vec::with_capacity(d));
+        let (mut mean_error, mut sd_error) = (0.0_f64, 0.0_f64);
+        for i in 0..d {
+            // y = (z_i − E_q z_i)/sd_q lies within `reach`·|u| of `shift`
+            let shift = (frame.gaussian.mean()[i] - q.mean()[i]) / sd[i];
+            let reach = lengths[i] / sd[i];
+            let (least, most) = (shift - reach * shells.radius(), shift + reach * shells.radius());
+            let far = least.abs().max(most.abs());
+            let y = bounds.of(&tally, 1 + i, (least.min(0.0), most.max(0.0)));
+            let y = ratio(y, accept, shift.abs() * beyond + reach * first, beyond);
+            let square = bounds.of(&tally, 1 + d + i, (-1.0, (far * far - 1.0).max(0.0)));
+            let outside =
+                (1.0 + shift * shift) * beyond + 2.0 * shift.abs() * reach * first + reach * reach * second;
+            let square = ratio(square, accept, outside, beyond);
+            // Var_p y = 1 + E(y² − 1) − (E y)²
+            let (inner, outer) = squares(y);
+            let variance = ((1.0 + square.0 - outer).max(0.0), (1.0 + square.1 - inner).max(0.0));
+            let spread = (variance.0.sqrt(), variance.1.sqrt());
+            means.push((q.mean()[i] + sd[i] * y.0, q.mean()[i] + sd[i] * y.1));
+            sds.push((sd[i] * spread.0, sd[i] * spread.1));
+            mean_error = mean_error.max(y.0.abs()).max(y.1.abs());
+            sd_error = sd_error.max(1.0 - spread.0).max(spread.1 - 1.0);
+        }
+        let neg_elbo = self.neg_elbo(q)?;
+        let bound = (evidence.1 + neg_elbo + ROUNDING * (1.0 + neg_elbo.abs())).max(0.0);
+        let word = Provenance::ByModel.vouched().expect("the model computes its own bounds");
+        let mut statement = Statement::probable("D6", bound, delta, &word, "curvature along rays")
+            .with("acceptance", acceptance)
+            .with("R", shells.radius())
+            .with("proposals", n as f64);
+        if !self.likelihood.strip_is_proved() {
+            let what = format!("the quadrature of the ELBO for the {} likelihood", self.likelihood.name());
+            statement = statement.assuming(what, Provenance::Estimated);
+        }
+        let posterior = Posterior {
+            statement,
+            log_evidence: Some(evidence),
+            mean_error: Some(mean_error),
+            sd_error: Some(sd_error),
+        };
+        Ok(Envelope {
+            posterior,
+            level: Level::Probable { delta },
+            means,
+            sds,
+            acceptance,
+            accepted: tally.accepted,
+            draws: tally.draws,
+            total_variation: ((beyond + allowance) / accept.0).min(1.0),
+            radius: shells.radius(),
+        })
+    }
+}
+
+/// Empirical Bernstein bounds (Maurer and Pontil 2009, Theorem 4), for every statement the same.
+struct Bounds {
+    n: f64,
+    /// log(2/δ′).
+    log: f64,
+    allowance: f64,
+}
+
+impl Bounds {
+    /// |E X − mean| ≤ √(2V log(2/δ′)/n) + 7(b − a) log(2/δ′)/(3(n − 1)) for X in [a, b], V the sample variance; X is A times a number
+    /// of at most b − a, so rounding of A adds at most the allowance times that.
+    fn of(&self, tally: &Tally, i: usize, (a, b): (f64, f64)) -> (f64, f64) {
+        let mean = tally.sums[i] / self.n;
+        let variance = ((tally.squares[i] - self.n * mean * mean) / (self.n - 1.0)).max(0.0);
+        let width =
+            (2.0 * variance * self.log / self.n).sqrt() + 7.0 * (b - a) * self.log / (3.0 * (self.n - 1.0));
+        let width = width + 1.01 * self.allowance * (b - a);
+        ((mean - width).max(a), (mean + width).min(b))
+    }
+}
+
+/// E_p g = (E A g + outside)/(E A + beyond) with what is outside at most `outside` in size and `beyond` in mass.
+fn ratio(numerator: (f64, f64), accept: (f64, f64), outside: f64, beyond: f64) -> (f64, f64) {
+    let (low, high) = (numerator.0 - outside, numerator.1 + outside);
+    let (least, most) = (accept.0, accept.1 + beyond);
+    (low / if low < 0.0 { least } else { most }, high / if high > 0.0 { least } else { most })
+}
+
+/// The range of y² for y in an interval.
+fn squares((a, b): (f64, f64)) -> (f64, f64) {
+    let (a2, b2) = (a * a, b * b);
+    (if a <= 0.0 && b >= 0.0 { 0.0 } else { a2.min(b2) }, a2.max(b2))
+}
+
+fn check(settings: &EnvelopeSettings, q: &Gaussian, d: usize) -> Result<(), Error> {
+    let EnvelopeSettings { proposals, delta, .. } = *settings;
+    if q.dim() != d || !q.is_proper() {
+        return Err(Error::Model(format!("a proper Gaussian over {d} coefficients is required")));
+    }
+    if !(delta > 0.0 && delta < 1.0) {
+        return Err(Error::Model(format!("delta is {delta}, but a number between 0 and 1 is required")));
+    }
+    if proposals < 2 || proposals as u64 >= 1 << 32 {
+        return Err(Error::Model(format!(
+            "the number of proposals is {proposals}, but 2 to 4 294 967 295 are possible"
+        )));
+    }
+    if d > LARGEST {
+        return Err(Error::Declined(format!(
+            "there are {d} coefficients, but the acceptance of an envelope falls exponentially with their number: at most {LARGEST}"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::likelihood::{Likelihood, Linear, Logistic, NegativeBinomial, Poisson, Probit};
+    use crate::{Design, Memory, Prior, laplace};
+    use std::sync::Arc;
+
+    fn model(likelihood: Arc<dyn Likelihood>, prior_sd: f64) -> Glm {
+        let x = vec![1.0, -0.5, 2.0, 0.3, -1.2, 0.8, 1.5];
+        let y = vec![1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0];
+        let prior = Prior::independent(vec![0.3], &[prior_sd]).expect("a prior");
+        let rows = Arc::new(Memory { x, y, columns: 1, ..Memory::default() });
+        Glm::new(Design::new(rows, false), likelihood, prior).expect("a model")
+    }
+
+    /// log ∫p, mean and sd by the trapezoid rule.
+    fn truth(model: &Glm, at: f64, sd: f64) -> (f64, f64, f64) {
+        let (n, h) = (24_001, 1e-3 * sd);
+        let z: Vec<f64> = (0..n).map(|i| at + (i as f64 - 12_000.0) * h).collect();
+        let mut values = vec![0.0; n];
+        certus::Target::log_density(model, &z, &mut values, &mut vec![0.0; n]).expect("finite");
+        let top = values.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b));
+        let sums = z.iter().zip(&values).fold([0.0; 3], |s, (z, v)| {
+            let w = (v - top).exp();
+            [s[0] + w, s[1] + w * (z - at), s[2] + w * (z - at) * (z - at)]
+        });
+        let mean = sums[1] / sums[0];
+        (top + (sums[0] * h).ln(), at + mean, (sums[2] / sums[0] - mean * mean).sqrt())
+    }
+
+    /// A frame off the mode, where ε₀ counts, and an R so small that a good part lies beyond it: the brackets still hold, for δ = 1e-6
+    /// on each of 60 runs, and they would not without ε₀ or without the tail.
+    #[test]
+    fn off_centre_and_cut_off() {
+        let likelihoods: [Arc<dyn Likelihood>; 5] = [
+            Arc::new(Linear::new(0.8).expect("valid")),
+            Arc::new(Logistic),
+            Arc::new(Poisson),
+            Arc::new(Probit),
+            Arc::new(NegativeBinomial::new(1.5).expect("valid")),
+        ];
+        for likelihood in likelihoods {
+            let model = model(likelihood, 1.5);
+            let q = laplace(&model).expect("a mode").gaussian;
+            let (at, sd) = (q.mean()[0], q.sd()[0]);
+            let (evidence, mean, spread) = truth(&model, at, sd);
+            for (seed, shift) in [-1.0, -0.3, 0.0, 0.6].into_iter().enumerate() {
+                for share in [1e-12, 1e-3, 0.3] {
+                    let (frame, shells) =
+                        model.around(&[at + shift * sd], q.factor(), share).expect("an envelope");
+                    assert!(shift == 0.0 || frame.slope > 0.1 * f64::abs(shift), "ε₀ = {}", frame.slope);
+                    let settings =
+                        EnvelopeSettings { proposals: 40_000, delta: 1e-6, seed: seed as u64, keep: 0 };
+                    let e = model.certified(&q, &frame, &shells, &settings).expect("a certificate");
+                    let place = format!("{} {shift} {share}", model.likelihood().name());
+                    let (low, high) = e.posterior.log_evidence.expect("a bracket");
+                    assert!(low <= evidence && evidence <= high, "{place}: {evidence} not in {low} {high}");
+                    assert!(e.means[0].0 <= mean && mean <= e.means[0].1, "{place}: {mean} {:?}", e.means);
+                    assert!(e.sds[0].0 <= spread && spread <= e.sds[0].1, "{place}: {spread} {:?}", e.sds);
+                    if share > 0.1 {
+                        assert!(e.total_variation > 0.01, "{place}: {}", e.total_variation);
+                    } else if share < 1e-6 {
+                        assert!(e.total_variation < 1e-9 && high - low < 0.2, "{place}: {low} {high}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// 30 ones and 70 zeros, scaled to [−1, 3]: mean 0.2, sample variance 16 · 21/99.
+    #[test]
+    fn empirical_bernstein() {
+        let tally = Tally { sums: vec![20.0], squares: vec![30.0 * 9.0 + 70.0], ..Tally::default() };
+        let bounds = Bounds { n: 100.0, log: 5.0, allowance: 0.0 };
+        let width = (2.0 * (16.0 * 21.0 / 99.0) * 5.0 / 100.0_f64).sqrt() + 7.0 * 4.0 * 5.0 / (3.0 * 99.0);
+        let (low, high) = bounds.of(&tally, 0, (-1.0, 3.0));
+        assert!((low - (0.2 - width).max(-1.0)).abs() < 1e-12 && (high - (0.2 + width)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn intervals() {
+        assert_eq!(ratio((1.0, 2.0), (0.5, 0.9), 0.5, 0.1), (0.5, 5.0));
+        assert_eq!(ratio((-1.0, 1.0), (0.5, 0.9), 0.0, 0.1), (-2.0, 2.0));
+        assert_eq!(ratio((-2.0, -1.0), (0.5, 0.9), 0.0, 0.1), (-4.0, -1.0));
+        assert_eq!(
+            (squares((-1.0, 2.0)), squares((1.0, 2.0)), squares((-3.0, -1.0))),
+            ((0.0, 4.0), (1.0, 4.0), (1.0, 9.0))
+        );
+    }
+}

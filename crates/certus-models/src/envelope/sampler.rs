@@ -1,0 +1,112 @@
+//! Proposals from the envelope, their acceptance probabilities A, and the sums that the statements need (math: D6).
+
+use certus::random::Random;
+use certus::{Gaussian, Target, parallel};
+
+use super::frame::Frame;
+use super::shells::Shells;
+use crate::error::Error;
+
+/// Proposals evaluated together.
+const BATCH: usize = 256;
+
+/// A stream of proposals and the quantities averaged over them.
+pub(super) struct Sampler<'a> {
+    pub(super) target: &'a dyn Target,
+    pub(super) frame: &'a Frame<'a>,
+    pub(super) shells: &'a Shells,
+    /// The Gaussian whose means and sds are the origin and unit of y.
+    pub(super) reference: &'a Gaussian,
+    pub(super) random: Random,
+    /// The stream of the directions; that of the uniform numbers is the next one.
+    pub(super) stream: u64,
+    /// What rounding may add to log A.
+    pub(super) allowance: f64,
+}
+
+/// Sums of A, A y_i and A(y_i² − 1), of their squares, and the accepted points.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) sums: Vec<f64>,
+    pub(super) squares: Vec<f64>,
+    pub(super) accepted: usize,
+    /// The first accepted points, d × n.
+    pub(super) draws: Vec<f64>,
+}
+
+impl Tally {
+    fn join(mut self, other: Self, most: usize) -> Self {
+        self.sums.iter_mut().zip(&other.sums).for_each(|(a, b)| *a += b);
+        self.squares.iter_mut().zip(&other.squares).for_each(|(a, b)| *a += b);
+        self.accepted += other.accepted;
+        self.draws.extend_from_slice(&other.draws);
+        self.draws.truncate(most);
+        self
+    }
+}
+
+impl Sampler<'_> {
+    /// `count` proposals; the first `keep` accepted points are kept. The same bits for any number of threads.
+    pub(super) fn run(&self, count: usize, keep: usize) -> Result<Tally, Error> {
+        let most = keep * self.reference.dim();
+        let sd = self.reference.sd();
+        let batch = |index: usize| self.batch(index * BATCH, BATCH.min(count - index * BATCH), &sd, most);
+        let join = |a: Result<Tally, Error>, b: Result<Tally, Error>| Ok(a?.join(b?, most));
+        parallel::reduce(count.div_ceil(BATCH), 1, &batch, &join).unwrap_or_else(|| Ok(Tally::default()))
+    }
+
+    fn batch(&self, first: usize, n: usize, sd: &[f64], most: usize) -> Result<Tally, Error> {
+        let d = sd.len();
+        let (mut u, mut dice) = (vec![0.0; d * n], vec![0.0; 3 * n]);
+        self.random.normals(self.stream, first as u64, d, &mut u);
+        self.random.uniforms(self.stream + 1, first as u64, 3, &mut dice);
+        let mut low = vec![0.0; n];
+        for ((u, dice), low) in u.chunks_exact_mut(d).zip(dice.chunks_exact(3)).zip(&mut low) {
+            let (radius, least) = self.shells.propose(dice[0], dice[1]);
+            let scale = radius / u.iter().map(|x| x * x).sum::<f64>().sqrt();
+            u.iter_mut().for_each(|x| *x *= scale);
+            *low = least;
+        }
+        let (mut z, mut gradients, mut values) = (vec![0.0; d * n], vec![0.0; d * n], vec![0.0; n]);
+        self.frame.gaussian.transform(&u, &mut z);
+        self.target.log_density(&z, &mut values, &mut gradients).map_err(certus::Error::Target)?;
+        let mut tally =
+            Tally { sums: vec![0.0; 1 + 2 * d], squares: vec![0.0; 1 + 2 * d], ..Tally::default() };
+        for (k, z) in z.chunks_exact(d).enumerate() {
+            // A = exp(ψ(0) − ψ(u) + ID_low)
+            let log_accept = self.frame.value + values[k] + low[k];
+            if log_accept.is_nan() || log_accept > self.allowance {
+                return Err(self.violated(first + k, log_accept, z));
+            }
+            let accept = log_accept.exp().min(1.0);
+            tally.add(0, accept);
+            for i in 0..d {
+                let y = (z[i] - self.reference.mean()[i]) / sd[i];
+                tally.add(1 + i, accept * y);
+                tally.add(1 + d + i, accept * (y * y - 1.0));
+            }
+            if dice[3 * k + 2] < accept {
+                tally.accepted += 1;
+                if tally.draws.len() < most {
+                    tally.draws.extend_from_slice(z);
+                }
+            }
+        }
+        Ok(tally)
+    }
+
+    fn violated(&self, proposal: usize, log_accept: f64, z: &[f64]) -> Error {
+        Error::Violated(format!(
+            "the envelope (D6) must lie above the posterior, but log A = {log_accept:e} > {:e} at proposal {proposal}, z = {z:?}: \
+             the log density or its curvature bound is wrong",
+            self.allowance
+        ))
+    }
+}
+
+impl Tally {
+    fn add(&mut self, i: usize, x: f64) {
+        self.sums[i] += x;
+        self.squares[i] += x * x;
+    }
+}
