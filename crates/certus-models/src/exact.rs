@@ -41,9 +41,7 @@ impl Whitened {
 impl Glm {
     /// The state at a Gaussian with a dense factor.
     pub fn exact_start(&self, start: &Gaussian) -> Result<ExactState, Error> {
-        let gaussian = lower(start)?;
-        let neg_elbo = self.neg_elbo(&gaussian)?;
-        Ok(ExactState::new(gaussian, neg_elbo))
+        ExactState::starting(lower(start)?, |w| self.neg_elbo(w))
     }
 
     /// f(w) = ½[(m−μ₀)ᵀJ(m−μ₀) + tr CᵀJC] + c₀ + Σ E φ − log det C − (d/2)(1 + log 2π), exact to rounding.

@@ -68,6 +68,36 @@ impl Quadrature {
         likelihood.lower_trapezoid(mean, sd, datum, &grid.nodes, &grid.weights, reach, omega)
     }
 
+    /// E φ″(t)e^D(1, x, x²) and E(φ″(t)e^D)², D = reach·√(1 + x²): where |φ‴| ≤ φ″ they bound Q and E φ‴² for every t within D.
+    pub fn upper_moments(
+        &self,
+        likelihood: &dyn Likelihood,
+        mean: f64,
+        sd: f64,
+        datum: Datum,
+        reach: f64,
+    ) -> [f64; 4] {
+        let (grid, mut out) = (self.grid(sd), [0.0; 4]);
+        for (x, w) in grid.nodes.iter().zip(&grid.weights) {
+            let bend = likelihood.bend(mean + sd * x, datum) * (reach * (1.0 + x * x).sqrt()).exp();
+            let term = w * bend;
+            out = [out[0] + term, out[1] + term * x, out[2] + term * x * x, out[3] + term * bend];
+        }
+        out
+    }
+
+    /// √E φ‴² of one row, 0 where φ‴ is not known.
+    pub fn twist(&self, likelihood: &dyn Likelihood, mean: f64, sd: f64, datum: Datum) -> f64 {
+        let grid = self.grid(sd);
+        let square = |x: &f64| {
+            let t = mean + sd * x;
+            likelihood
+                .log_bend(t, datum)
+                .map_or(0.0, |(slope, _)| (slope * likelihood.bend(t, datum)).powi(2))
+        };
+        grid.nodes.iter().zip(&grid.weights).map(|(x, w)| w * square(x)).sum::<f64>().sqrt()
+    }
+
     /// Moments of one row.
     pub fn moments(&self, likelihood: &dyn Likelihood, mean: f64, sd: f64, datum: Datum) -> Moments {
         if let Some(exact) = likelihood.exact_moments(mean, sd, datum) {

@@ -41,6 +41,26 @@ impl ExactState {
         Self { gaussian, neg_elbo, decrement: f64::INFINITY, iterations: 0, products: 0, done: false }
     }
 
+    /// The state at a Gaussian, or, where f is not finite there (Poisson rates of e^{sd²/2}), at a narrower one with the same mean.
+    pub(crate) fn starting(
+        start: Gaussian,
+        neg_elbo: impl Fn(&Gaussian) -> Result<f64, Error>,
+    ) -> Result<Self, Error> {
+        let (mut gaussian, mut tries) = (start, 0);
+        loop {
+            match neg_elbo(&gaussian) {
+                Ok(f) if f.is_finite() => return Ok(Self::new(gaussian, f)),
+                Err(Error::NotFinite(_)) | Ok(_) if tries < 60 => {
+                    let halved = gaussian.factor().clone().scaled(0.5);
+                    gaussian = Gaussian::new(gaussian.mean().to_vec(), halved)?;
+                    tries += 1;
+                }
+                Err(error) => return Err(error),
+                Ok(f) => return Err(Error::NotFinite(format!("the negative ELBO is {f} at the start"))),
+            }
+        }
+    }
+
     /// One Newton-CG step with a line search on the exact f; marks the state as done where there is nothing left to gain.
     pub(crate) fn advance(&mut self, here: &impl Newton) -> Result<(), Error> {
         let right = here.descent();

@@ -218,7 +218,9 @@ fn falsify(problems: std::ops::Range<u64>) -> Tally {
             }
             let level = if name == "probit" { Level::Estimated } else { Level::Proved };
             assert!(gap.statement.bound().is_none() || gap.statement.level() == level);
-            if let Some(message) = refuted(&model, w, &gap, optimum).unwrap() {
+            let verdict = refuted(&model, w, &gap, optimum)
+                .unwrap_or_else(|e| panic!("problem {seed} ({name}): {e}\n{gap:?}\n{optimum:?}"));
+            if let Some(message) = verdict {
                 panic!("problem {seed} ({name}, d = {d}): {message}\n{gap:?}");
             }
         };
@@ -348,4 +350,40 @@ fn storage_does_not_matter() {
     );
     let bound = |w: &Gaussian| model.gap(w).unwrap().statement.bound().unwrap();
     assert!((bound(&symmetric) / bound(&lower) - 1.0).abs() < 1e-6);
+}
+
+/// The a-priori plan on logit_d10, gap 0.01, B = 10, from the Laplace approximation: at most 800 iterations, and obeyed in the mean over
+/// 200 seeds; the global constants promise nothing useful.
+#[test]
+fn local_plans_are_short_and_kept() {
+    let p = problem(&data_dir(), "logit_d10");
+    let start = certus_models::laplace(&p.model).unwrap().gaussian;
+    let plan = p.model.iterations_to(&start, 0.01, 10).unwrap();
+    println!("local {:?}, sharp {:?}, paper {:?}", plan.local, plan.sharp, plan.paper);
+    let iterations = plan.local.unwrap();
+    assert!(
+        iterations <= 800 && plan.paper.unwrap() > 1_000_000_000 && plan.sharp.unwrap() < plan.paper.unwrap()
+    );
+    let local = p.model.ball(&start).unwrap().unwrap();
+    let frame = Frame::of(&start).unwrap();
+    let framed = certus::frame::Framed::new(&p.model, frame.clone(), None).unwrap();
+    let least = p.model.solve_exactly().unwrap().neg_elbo;
+    let mut gaps = Vec::new();
+    for seed in 0..200 {
+        let settings = certus::Settings {
+            method: certus::MethodName::BallStl,
+            local: Some(local.clone()),
+            batch: 10,
+            iterations,
+            seed,
+            ..certus::Settings::default()
+        };
+        let fit = certus::fit(&framed, &settings).unwrap();
+        gaps.push(p.model.neg_elbo(&frame.to_original(&fit.gaussian).unwrap()).unwrap() - least);
+        let guarantee = fit.guarantee.unwrap();
+        assert!(0.5 * local.smoothness() * guarantee.bound() <= 0.01 * (1.0 + 1e-9));
+    }
+    let mean = gaps.iter().sum::<f64>() / 200.0;
+    println!("mean gap {mean:.2e}, largest {:.2e}", gaps.iter().fold(0.0_f64, |a, b| a.max(*b)));
+    assert!(mean <= 0.01);
 }

@@ -19,7 +19,7 @@ use crate::prior::Precision;
 const KEEP: usize = 1 << 25;
 
 /// A model around w = (m, C), in the frame y = C⁻¹(z − m).
-pub(super) struct Dense<'a> {
+pub(crate) struct Dense<'a> {
     model: &'a Glm,
     c: Vec<f64>,
     /// The pattern, or `None` for all Gaussians.
@@ -39,7 +39,7 @@ pub(super) struct Dense<'a> {
 }
 
 impl<'a> Dense<'a> {
-    pub(super) fn new(model: &'a Glm, w: &Gaussian) -> Result<Self, Error> {
+    pub(crate) fn new(model: &'a Glm, w: &Gaussian) -> Result<Self, Error> {
         let d = model.dim();
         let tree = match w.factor() {
             Factor::Pattern(pattern) => Some(pattern.tree().clone()),
@@ -64,8 +64,12 @@ impl<'a> Dense<'a> {
         Ok(at)
     }
 
-    fn dim(&self) -> usize {
+    pub(super) fn dim(&self) -> usize {
         self.mean.len()
+    }
+
+    pub(super) fn model(&self) -> &Glm {
+        self.model
     }
 
     /// Every row in the frame of w.
@@ -224,7 +228,7 @@ impl<'a> Dense<'a> {
     }
 
     /// J̃ + Σ k ã ãᵀ for two sets of weights (one after the other per row), and a bound on the error of each.
-    fn curvature(
+    pub(super) fn curvature(
         &self,
         weight: &(impl Fn(usize) -> (f64, f64) + Sync),
     ) -> Result<[(Vec<f64>, f64); 2], Error> {
@@ -251,6 +255,45 @@ impl<'a> Dense<'a> {
             (h, error)
         };
         Ok([finish(&sums[..d * d + 1]), finish(&sums[d * d + 1..])])
+    }
+
+    /// Σ k ã ãᵀ for two sets of weights ≥ 0.
+    pub(super) fn grams(
+        &self,
+        weight: &(impl Fn(usize) -> (f64, f64) + Sync),
+    ) -> Result<[Vec<f64>; 2], Error> {
+        let without_prior = |(mut h, _): (Vec<f64>, f64)| {
+            h.iter_mut().zip(&self.prior).for_each(|(h, j)| *h -= j);
+            h
+        };
+        Ok(self.curvature(weight)?.map(without_prior))
+    }
+
+    /// ã of every row, one after the other.
+    pub(super) fn whitened_rows(&self) -> Result<Vec<f64>, Error> {
+        let (d, n) = (self.dim(), self.rows.len());
+        let mut out = vec![0.0; n * d];
+        let mut leaf_by_leaf = |first: usize, n: usize, at: &[f64]| {
+            for i in 0..n {
+                for j in 0..d {
+                    out[(first + i) * d + j] = at[j * n + i];
+                }
+            }
+        };
+        for first in (0..n).step_by(crate::rows::LEAF) {
+            let rows = crate::rows::LEAF.min(n - first);
+            if self.whitened.is_empty() {
+                let model = self.model;
+                model.design.rows().leaf(first / crate::rows::LEAF, &mut |leaf| {
+                    let mut made = vec![0.0; rows * d];
+                    model.design.prepare(leaf, &mut Vec::new(), |leaf| whiten(leaf.a, &self.c, &mut made));
+                    leaf_by_leaf(first, rows, &made);
+                })?;
+            } else {
+                leaf_by_leaf(first, rows, &self.whitened[first * d..][..rows * d]);
+            }
+        }
+        Ok(out)
     }
 
     /// ρ, λ_m and λ_C for H_m and H_C, with `own` the curvature of h (on every entry of a symmetric factor, on the diagonal of a pattern).

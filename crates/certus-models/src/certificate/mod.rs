@@ -1,8 +1,9 @@
 //! How far a Gaussian is from the best one, for models: deterministic bounds from exact gradients, with allowances for quadrature and
 //! rounding (docs/certificates.md).
 
+mod ball;
 pub(crate) mod bracket;
-mod dense;
+pub(crate) mod dense;
 pub(crate) mod row;
 pub(crate) mod theorem;
 
@@ -12,6 +13,7 @@ use certus::{Gaussian, Provenance};
 use crate::error::Error;
 use crate::glm::Glm;
 use crate::likelihood::Likelihood;
+pub use ball::Iterations;
 pub use bracket::{Certified, Reference, Value};
 use theorem::Search;
 

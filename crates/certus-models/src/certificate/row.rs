@@ -93,10 +93,43 @@ impl Row {
         [self.weight * (q0 - error), self.weight * (q1.abs() + error), self.weight * (q2 - error)]
     }
 
+    /// Weighted upper bounds of λ_max(Q) and √E φ‴² on the ball |w′ − w| ≤ r.
+    pub(crate) fn upper(&self, likelihood: &dyn Likelihood, grids: &Upper, r: f64) -> Option<(f64, f64)> {
+        let (mean, sd, datum) = (self.mean, self.sd, self.datum);
+        let reach = r * (sd + self.delta) + self.shift.hypot(self.delta);
+        let at = grids.exact.moments(likelihood, mean, sd, datum);
+        let twist = grids.exact.twist(likelihood, mean, sd, datum);
+        let (mut bend, mut twist) = likelihood.most_around(mean, sd, reach, datum, &at, twist)?;
+        // beyond this reach e^D N(x) is no longer negligible where the nodes end
+        if likelihood.twist_below_bend() && reach <= 0.8 {
+            let [q0, q1, q2, square] = grids.shifted.upper_moments(likelihood, mean, sd, datum, reach);
+            bend = bend.min(0.5 * (q0 + q2) + (0.5 * (q0 - q2)).hypot(q1));
+            twist = twist.min(square.sqrt());
+        }
+        let error = ALLOWANCE * likelihood.scale(mean, sd, datum);
+        Some((self.weight * (bend + error), self.weight * (twist + error)))
+    }
+
     /// What the row adds to the error of Σ k ã ãᵀ.
     pub(crate) fn curvature_error(&self, k: f64, chain: usize) -> f64 {
         let sd = self.sd + self.delta;
         k * (gamma(chain) * sd * sd + self.delta * (2.0 * sd + self.delta))
+    }
+}
+
+/// Grids for upper bounds on a ball.
+pub(crate) struct Upper {
+    exact: Quadrature,
+    shifted: Quadrature,
+}
+
+impl Upper {
+    pub(crate) fn new(likelihood: &dyn Likelihood, largest_sd: f64, radius: f64) -> Self {
+        let strip = likelihood.strip();
+        Self {
+            exact: Quadrature::new(strip, largest_sd),
+            shifted: Quadrature::lower(strip, largest_sd, radius, 1.0),
+        }
     }
 }
 
@@ -144,15 +177,22 @@ pub(crate) fn lower(
     out
 }
 
-/// (k_m, k_C) with [α β] Q⁻ [α β]ᵀ + q₀|b⊥|² ≥ k_m α² + k_C |b|²: k_m = q₀ − θ|q₁|, k_C = min(q₀, q₂ − |q₁|/θ), or both
-/// λ_min(Q⁻) where one of these falls below half of it (rows of large sd), or both 0 (Q is never negative).
+/// (k_m, k_C) with [α β] Q⁻ [α β]ᵀ + q₀|b⊥|² ≥ k_m α² + k_C |b|²: k_m = q₀ − θ|q₁|, k_C = min(q₀, q₂ − |q₁|/θ). Where one of them would fall
+/// below half of λ_min(Q⁻), θ is moved for this row until it is that half; without it rows of large sd never certify. Both 0 if Q⁻ is not
+/// positive: Q is never negative.
 pub(crate) fn split([q0, q1, q2]: [f64; 3], theta: f64) -> (f64, f64) {
-    let lowest = 0.5 * (q0 + q2) - (0.25 * (q0 - q2) * (q0 - q2) + q1 * q1).sqrt();
-    if lowest.is_nan() || lowest <= 0.0 {
+    let half = 0.5 * (0.5 * (q0 + q2) - (0.25 * (q0 - q2) * (q0 - q2) + q1 * q1).sqrt());
+    if half.is_nan() || half <= 0.0 {
         return (0.0, 0.0);
     }
-    let (mean, factor) = (q0 - theta * q1, q0.min(q2 - q1 / theta));
-    if mean.min(factor) < 0.5 * lowest { (lowest, lowest) } else { (mean, factor) }
+    let (mean, factor) = (q0 - theta * q1, q2 - q1 / theta);
+    if factor < half {
+        (q0 - q1 * (q1 / (q2 - half)), half)
+    } else if mean < half {
+        (half, q0.min(q2 - q1 * (q1 / (q0 - half))))
+    } else {
+        (mean, q0.min(factor))
+    }
 }
 
 #[cfg(test)]

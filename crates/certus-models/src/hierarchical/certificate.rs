@@ -333,3 +333,96 @@ impl Surroundings for Around<'_> {
         Ok(self.weigh(&h, &h, 0.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::GroupTerm;
+    use super::*;
+    use crate::certificate::dense::Dense;
+    use crate::certificate::theorem::everywhere;
+    use crate::likelihood::{Likelihood, Logistic, Poisson};
+    use certus::factor::Pattern;
+
+    /// Three nested levels, so that the tree is deeper than an arrow.
+    fn model(likelihood: Arc<dyn Likelihood>) -> Hierarchical {
+        let n = 240;
+        let wave = |k: usize| (k as f64 * 1.7).sin() + (k as f64 * 0.31).cos();
+        let rows = Memory {
+            x: (0..2 * n).map(|k| if k % 2 == 0 { 1.0 } else { wave(k) }).collect(),
+            y: (0..n).map(|i| f64::from(u8::from(wave(3 * i + 1) > 0.3))).collect(),
+            columns: 2,
+            ..Memory::default()
+        };
+        let inner: Vec<usize> = (0..n).map(|i| (i * 7) % 12).collect();
+        let outer = GroupTerm {
+            group: inner.iter().map(|g| g / 3).collect(),
+            slopes: vec![0, 1],
+            sd: vec![0.9, 0.5],
+            within: None,
+        };
+        let inner = GroupTerm { group: inner, slopes: vec![0], sd: vec![0.7], within: Some(0) };
+        let prior = Prior::independent(vec![0.1; 2], &[1.5; 2]).expect("a prior");
+        Hierarchical::new(Design::new(Arc::new(rows), false), &[outer, inner], likelihood, &prior, 1 << 30)
+            .expect("a model")
+    }
+
+    /// (m + C dm, C(I + dC)) with dm and dC of a fixed pseudo-random direction on the pattern.
+    fn moved(model: &Hierarchical, w: &Gaussian, size: f64) -> Gaussian {
+        let tree = model.forest.tree.clone();
+        let wave = |k: usize| (k as f64 * 2.3).sin();
+        let identity = w.factor().family().scaled_identity(w.dim(), 1.0);
+        let mut values: Vec<f64> = (0..tree.stored()).map(|k| size * wave(k)).collect();
+        for node in tree.nodes() {
+            for j in 0..node.size {
+                for i in 0..j {
+                    values[node.offset + (node.width - node.size + j) * node.size + i] = 0.0;
+                }
+            }
+        }
+        values.iter_mut().zip(identity.values()).for_each(|(v, i)| *v += i);
+        let inner = Factor::Pattern(Pattern::new(tree, values).expect("a factor"));
+        let turned =
+            Gaussian::new((0..w.dim()).map(|k| size * wave(k + 50)).collect(), inner).expect("proper");
+        certus::frame::Frame::of(w).expect("proper").to_original(&turned).expect("proper")
+    }
+
+    /// The sweep over the tree and the column-by-column solves of a dense model are the same numbers; bounds hold.
+    #[test]
+    fn the_sweep_equals_dense_columns() {
+        let likelihoods: [Arc<dyn Likelihood>; 2] = [Arc::new(Logistic), Arc::new(Poisson)];
+        for likelihood in likelihoods {
+            let model = model(likelihood);
+            let state = model.solve_exactly().expect("an optimum");
+            for size in [1e-5, 0.003, 0.03] {
+                let w = moved(&model, &state.gaussian, size);
+                let around = Around::new(&model, &w).expect("finite");
+                let dense_model = model.as_dense().expect("a model");
+                let dense = Dense::new(&dense_model, &w).expect("finite");
+                for (radius, theta) in [(0.01, 0.71), (0.2, 0.5)] {
+                    let bowl = |at: &dyn Fn() -> Result<Option<Bowl>, Error>| {
+                        at().expect("finite").expect("positive")
+                    };
+                    let a = bowl(&|| around.bowl(&around.lower(radius, 1.0)?, radius, 1.0, theta));
+                    let b = bowl(&|| dense.bowl(&dense.lower(radius, 1.0)?, radius, 1.0, theta));
+                    assert!((a.rho / b.rho - 1.0).abs() < 1e-6, "{a:?} {b:?}");
+                    // bisection rounds down by at most a 32nd of the least diagonal entry; columns see less than all of H
+                    assert!(a.mean <= b.mean && a.mean > b.mean - 0.1, "{a:?} {b:?}");
+                    assert!(a.factor <= b.factor * (1.0 + 1e-9), "{a:?} {b:?}");
+                }
+                let (a, b) = (everywhere(&around).expect("finite"), everywhere(&dense).expect("finite"));
+                let (a, b) = (a.expect("a proper prior").gap, b.expect("a proper prior").gap);
+                assert!((a / b - 1.0).abs() < 1e-6, "{a} {b}");
+                let truth = model.neg_elbo(&w).expect("finite") - state.neg_elbo;
+                for at in [search(&around).expect("finite"), search(&dense).expect("finite")] {
+                    let bound = at.found.iter().map(|f| f.gap).fold(f64::INFINITY, f64::min);
+                    assert!(bound >= truth - 1e-10 && bound < 2.5 * truth + 1e-10, "{bound:e} for {truth:e}");
+                }
+                // the value with its error is the solver's
+                let value = model.exact_value(&w).expect("finite");
+                assert!(
+                    (value.value - dense_model.neg_elbo(&w).expect("finite")).abs() <= value.error.max(1e-10)
+                );
+            }
+        }
+    }
+}

@@ -51,7 +51,7 @@ impl Hierarchical {
 
     /// The state at a Gaussian on the pattern.
     pub fn exact_start(&self, start: &Gaussian) -> Result<ExactState, Error> {
-        Ok(ExactState::new(start.clone(), self.neg_elbo(start)?))
+        ExactState::starting(start.clone(), |w| self.neg_elbo(w))
     }
 
     /// One Newton-CG step with a line search on the exact f.

@@ -75,6 +75,10 @@ impl Likelihood for Linear {
         Some(0.0)
     }
 
+    fn most_turn(&self, _datum: Datum) -> Option<f64> {
+        Some(0.0)
+    }
+
     fn strip(&self) -> f64 {
         f64::INFINITY
     }

@@ -62,6 +62,15 @@ impl Likelihood for Logistic {
         Some(1.0 / (6.0 * 3f64.sqrt()))
     }
 
+    /// φ⁗ = s − 6s², s = σσ̄ ≤ ¼.
+    fn most_turn(&self, _datum: Datum) -> Option<f64> {
+        Some(0.125)
+    }
+
+    fn twist_below_bend(&self) -> bool {
+        true
+    }
+
     fn strip(&self) -> f64 {
         std::f64::consts::FRAC_PI_2
     }

@@ -79,6 +79,35 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     /// |φ‴| ≤ this everywhere, or `None`.
     fn most_twist(&self, datum: Datum) -> Option<f64>;
 
+    /// True if |φ‴| ≤ φ″ everywhere, so that φ″ changes by at most e^D within D.
+    fn twist_below_bend(&self) -> bool {
+        false
+    }
+
+    /// |φ⁗| ≤ this everywhere, or `None`.
+    fn most_turn(&self, _datum: Datum) -> Option<f64> {
+        None
+    }
+
+    /// Upper bounds of λ_max(Q) and √E φ‴² over all laws whose t moves by at most reach·√(1 + x²) from mean + sd·x, given the moments and
+    /// √E φ‴² = `twist` there. φ″ grows by c₃D at most, and E D(1, x; x, x²) ≤ √2·√3·reach; √E φ‴² by c₄√E D² = √2 c₄ reach.
+    fn most_around(
+        &self,
+        _mean: f64,
+        _sd: f64,
+        reach: f64,
+        datum: Datum,
+        at: &Moments,
+        twist: f64,
+    ) -> Option<(f64, f64)> {
+        let (most_bend, most_twist) = (self.most_bend(datum)?, self.most_twist(datum)?);
+        let top = 0.5 * (at.q0 + at.q2) + (0.5 * (at.q0 - at.q2)).hypot(at.q1);
+        let bend = most_bend.min(top + 2.45 * most_twist * reach);
+        let moved =
+            self.most_turn(datum).map_or(f64::INFINITY, |c| twist + std::f64::consts::SQRT_2 * c * reach);
+        Some((bend, most_twist.min(moved)))
+    }
+
     /// φ is analytic in |Im t| < strip; the trapezoid rule takes its step from it.
     fn strip(&self) -> f64;
 
@@ -340,6 +369,14 @@ pub(crate) mod checks {
                 }
                 if let Some(most) = likelihood.most_twist(datum) {
                     let twist = central(&|t| likelihood.bend(t, datum)).abs();
+                    assert!(!likelihood.twist_below_bend() || twist <= b * (1.0 + 1e-6) + 1e-9 * scale);
+                    if let Some(most) = likelihood.most_turn(datum) {
+                        let third = |t: f64| {
+                            likelihood.log_bend(t, datum).map_or(0.0, |l| l.0 * likelihood.bend(t, datum))
+                        };
+                        assert!(central(&third).abs() <= most * (1.0 + 1e-6) + 1e-9 * scale, "φ⁗ at {t}");
+                        assert!((third(t).abs() - twist).abs() <= 1e-6 * scale, "φ‴ at {t}");
+                    }
                     assert!(twist <= most * (1.0 + 1e-6) + 1e-9 * scale, "φ‴ at {t}: {twist} > {most}");
                 }
                 for radius in [0.0, 0.1, 1.0, 5.0] {

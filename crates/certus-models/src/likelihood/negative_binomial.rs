@@ -77,6 +77,15 @@ impl Likelihood for NegativeBinomial {
         Some((datum.y + self.k) / (6.0 * 3f64.sqrt()))
     }
 
+    /// φ⁗ = s − 6s², s = σσ̄ ≤ ¼.
+    fn most_turn(&self, datum: Datum) -> Option<f64> {
+        Some(0.125 * (datum.y + self.k))
+    }
+
+    fn twist_below_bend(&self) -> bool {
+        true
+    }
+
     fn strip(&self) -> f64 {
         std::f64::consts::FRAC_PI_2
     }

@@ -55,6 +55,25 @@ impl Likelihood for Poisson {
         None
     }
 
+    /// Both grow with mean and sd, so they are largest at the corner: λ_max(Q) = e^{mean + sd²/2}((√(sd² + 4) + sd)/2)², E φ‴² = e^{2mean + 2sd²}.
+    fn most_around(
+        &self,
+        mean: f64,
+        sd: f64,
+        reach: f64,
+        _: Datum,
+        _: &Moments,
+        _: f64,
+    ) -> Option<(f64, f64)> {
+        let (mean, sd) = (mean + reach, sd + reach);
+        let top = (mean + 0.5 * sd * sd).exp() * (0.5 * ((sd * sd + 4.0).sqrt() + sd)).powi(2);
+        Some((top * (1.0 + 1e-12), (mean + sd * sd).exp() * (1.0 + 1e-12)))
+    }
+
+    fn twist_below_bend(&self) -> bool {
+        true
+    }
+
     fn strip(&self) -> f64 {
         f64::INFINITY
     }

@@ -165,6 +165,13 @@ impl Factor {
         true
     }
 
+    /// s C.
+    #[must_use]
+    pub fn scaled(mut self, s: f64) -> Self {
+        self.scale(s);
+        self
+    }
+
     /// C ← s C.
     pub(crate) fn scale(&mut self, s: f64) {
         match self {

@@ -121,6 +121,16 @@ impl Local {
         self.parts.radius
     }
 
+    /// μ_r.
+    pub fn strong_convexity(&self) -> f64 {
+        self.parts.strong_convexity
+    }
+
+    /// L: f(w) − f* ≤ L|w − w*|²/2 on the ball.
+    pub fn smoothness(&self) -> f64 {
+        self.parts.smoothness
+    }
+
     /// |ŵ − w*|² ≤ (|∇f(ŵ)|/μ_r)².
     pub fn initial_distance_squared(&self) -> f64 {
         (self.parts.gradient_norm / self.parts.strong_convexity).powi(2)

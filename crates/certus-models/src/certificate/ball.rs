@@ -1,0 +1,237 @@
+//! Constants of f in a ball around a Gaussian (Theorem G), and the iterations they promise for a gap before a run: beside those of the
+//! global constants, which hold everywhere and are useless on real data.
+
+use certus::method::Method;
+use certus::schedule::Schedule;
+use certus::theorem::{Constants, Local, LocalParts, Problem, Theorem};
+use certus::{Family, Gaussian, Provenance, linalg};
+
+use super::dense::Dense;
+use super::row::{Upper, gamma};
+use super::theorem::{Surroundings, THETAS};
+use crate::error::Error;
+use crate::glm::Glm;
+use crate::newton::dot;
+
+/// Rows up to which τ₀ and τ₂ are summed over pairs.
+const PAIRS: usize = 3000;
+
+/// Iterations that are proved to bring the expected gap below a goal, per set of constants; `None` where nothing is promised.
+#[derive(Clone, Debug)]
+pub struct Iterations {
+    /// Sticking the landing in the ball, with the reason if there is none.
+    pub local: Result<u64, String>,
+    /// Projected sticking the landing with our global constants.
+    pub sharp: Option<u64>,
+    /// The same with the paper's.
+    pub paper: Option<u64>,
+}
+
+impl Glm {
+    /// A ball in the frame y = C⁻¹(z − m) of w that provably contains the optimum over all Gaussians, with the constants of Theorem G on it;
+    /// or the reason why there is none.
+    pub fn ball(&self, w: &Gaussian) -> Result<Result<Local, String>, Error> {
+        let at = Dense::new(self, w)?;
+        let slope = at.slope(1.0);
+        let mut radius = 1.01 * slope;
+        for _ in 0..60 {
+            if radius >= 1.0 {
+                break;
+            }
+            let below = at.lower(radius, 1.0)?;
+            let mut curvature = 0.0_f64;
+            for theta in THETAS {
+                let bowl = at.bowl(&below, radius, 1.0, theta)?;
+                curvature = curvature.max(bowl.map_or(0.0, |b| b.mean.min(b.factor)));
+            }
+            if curvature <= 0.0 {
+                return Ok(Err(format!(
+                    "within radius {radius:.2} of q no positive curvature could be proved"
+                )));
+            }
+            if slope <= curvature * radius {
+                return Ok(Ok(at.constants(radius, curvature, slope)?));
+            }
+            radius = 1.01 * slope / curvature;
+        }
+        Ok(Err(format!(
+            "the gradient ({slope:.2e}) is too long for a ball of radius below 1 to hold the optimum"
+        )))
+    }
+
+    /// Iterations of batches of B draws that bring the expected gap below `gap`, from w as the centre and the start.
+    pub fn iterations_to(&self, w: &Gaussian, gap: f64, batch: usize) -> Result<Iterations, Error> {
+        let local = self.ball(w)?.and_then(|local| {
+            let (theorem, goal) = (Theorem::ball(&local, batch), 2.0 * gap / local.smoothness());
+            let greedy = theorem.iterations(local.initial_distance_squared(), &Schedule::Greedy, goal);
+            greedy.ok_or_else(|| "the bound never reaches the goal".to_string())
+        });
+        let global = |constants: Constants| -> Option<u64> {
+            let curvature = self.bounds().ok().flatten().filter(|c| c.strong_convexity() > 0.0)?;
+            let problem = Problem::new(self.dim(), &curvature, &Family::Symmetric, batch);
+            let method = Method::proj_stl(curvature.smoothness());
+            // from (mode, I/√M): |w₀ − w*|² ≤ d(1/μ − 1/M); a gap is at most L/2 times a squared distance inside of W_M
+            let (mu, m) = (curvature.strong_convexity(), curvature.smoothness());
+            let initial = self.dim() as f64 * (1.0 / mu - 1.0 / m);
+            let theorem = Theorem::strongly_convex(&method, &problem, constants, 0.0, initial).ok()?;
+            Some(theorem.anytime().iterations(initial, gap / m))
+        };
+        Ok(Iterations { local, sharp: global(Constants::Sharp), paper: global(Constants::Paper) })
+    }
+}
+
+impl Dense<'_> {
+    /// L, τ₀ and τ₂ on the ball: L = λ_max(J̃ + Σ λ_max(Q⁺) ã ãᵀ) + (1 − r)⁻², τ₀² = Σ c_n c_k |ã_n·ã_k|³, τ₂² = Σ c_n c_k |ã_n|²|ã_k|²|ã_n·ã_k| with
+    /// c_n ≥ √E φ‴² there, A = (1+r)⁴τ₀², τ = (1+r)²τ₂.
+    fn constants(&self, radius: f64, strong_convexity: f64, slope: f64) -> Result<Local, Error> {
+        let (d, likelihood) = (self.dim(), self.model().likelihood());
+        let grids = Upper::new(likelihood, self.largest_sd(), radius);
+        let mut most = vec![(0.0, 0.0); self.placed().len()];
+        certus::parallel::for_each_piece(&mut most, 256, 1, &|piece, part| {
+            for (row, out) in self.placed()[256 * piece..].iter().zip(part) {
+                *out = row.upper(likelihood, &grids, radius).unwrap_or((f64::INFINITY, f64::INFINITY));
+            }
+        });
+        if most.iter().any(|m| !(m.0 + m.1).is_finite()) {
+            return Err(Error::Model(format!(
+                "no bound of the third derivative is known for {}",
+                likelihood.name()
+            )));
+        }
+        let [(h, error), _] = self.curvature(&|k| (most[k].0, 0.0))?;
+        let (_, top) = linalg::extreme_eigenvalues(&h, d)
+            .ok_or_else(|| Error::NotFinite("the curvature around q is not finite".into()))?;
+        let top = top + error + gamma(16 * d + 64) * dot(&h, &h).sqrt();
+        let (tau_0, tau_2) = self.tensor_norms(&most)?;
+        let s = (1.0 + radius).powi(2);
+        let proved = likelihood.strip_is_proved();
+        Ok(Local::new(LocalParts {
+            center: Gaussian::isotropic(vec![0.0; d], 1.0, &Family::Symmetric)?,
+            radius,
+            strong_convexity,
+            smoothness: (top + (1.0 - radius).powi(-2)) * (1.0 + 1e-12),
+            bias: 0.0,
+            spread: (s * tau_0).powi(2) * (1.0 + 1e-9),
+            tilt: s * tau_2 * (1.0 + 1e-9),
+            gradient_norm: slope,
+            provenance: if proved { Provenance::ByModel } else { Provenance::Estimated },
+        })?)
+    }
+
+    /// τ₀ and τ₂ over pairs of rows, or, for many rows, τ₀ ≤ |Σ c|ã| ããᵀ|_F and τ₂² ≤ (Σ c|ã|²)|Σ c|ã|²ããᵀ|_F.
+    fn tensor_norms(&self, most: &[(f64, f64)]) -> Result<(f64, f64), Error> {
+        let (d, rows) = (self.dim(), self.placed());
+        let sd = |k: usize| rows[k].sd + rows[k].delta;
+        if rows.len() > PAIRS {
+            let [zero, two] = self.grams(&|k| (most[k].1 * sd(k), most[k].1 * sd(k) * sd(k)))?;
+            let total: f64 = (0..rows.len()).map(|k| most[k].1 * sd(k) * sd(k)).sum();
+            return Ok((dot(&zero, &zero).sqrt(), (total * dot(&two, &two).sqrt()).sqrt()));
+        }
+        let at = self.whitened_rows()?;
+        let pairs = |n: usize| {
+            let (mut zero, mut two) = (0.0, 0.0);
+            for k in 0..rows.len() {
+                let product = dot(&at[n * d..][..d], &at[k * d..][..d]).abs();
+                let product = product + rows[n].delta * sd(k) + rows[k].delta * sd(n);
+                zero += most[k].1 * product.powi(3);
+                two += most[k].1 * sd(k) * sd(k) * product;
+            }
+            (most[n].1 * zero, most[n].1 * sd(n) * sd(n) * two)
+        };
+        let add = |a: (f64, f64), b: (f64, f64)| (a.0 + b.0, a.1 + b.1);
+        let (zero, two) = certus::parallel::reduce(rows.len(), 16, &pairs, &add).unwrap_or((0.0, 0.0));
+        Ok((zero.sqrt(), two.sqrt()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::likelihood::Logistic;
+    use crate::{Design, Memory, Prior};
+    use std::sync::Arc;
+
+    fn model(n: usize) -> Glm {
+        let wave = |k: usize| (k as f64 * 1.3).sin() + (k as f64 * 0.37).cos();
+        let rows = Memory {
+            x: (0..3 * n).map(wave).collect(),
+            y: (0..n).map(|i| f64::from(u8::from(i % 3 == 0))).collect(),
+            columns: 3,
+            ..Memory::default()
+        };
+        let prior = Prior::independent(vec![0.0; 3], &[1.0; 3]).expect("a prior");
+        Glm::new(Design::new(Arc::new(rows), false), Arc::new(Logistic), prior).expect("a model")
+    }
+
+    /// The cheap norms bound the exact ones, which are those of the tensor itself.
+    #[test]
+    fn tensor_norms_against_brute_force() {
+        let model = model(40);
+        let w = model.solve_exactly().expect("an optimum").gaussian;
+        let at = Dense::new(&model, &w).expect("finite");
+        let most: Vec<(f64, f64)> = (0..40).map(|k| (0.0, 0.02 + 0.001 * k as f64)).collect();
+        let (zero, two) = at.tensor_norms(&most).expect("finite");
+        let a = at.whitened_rows().expect("kept");
+        let (mut square_zero, mut square_two) = (0.0, 0.0);
+        for n in 0..40 {
+            for k in 0..40 {
+                let norm = |i: usize| (0..3).map(|j| a[3 * i + j].powi(2)).sum::<f64>();
+                let product = (0..3).map(|j| a[3 * n + j] * a[3 * k + j]).sum::<f64>().abs();
+                square_zero += most[n].1 * most[k].1 * product.powi(3);
+                square_two += most[n].1 * most[k].1 * norm(n) * norm(k) * product;
+            }
+        }
+        assert!(
+            (zero / square_zero.sqrt() - 1.0).abs() < 1e-9 && (two / square_two.sqrt() - 1.0).abs() < 1e-9
+        );
+        let sd = |k: usize| at.placed()[k].sd;
+        let [g0, g2] = at.grams(&|k| (most[k].1 * sd(k), most[k].1 * sd(k) * sd(k))).expect("finite");
+        let total: f64 = (0..40).map(|k| most[k].1 * sd(k) * sd(k)).sum();
+        assert!(dot(&g0, &g0).sqrt() >= zero && total * dot(&g2, &g2).sqrt() >= two * two);
+    }
+
+    /// μ_r and L bracket the curvature of f at random points of the ball, by second differences of the exact f; the gradient at the
+    /// centre is within μ_r r.
+    #[test]
+    fn constants_hold_on_the_ball() {
+        let model = model(60);
+        let w = crate::laplace(&model).expect("a mode").gaussian;
+        let local = model.ball(&w).expect("finite").expect("close enough");
+        let (mu, l, r) = (local.strong_convexity(), local.smoothness(), local.radius());
+        assert!(mu > 0.3 && l < 8.0 && r < 0.9, "{mu} {l} {r}");
+        let c = w.factor().to_dense();
+        let f = |x: &[f64]| {
+            // x = (dm, six entries of a symmetric dC)
+            let at = [[0, 1, 2], [1, 3, 4], [2, 4, 5]];
+            let mut inner: Vec<f64> = (0..9)
+                .map(|k| x[3 + at[k % 3][k / 3]] / if k % 3 == k / 3 { 1.0 } else { 2f64.sqrt() })
+                .collect();
+            inner.iter_mut().step_by(4).for_each(|v| *v += 1.0);
+            let mut product = vec![0.0; 9];
+            linalg::add_square_times(&c, 3, false, &inner, &mut product);
+            let mut mean = w.mean().to_vec();
+            linalg::add_square_times(&c, 3, false, &x[..3], &mut mean);
+            let lower =
+                certus::factor::Lower::new(3, linalg::lower_of_same_covariance(&product, 3)).expect("proper");
+            let moved = Gaussian::new(mean, certus::Factor::Lower(lower)).expect("proper");
+            model.neg_elbo(&moved).expect("finite")
+        };
+        let unit = |seed: u64| {
+            let mut x = vec![0.0; 9];
+            certus::random::Random::new(seed, certus::random::Purpose::Simulate, 0).normals(0, 0, 9, &mut x);
+            let norm = dot(&x, &x).sqrt();
+            x.iter_mut().for_each(|v| *v /= norm);
+            x
+        };
+        let h = 1e-3;
+        for seed in 0..60 {
+            let (at, along) = (unit(seed), unit(1000 + seed));
+            let value = |t: f64| {
+                let x: Vec<f64> = at.iter().zip(&along).map(|(a, d)| (r - h) * a + t * d).collect();
+                f(&x)
+            };
+            let second = (value(h) - 2.0 * value(0.0) + value(-h)) / (h * h);
+            assert!(second >= mu * (1.0 - 1e-4) && second <= l, "{second} in [{mu}, {l}]");
+        }
+    }
+}
