@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod common;
+#[path = "../examples/certificate.rs"]
+#[allow(unreachable_pub)]
+mod example;
 
 use certus::certificate::{Gap, Level};
 use certus::factor::{Factor, Lower, Pattern, Tree};
@@ -386,4 +389,12 @@ fn local_plans_are_short_and_kept() {
     let mean = gaps.iter().sum::<f64>() / 200.0;
     println!("mean gap {mean:.2e}, largest {:.2e}", gaps.iter().fold(0.0_f64, |a, b| a.max(*b)));
     assert!(mean <= 0.01);
+}
+
+/// docs/certificates.md shows what the example prints.
+#[test]
+fn the_documented_example_is_true() {
+    let docs = data_dir().join("../docs/certificates.md");
+    let (shown, printed) = (std::fs::read_to_string(docs).unwrap(), example::report().unwrap());
+    assert!(shown.contains(printed.trim()), "docs/certificates.md should show\n{printed}");
 }

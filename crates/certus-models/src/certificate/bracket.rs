@@ -36,6 +36,8 @@ pub trait Certified {
     fn exact_value(&self, w: &Gaussian) -> Result<Value, Error>;
     /// How far f(w) is from f*.
     fn certified_gap(&self, w: &Gaussian) -> Result<Gap, Error>;
+    /// Every bound on the gap that holds at w, with its theorem; [`Certified::certified_gap`] states the smallest.
+    fn gap_bounds(&self, w: &Gaussian) -> Result<Vec<(&'static str, f64)>, Error>;
 
     /// What a Gaussian, usually the exact solver's, tells about f*; `None` if its own gap is not bounded.
     fn reference(&self, w: &Gaussian) -> Result<Option<Reference>, Error> {
@@ -118,5 +120,9 @@ impl Certified for Glm {
 
     fn certified_gap(&self, w: &Gaussian) -> Result<Gap, Error> {
         self.gap(w)
+    }
+
+    fn gap_bounds(&self, w: &Gaussian) -> Result<Vec<(&'static str, f64)>, Error> {
+        super::all_bounds(&Dense::new(self, w)?)
     }
 }

@@ -18,7 +18,8 @@ pub use bracket::{Certified, Reference, Value};
 use theorem::Search;
 
 /// What is assumed: everything else is computed.
-const ASSUMPTION: &str = "the model and the data as given (quadrature and rounding are allowed for)";
+const ASSUMPTION: &str =
+    "curvature computed from the model and the data, with quadrature and rounding allowed for";
 
 impl Glm {
     /// How far f(w) is from its least value over all Gaussians, or over the pattern of w's factor.
@@ -35,16 +36,13 @@ impl Glm {
     }
 }
 
-impl Glm {
-    /// Every bound on the gap that holds at w, with its theorem; [`Glm::gap`] states the smallest.
-    pub fn gap_bounds(&self, w: &Gaussian) -> Result<Vec<(&'static str, f64)>, Error> {
-        let at = dense::Dense::new(self, w)?;
-        let mut found = theorem::search(&at)?.found;
-        if !found.iter().any(|f| f.theorem.starts_with("D1")) {
-            found.extend(theorem::everywhere(&at)?);
-        }
-        Ok(found.iter().map(|f| (f.theorem, f.gap)).collect())
+/// Every bound of a search and the global one, with their theorems.
+pub(crate) fn all_bounds(at: &impl theorem::Surroundings) -> Result<Vec<(&'static str, f64)>, Error> {
+    let mut found = theorem::search(at)?.found;
+    if !found.iter().any(|f| f.theorem.starts_with("D1")) {
+        found.extend(theorem::everywhere(at)?);
     }
+    Ok(found.iter().map(|f| (f.theorem, f.gap)).collect())
 }
 
 /// The bounds at w, with dense matrices.

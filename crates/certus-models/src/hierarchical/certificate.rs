@@ -45,12 +45,16 @@ impl Hierarchical {
     /// How far f(w) is from its least value over all Gaussians; w must be on the model's pattern. Small models are looked at as dense
     /// ones: over symmetric factors h curves every entry, so the bound is smaller.
     pub fn gap(&self, w: &Gaussian) -> Result<Gap, Error> {
-        let found = if self.dim() * (self.dim() + self.layout.data.len()) <= SMALL {
+        let found = if self.is_small() {
             crate::certificate::search_dense(&self.as_dense()?, &lower(w)?)
         } else {
             Around::new(self, w).and_then(|at| search(&at))
         };
         crate::certificate::gap(found, "all Gaussians", &*self.likelihood)
+    }
+
+    fn is_small(&self) -> bool {
+        self.dim() * (self.dim() + self.layout.data.len()) <= SMALL
     }
 
     /// The same model with its rows and its prior precision written out.
@@ -120,6 +124,13 @@ impl Certified for Hierarchical {
 
     fn certified_gap(&self, w: &Gaussian) -> Result<Gap, Error> {
         self.gap(w)
+    }
+
+    fn gap_bounds(&self, w: &Gaussian) -> Result<Vec<(&'static str, f64)>, Error> {
+        if self.is_small() {
+            return self.as_dense()?.gap_bounds(&lower(w)?);
+        }
+        crate::certificate::all_bounds(&Around::new(self, w)?)
     }
 }
 

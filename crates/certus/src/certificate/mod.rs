@@ -259,7 +259,7 @@ impl Statement {
     fn write(&self, f: &mut fmt::Formatter<'_>, what: &str, more: &[String]) -> fmt::Result {
         match self.bound {
             Some(bound) => {
-                writeln!(f, "{what} at most {bound:.2e} nats, {} ({})", self.level, self.theorem)?;
+                writeln!(f, "{what} at most {} nats, {} ({})", figure(bound), self.level, self.theorem)?;
                 more.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
                 for a in &self.assumptions {
                     writeln!(f, "  rests on: {}, {}", a.what, a.provenance)?;
@@ -274,16 +274,21 @@ impl Statement {
     }
 }
 
-/// A number of percent, rounded up to two digits.
-fn percent(x: f64) -> String {
-    let x = 100.0 * x;
-    let unit = 10f64.powf(x.log10().floor() - 1.0);
-    if x > 0.0 && x.is_finite() { format!("{} %", (x / unit).ceil() * unit) } else { "0 %".into() }
+/// Two significant digits, rounded up.
+fn figure(x: f64) -> String {
+    if !(x > 0.0 && x.is_finite()) {
+        return format!("{x}");
+    }
+    let digits = 1 - x.log10().floor() as i32;
+    let scale = 10f64.powi(digits);
+    // a figure that is exact to rounding is not pushed up by it
+    let up = (x * scale * (1.0 - 1e-12)).ceil() / scale;
+    if (1e-3..1e4).contains(&up) { format!("{up:.*}", digits.max(0) as usize) } else { format!("{up:.1e}") }
 }
 
 fn errors(of: &str, mean: Option<f64>, sd: Option<f64>) -> Vec<String> {
-    let mean = mean.map(|e| format!("every mean within {e:.2e} sd of {of}'s"));
-    let sd = sd.map(|e| format!("every sd within {} of {of}'s", percent(e)));
+    let mean = mean.map(|e| format!("every mean within {} sd of {of}'s", figure(e)));
+    let sd = sd.map(|e| format!("every sd within {} % of {of}'s", figure(100.0 * e)));
     mean.into_iter().chain(sd).collect()
 }
 
@@ -328,6 +333,23 @@ mod tests {
     }
 
     #[test]
+    fn figures_are_rounded_up() {
+        for (x, text) in [
+            (0.012, "0.012"),
+            (0.01201, "0.013"),
+            (6.21, "6.3"),
+            (28.9, "29"),
+            (123.0, "130"),
+            (0.099_99, "0.100"),
+            (2.01e-8, "2.1e-8"),
+            (0.0, "0"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(figure(x), text);
+        }
+    }
+
+    #[test]
     fn it_reads_like_a_sentence() {
         let word = Provenance::ByModel.vouched().expect("models prove");
         let certificate = Certificate {
@@ -341,8 +363,8 @@ mod tests {
         };
         let text = certificate.to_string();
         for words in [
-            "gap to the best of all Gaussians at most 1.23e-5 nats, proved (Theorem D)",
-            "every mean within 5.12e-3 sd of the optimum's",
+            "gap to the best of all Gaussians at most 1.3e-5 nats, proved (Theorem D)",
+            "every mean within 0.0052 sd of the optimum's",
             "every sd within 0.32 % of the optimum's",
             "rests on: local curvature, proved by the model",
             "KL from the posterior: no statement, because it was not asked for",
