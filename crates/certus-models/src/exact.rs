@@ -294,6 +294,12 @@ impl Newton for Here<'_> {
         feasible_step(&direction[self.w.dim()..], self.w.dim())
     }
 
+    fn narrowed(&self) -> Result<(Gaussian, f64), Error> {
+        let narrow = Gaussian::new(self.w.mean().to_vec(), self.w.factor().clone().scaled(0.5))?;
+        let f = self.model.neg_elbo(&narrow)?;
+        Ok((narrow, f))
+    }
+
     fn trial(&self, direction: &[f64], tau: f64) -> Result<(Gaussian, f64), Error> {
         let (dm, dc) = direction.split_at(self.w.dim());
         let trial = moved(&self.w, dm, dc, tau)?;

@@ -21,6 +21,9 @@ pub struct ExactState {
     pub done: bool,
 }
 
+/// A decrement above which, plus one per number, a narrower Gaussian is tried first.
+const WIDE: f64 = 1e3;
+
 /// What a step needs to know of a model at the iterate: all in the whitened frame, directions as one vector (mean, factor).
 pub(crate) trait Newton {
     /// −g.
@@ -31,6 +34,8 @@ pub(crate) trait Newton {
     fn hessian_times(&self, p: &[f64], out: &mut [f64]) -> Result<(), Error>;
     /// The largest τ ≤ 1 tried along `direction`, which keeps I + τ dC well inside the positive cone.
     fn longest_step(&self, direction: &[f64]) -> f64;
+    /// w with half its factor, and f there.
+    fn narrowed(&self) -> Result<(Gaussian, f64), Error>;
     /// w moved by τ along `direction`, and f there.
     fn trial(&self, direction: &[f64], tau: f64) -> Result<(Gaussian, f64), Error>;
 }
@@ -71,6 +76,15 @@ impl ExactState {
         if decrement < 1e-19 || stalled {
             self.done = true;
             return Ok(());
+        }
+        // far too wide (Poisson rates of e^{sd²/2}): a Newton step would shrink the factor by little at a time
+        if decrement.is_nan() || decrement > WIDE + right.len() as f64 {
+            let (gaussian, f) = here.narrowed()?;
+            if f < self.neg_elbo {
+                (self.gaussian, self.neg_elbo) = (gaussian, f);
+                self.iterations += 1;
+                return Ok(());
+            }
         }
         let direction = self.conjugate_gradients(here)?;
         let slope = dot(right, &direction);

@@ -190,3 +190,21 @@ fn hard_problems() {
     assert!(sds.fold(0.0, f64::max) > 30.0, "the problem must be as hard as it says");
     solve("no information", &model(Arc::new(Probit), vec![0.0; n * p], y, p, 3.0), 100);
 }
+
+/// Where the Laplace approximation is so wide that E e^t overflows, and where the first Hessian is singular to rounding, the solver still
+/// finds the optimum.
+#[test]
+fn overflowing_starts() {
+    // few counts and a wide prior: the Laplace sd of the rows is 30 and more, e^{sd²/2} about e^{450}
+    for sd in [30.0, 60.0] {
+        let counts = model(Arc::new(Poisson), vec![1.0, 0.5, 1.0, -0.7], vec![0.0, 0.0], 2, sd);
+        let start = certus_models::laplace(&counts).unwrap().gaussian;
+        println!("f at the Laplace approximation: {:?}", counts.neg_elbo(&start));
+        solve("Poisson, two zero counts", &counts, 300);
+    }
+    // the prior mean puts rates at e^{40}, where the Hessian has no Cholesky factor
+    let rows = Memory { x: vec![1.0, 1.0, 1.0, 2.0], y: vec![1.0, 0.0], columns: 2, ..Memory::default() };
+    let prior = Prior::independent(vec![30.0, 10.0], &[30.0, 30.0]).unwrap();
+    let rates = Glm::new(Design::new(Arc::new(rows), false), Arc::new(Poisson), prior).unwrap();
+    solve("Poisson, prior mean far off", &rates, 300);
+}

@@ -120,6 +120,12 @@ impl Newton for Here<'_> {
         if lowest > -0.9 { 1.0 } else { 0.9 / -lowest }
     }
 
+    fn narrowed(&self) -> Result<(Gaussian, f64), Error> {
+        let narrow = Gaussian::new(self.w.mean().to_vec(), self.w.factor().clone().scaled(0.5))?;
+        let f = self.model.neg_elbo(&narrow)?;
+        Ok((narrow, f))
+    }
+
     fn trial(&self, direction: &[f64], tau: f64) -> Result<(Gaussian, f64), Error> {
         let trial = self.model.moved(&self.w, direction, tau)?;
         let f = self.model.neg_elbo(&trial)?;
