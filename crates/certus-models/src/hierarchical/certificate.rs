@@ -333,3 +333,66 @@ impl Surroundings for Around<'_> {
         Ok(self.weigh(&h, &h, 0.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificate::search_dense;
+    use crate::hierarchical::GroupTerm;
+    use crate::likelihood::Logistic;
+    use certus::factor::Pattern;
+    use certus::random::{Purpose, Random};
+
+    /// Pupils in schools in two districts, a slope by district.
+    fn model() -> Hierarchical {
+        let mut x = vec![0.0; 240];
+        Random::new(8, Purpose::Simulate, 0).normals(0, 0, 240, &mut x);
+        let schools: Vec<usize> = (0..120).map(|i| (7 * i) % 8).collect();
+        let y =
+            (0..120).map(|i| f64::from(u8::from(x[2 * i] + x[2 * i + 1] + (schools[i] % 3) as f64 > 1.0)));
+        let rows = Memory { columns: 2, y: y.collect(), x: x.clone(), ..Memory::default() };
+        let districts = schools.iter().map(|s| s / 4).collect();
+        let term = |group: Vec<usize>, slopes: Vec<usize>, sd: Vec<f64>, within| GroupTerm {
+            group,
+            slopes,
+            sd,
+            within,
+        };
+        let terms =
+            [term(districts, vec![0, 1], vec![0.8, 0.5], None), term(schools, vec![0], vec![0.6], Some(0))];
+        let prior = Prior::independent(vec![0.2; 2], &[1.0, 1.5]).expect("a prior");
+        let design = Design::new(Arc::new(rows), false);
+        Hierarchical::new(design, &terms, Arc::new(Logistic), &prior, 1 << 30).expect("a model")
+    }
+
+    /// The sweeps over the tree say what dense matrices say, column by column: near the optimum, where h counts (Theorem D), and far
+    /// from it, where it does not (D1).
+    #[test]
+    fn sweeps_equal_dense_matrices() {
+        let model = model();
+        let (best, twin) =
+            (model.solve_exactly().expect("an optimum").gaussian, model.as_dense().expect("a twin"));
+        for (size, theorem) in [(1e-5, "Theorem D"), (3e-5, "Theorem D"), (0.5, "D1 in matrix form")] {
+            let mut noise = vec![0.0; best.factor().values().len() + best.dim()];
+            Random::new(9, Purpose::Simulate, 0).normals(0, 0, noise.len(), &mut noise);
+            let (mean, factor) = noise.split_at(best.dim());
+            let mean = best.mean().iter().zip(mean).map(|(m, x)| m + size * x).collect();
+            let values = best.factor().values().iter().zip(factor);
+            let values =
+                values.map(|(c, x)| if *c == 0.0 { 0.0 } else { c + size * c.abs().min(0.3) * x }).collect();
+            let Factor::Pattern(pattern) = best.factor() else { panic!("a pattern") };
+            let factor = Pattern::new(pattern.tree().clone(), values).expect("on the pattern");
+            let w = Gaussian::new(mean, Factor::Pattern(factor)).expect("a Gaussian");
+            let sparse = search(&Around::new(&model, &w).expect("finite")).expect("finite").found;
+            let dense = search_dense(&twin, &w).expect("finite").found;
+            let pick = |found: &[crate::certificate::theorem::Found]| {
+                found.iter().find(|f| f.theorem == theorem).expect("a bound").clone()
+            };
+            let (sparse, dense) = (pick(&sparse), pick(&dense));
+            assert!((sparse.gap / dense.gap - 1.0).abs() < 1e-6, "{size}: {sparse:?} {dense:?}");
+            // least eigenvalues are only bracketed by the sweeps
+            assert!(sparse.mean >= dense.mean * (1.0 - 1e-6) && sparse.mean < 1.3 * dense.mean);
+            assert!(sparse.factor >= dense.factor * (1.0 - 1e-6) && sparse.factor < 1.3 * dense.factor);
+        }
+    }
+}
