@@ -39,6 +39,7 @@ pub mod estimator;
 pub mod factor;
 pub mod fit;
 pub mod frame;
+mod fresh;
 pub mod gaussian;
 pub mod linalg;
 pub mod method;

@@ -17,18 +17,31 @@ const BLOCKS_LOG2: u32 = 24;
 /// Coordinates drawn in sequence by one task (about 30 µs).
 const TASK: usize = 16 * BLOCK;
 
-/// What a draw is used for; draws of different purposes are independent.
+/// What a draw is used for; draws of different purposes are independent, and so are those of different iterations.
+///
+/// | purpose | iteration | whose |
+/// |---|---|---|
+/// | `Step` | t | step t of a run |
+/// | `Check` | k = 1, 2, … | the k-th check of [`crate::certificate::Checks`], of the gap or of the posterior |
+/// | `Check` | 0xD6·2³² to 0xD6·2³² + 3 | the envelope of `certus-models` |
+/// | `Estimate` | 0; 1 | [`crate::diagnostics::neg_elbo`]; [`crate::diagnostics::importance()`] |
+///
+/// A statement that holds with probability 1 − δ over its draws holds for a Gaussian that was chosen without them. So what
+/// certifies has its own purpose: a Gaussian may be chosen by a run and by any estimate, with any seed, and be certified with
+/// the same seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Purpose {
     /// The steps of a run.
     Step = 1,
-    /// Estimates and certificates made after or between steps.
+    /// Certificates made after or between steps.
     Check = 2,
     /// Draws handed to the user.
     Sample = 3,
     /// Simulated data and starting points.
     Simulate = 4,
+    /// Estimates, which certify nothing.
+    Estimate = 5,
 }
 
 /// A source of independent standard normal vectors with random access.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use certus::diagnostics::{Check, Estimate, importance, neg_elbo, psis};
+use certus::diagnostics::{Estimate, importance, neg_elbo, psis};
 use certus::{Family, Gaussian, PointTarget, TargetError};
 use common::*;
 use std::collections::BTreeMap;
@@ -56,10 +56,6 @@ fn smoothing_agrees_with_arviz() {
     }
 }
 
-fn check(draws: usize, seed: u64) -> Check {
-    Check { draws, seed, iteration: 3 }
-}
-
 /// Within five standard errors (level 6e-7), which are positive.
 fn near(estimate: Estimate, truth: f64) -> bool {
     estimate.standard_error > 0.0 && (estimate.value - truth).abs() < 5.0 * estimate.standard_error
@@ -86,7 +82,7 @@ fn equal_weights() {
     let n = 20_000;
     for family in [Family::Lower, Family::Symmetric] {
         let q = target.0.optimum(&family);
-        let i = importance(&target, &q, check(n, 1)).unwrap();
+        let i = importance(&target, &q, n, 1).unwrap();
         assert!(
             (i.log_evidence.value + 1234.5).abs() < 1e-9 && i.log_evidence.standard_error < 1e-11,
             "{i:?}"
@@ -116,7 +112,7 @@ fn gaussian_targets() {
         }
         let mean = target.0.mean.iter().map(|m| m + 0.1).collect();
         let q = Gaussian::new(mean, from_dense(&family, &dense)).unwrap();
-        let i = importance(&target, &q, check(20_000, 2)).unwrap();
+        let i = importance(&target, &q, 20_000, 2).unwrap();
         assert!(near(i.log_evidence, 77.0), "{i:?}");
         let elbo = neg_elbo(&target, &q, 20_000, 9).unwrap();
         let error = i.kl.standard_error.hypot(elbo.standard_error);
@@ -162,7 +158,7 @@ fn a_curved_posterior_and_its_standard_errors() {
     let kl = integral(|z| log_q(z).exp() * (log_q(z) - log_p(z))) + evidence.ln();
     let q = Gaussian::isotropic(vec![m], c, &Family::Lower).unwrap();
     let n = 200_000;
-    let i = importance(&Curved, &q, check(n, 0)).unwrap();
+    let i = importance(&Curved, &q, n, 0).unwrap();
     // of one draw, as functions of z; the weight v has mean 1 under q
     let v = |z: f64| (log_p(z) - log_q(z)).exp() / evidence;
     let r = |z: f64| log_p(z) - log_q(z) - evidence.ln() + kl;
@@ -188,12 +184,12 @@ fn k_hat_tells_a_narrow_q() {
     // log w = (1 − s²)u²/2 + log s: P(w > t) falls like t^{−1/(1 − s²)}, up to a logarithm
     for (s, low, high) in [(0.3, 0.7, 1.1), (0.6, 0.4, 0.8), (1.5, -2.0, 0.2)] {
         let q = Gaussian::isotropic(vec![0.0], s, &Family::Lower).unwrap();
-        let k = importance(&target, &q, check(20_000, 4)).unwrap().k_hat.unwrap();
+        let k = importance(&target, &q, 20_000, 4).unwrap().k_hat.unwrap();
         assert!(low < k && k < high, "{s} {k}");
     }
 }
 
-/// No draw is skipped, fresh iterations are fresh, and threads change nothing.
+/// No draw is skipped, other seeds are fresh, and threads change nothing.
 #[test]
 fn draws_are_addressed() {
     struct Hole;
@@ -207,22 +203,21 @@ fn draws_are_addressed() {
         }
     }
     let q = Gaussian::isotropic(vec![0.0], 1.0, &Family::Lower).unwrap();
-    let error = importance(&Hole, &q, check(1000, 0)).unwrap_err().to_string();
+    let error = importance(&Hole, &q, 1000, 0).unwrap_err().to_string();
     assert!(error.contains("log density is -inf at draw") && error.contains("of 1000"), "{error}");
     for draws in [0, 1] {
-        assert!(importance(&Curved, &q, check(draws, 0)).is_err());
+        assert!(importance(&Curved, &q, draws, 0).is_err());
     }
     assert!(
-        importance(&Curved, &Gaussian::isotropic(vec![0.0; 2], 1.0, &Family::Lower).unwrap(), check(9, 0))
-            .is_err()
+        importance(&Curved, &Gaussian::isotropic(vec![0.0; 2], 1.0, &Family::Lower).unwrap(), 9, 0).is_err()
     );
-    let at = |iteration| importance(&Curved, &q, Check { draws: 100, seed: 0, iteration }).unwrap();
+    let at = |seed| importance(&Curved, &q, 100, seed).unwrap();
     assert!(at(1) == at(1) && at(1) != at(2));
     let target = GaussianTarget::with_kappa(90, 3.0, &mut Dice::new(6));
     let q = target.optimum(&Family::Lower);
     let with = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| importance(&target, &q, check(150, 0)).unwrap())
+        pool.install(|| importance(&target, &q, 150, 0).unwrap())
     };
     assert_eq!(with(1), with(3));
 }

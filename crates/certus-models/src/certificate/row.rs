@@ -198,7 +198,7 @@ pub(crate) fn split([q0, q1, q2]: [f64; 3], theta: f64) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::likelihood::{Logistic, Poisson};
+    use crate::likelihood::{Binomial, Logistic, NegativeBinomial, Poisson, Probit};
 
     /// The split is below the form it bounds, in every direction.
     #[test]
@@ -243,6 +243,47 @@ mod tests {
                             let low = l0 * a * a - 2.0 * l1 * (a * b).abs() + l2 * b * b;
                             assert!(form(a, b) >= low, "{mean} {moved} {r} {omega}");
                         }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The trapezoid sums against ones with a step some twenty times smaller, from `bend_near` itself, up to sds of 60: they err by at
+    /// most the allowance, and so do E φ′ and E φ″.
+    #[test]
+    fn quadrature_errs_by_less_than_its_allowance() {
+        let counts = NegativeBinomial::new(1.5).expect("valid");
+        let likelihoods: [&dyn Likelihood; 4] = [&Logistic, &Probit, &counts, &Binomial];
+        let datum = Datum { y: 1.0, trials: 3.0 };
+        for likelihood in likelihoods {
+            for (mean, sd) in [(0.4, 0.01), (-1.0, 0.6), (2.0, 4.0), (-3.0, 25.0), (5.0, 60.0)] {
+                let datum =
+                    if likelihood.name() == "binomial" { datum } else { Datum { trials: 1.0, ..datum } };
+                let row = Row { mean, sd, weight: 1.0, datum, shift: 0.0, delta: 0.0 };
+                let step = 0.05 / (5.0 + sd);
+                let fine = |at: &dyn Fn(f64) -> f64| {
+                    let count = (9.5 / step) as i64;
+                    let term = |x: f64| step * (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt() * at(x);
+                    (-count..=count).map(|k| term(k as f64 * step)).sum::<f64>()
+                };
+                let allowed = ALLOWANCE * likelihood.scale(mean, sd, datum);
+                let first = row.first_order(likelihood, &Quadrature::new(likelihood.strip(), sd));
+                let slope = fine(&|x| likelihood.slope(mean + sd * x, datum));
+                let bend = fine(&|x| likelihood.bend(mean + sd * x, datum));
+                assert!(
+                    first.error >= (first.slope - slope).abs() && first.error >= (first.bend - bend).abs()
+                );
+                assert!(first.error > 0.0 && first.error <= allowed * (1.0 + 1e-12));
+                for (r, omega) in [(0.0, 2.0), (0.3, 1.0), (1.3, 2.0)] {
+                    let quadrature = Quadrature::lower(likelihood.strip(), sd, r, omega);
+                    let lower = quadrature.lower_moments(likelihood, mean, sd, datum, r * sd, omega);
+                    for (power, lower) in lower.into_iter().enumerate() {
+                        let reach = |x: f64| r * sd * (1.0 + x * x / omega).sqrt();
+                        let at = |x: f64| likelihood.bend_near(mean + sd * x, reach(x), datum);
+                        let exact = fine(&|x| x.powi(power as i32) * at(x));
+                        let name = likelihood.name();
+                        assert!((lower - exact).abs() <= allowed, "{name} {mean} {sd} {r}: {lower} {exact}");
                     }
                 }
             }

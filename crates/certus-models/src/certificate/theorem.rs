@@ -173,3 +173,92 @@ fn theorem_a_prime(at: &impl Surroundings, omega: f64) -> Result<Option<Found>, 
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A function whose curvature at distance s from w is e^{−s}, along the mean or along the factor, and whose slope at w is G: its
+    /// minimum lies at s* = −log(1 − G) and is (G − 1)s* + G below f(w). In every other direction the slope is 0 and the curvature 9.
+    struct Slide {
+        slope: f64,
+        along_factor: bool,
+        least: Option<f64>,
+    }
+
+    impl Slide {
+        fn minimum(&self) -> (f64, f64) {
+            let at = -(-self.slope).ln_1p();
+            (at, (self.slope - 1.0) * at + self.slope)
+        }
+    }
+
+    impl Surroundings for Slide {
+        fn lower(&self, _: f64, _: f64) -> Result<Vec<[f64; 3]>, Error> {
+            Ok(Vec::new())
+        }
+        fn bowl(&self, _: &[[f64; 3]], radius: f64, omega: f64, _: f64) -> Result<Option<Bowl>, Error> {
+            // |dC| ≤ r/√ω on E_r
+            let farthest = if self.along_factor { radius / omega.sqrt() } else { radius };
+            let k = (-farthest).exp();
+            let (mean, factor) = if self.along_factor { (9.0, k) } else { (k, 9.0) };
+            Ok(Some(Bowl { rho: self.slope / k.sqrt(), mean, factor }))
+        }
+        fn slope(&self, omega: f64) -> f64 {
+            self.slope / if self.along_factor { omega.sqrt() } else { 1.0 }
+        }
+        fn omegas(&self) -> &'static [f64] {
+            &[2.0, 1.0]
+        }
+        fn thetas(&self) -> &'static [f64] {
+            &THETAS[..1]
+        }
+        fn everywhere(&self) -> Result<Option<Bowl>, Error> {
+            let bowl = |k: f64| Bowl { rho: self.slope / k.sqrt(), mean: k, factor: 0.25 * k };
+            Ok(self.least.map(bowl))
+        }
+    }
+
+    /// Every bound covers the exact gap and the way to the minimum, is not far above, and Theorem D's ball holds what it promises.
+    #[test]
+    fn bounds_cover_a_minimum_that_is_known() {
+        for along_factor in [false, true] {
+            for slope in [1e-4, 0.01, 0.1, 0.3, 0.5] {
+                let at = Slide { slope, along_factor, least: None };
+                let (distance, gap) = at.minimum();
+                let search = search(&at).expect("finite");
+                let local = search.found.iter().find(|f| f.theorem == "Theorem D");
+                // G e^s ≤ s/√ω has a solution in the ball, or none
+                assert_eq!(local.is_some(), slope < 0.35, "{slope}");
+                assert!(!search.found.is_empty());
+                for found in &search.found {
+                    let moved = if along_factor { found.factor } else { found.mean };
+                    assert!(found.gap >= gap && moved >= distance, "{slope}: {found:?} {gap} {distance}");
+                    let loose = if found.theorem == "Theorem A'" { 1.2 } else { 2.0 };
+                    assert!(found.gap < loose * gap, "{slope}: {found:?} {gap}");
+                    let constant =
+                        |name: &str| found.constants.iter().find(|c| c.0 == name).expect("stated").1;
+                    if found.theorem == "Theorem D" {
+                        let (radius, omega) = (constant("radius"), constant("omega"));
+                        let ball = (constant("curvature in the mean"), constant("curvature in the factor"));
+                        let needed = constant("gradient") / ball.0.min(ball.1 / omega).sqrt();
+                        assert!(needed <= radius && radius < omega.sqrt(), "{slope}: {found:?}");
+                        let within = if along_factor { omega.sqrt() * found.factor } else { found.mean };
+                        assert!(within <= radius, "the optimum's ball must lie inside: {found:?}");
+                    }
+                }
+            }
+            // the minimum lies outside of every ball that is known
+            let far = Slide { slope: 0.95, along_factor, least: None };
+            let none = search(&far).expect("finite");
+            assert!(none.found.is_empty() && none.declined.is_some());
+            // the global bound: ρ²/2, ρ/√λ
+            let everywhere = Slide { least: Some(0.04), ..far };
+            let found = search(&everywhere).expect("finite").found;
+            assert_eq!(found.len(), 1);
+            let close = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-12;
+            assert!(close(found[0].gap, 0.5 * 0.95 * 0.95 / 0.04));
+            assert!(close(found[0].mean, 0.95 / 0.04) && close(found[0].factor, 2.0 * 0.95 / 0.04));
+        }
+    }
+}

@@ -28,7 +28,7 @@ const PASSES: usize = 32;
 /// Proposals of the pilot, and the least acceptance it must show.
 const PILOT: usize = 2000;
 const LEAST: f64 = 1e-4;
-/// Stream numbers, apart from those of other checks.
+/// Stream numbers, apart from those of other checks ([`Purpose`] lists them all).
 const PILOT_STREAM: u64 = 0xD6 << 32;
 const STREAM: u64 = PILOT_STREAM + 2;
 /// Relative rounding of ψ that is allowed for: about 10⁴ ulp, where the sums over rows lose some tens.

@@ -4,13 +4,13 @@
 //! what it rests on; or the reason why there is none. A statement is proved or probable only if every constant in it is vouched for:
 //! those constructors ask for a [`Vouched`], which cannot be made from estimated constants.
 
+mod checks;
 mod deviation;
+mod gap;
 mod lipschitz;
-mod monte_carlo;
-pub mod posterior;
+mod posterior;
 
-pub use deviation::Spending;
-pub use monte_carlo::Checks;
+pub use checks::{Checks, Spending};
 
 use std::fmt;
 

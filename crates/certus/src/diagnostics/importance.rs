@@ -1,7 +1,8 @@
 //! The evidence, the divergence and the posterior's moments by importance sampling from q: estimates, whose worth k̂ tells.
 
-use super::{Check, Estimate, psis};
+use super::{Estimate, psis};
 use crate::error::Error;
+use crate::fresh::Fresh;
 use crate::gaussian::Gaussian;
 use crate::target::Target;
 
@@ -33,13 +34,14 @@ pub struct Importance {
 /// | s² = Σ w (z − m)² | w ((z − m)² − s²), divided by 2s for s |
 ///
 /// where w are the Pareto-smoothed weights, which sum to one. The draws are made three times and never kept.
-pub fn importance(target: &dyn Target, w: &Gaussian, check: Check) -> Result<Importance, Error> {
-    let mut log_weights = Vec::with_capacity(check.draws);
-    check.run(target, w, &mut |run| {
+pub fn importance(target: &dyn Target, w: &Gaussian, draws: usize, seed: u64) -> Result<Importance, Error> {
+    let fresh = Fresh::estimate(draws, seed, 1)?;
+    let mut log_weights = Vec::with_capacity(draws);
+    fresh.run(target, w, 0..draws, &mut |run| {
         log_weights.extend_from_slice(run.log_weights);
         Ok(())
     })?;
-    let n = check.draws as f64;
+    let n = draws as f64;
     let largest = log_weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let mean_weight = log_weights.iter().map(|r| (r - largest).exp()).sum::<f64>() / n;
     // the sum of r − max r, so that constants in log p do not cancel
@@ -53,7 +55,7 @@ pub fn importance(target: &dyn Target, w: &Gaussian, check: Check) -> Result<Imp
     let error = |squares: f64| (squares / (n - 1.0) / n).sqrt();
     let smoothed = psis::smooth(&log_weights)?;
     let weights: Vec<f64> = smoothed.log_weights.iter().map(|x| x.exp()).collect();
-    let (mean, sd) = moments(w, check, &weights)?;
+    let (mean, sd) = moments(w, fresh, &weights)?;
     Ok(Importance {
         log_evidence: Estimate { value: largest + mean_weight.ln(), standard_error: error(evidence) },
         kl: Estimate { value: mean_weight.ln() - mean_log, standard_error: error(divergence) },
@@ -65,11 +67,11 @@ pub fn importance(target: &dyn Target, w: &Gaussian, check: Check) -> Result<Imp
 }
 
 /// Weighted means and standard deviations of z = m + C u, as deviations from m.
-fn moments(w: &Gaussian, check: Check, weights: &[f64]) -> Result<(Vec<Estimate>, Vec<Estimate>), Error> {
+fn moments(w: &Gaussian, fresh: Fresh, weights: &[f64]) -> Result<(Vec<Estimate>, Vec<Estimate>), Error> {
     let dim = w.dim();
     let mut x = Vec::new();
     let mut each = |visit: &mut dyn FnMut(usize, f64, f64)| {
-        check.normals(dim, &mut |start, u| {
+        fresh.normals(dim, 0..fresh.draws, &mut |start, u| {
             x.clear();
             x.resize(u.len(), 0.0);
             w.factor().add_apply(u, &mut x);
