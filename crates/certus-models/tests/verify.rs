@@ -293,6 +293,21 @@ fn tampering_is_refused() {
     assert!(verify(&counts).is_err());
 }
 
+/// Larger claims, with the time they take.
+#[test]
+#[ignore = "about two minutes"]
+fn larger_claims_are_confirmed() {
+    let mut dice = Dice::new(9004);
+    for (n, d) in [(569, 31), (1000, 100), (1000, 200), (1000, 400)] {
+        let model = simulated("logistic", n, d - 1, 0.3 / (d as f64).sqrt(), 1.0, &mut dice);
+        let optimum = model.solve_exactly().unwrap().gaussian;
+        let claim = claimed(&model, &perturbed(&optimum, 1e-3, &mut dice, None)).unwrap();
+        let clock = std::time::Instant::now();
+        confirm(&claim, &format!("{d} coefficients"));
+        println!("{n} rows, {d} coefficients: {:?}", clock.elapsed());
+    }
+}
+
 /// Too many coefficients are declined, not attempted.
 #[test]
 fn the_limit_is_stated() {
