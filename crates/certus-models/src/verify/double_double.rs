@@ -28,11 +28,21 @@ fn quick_two_sum(a: f64, b: f64) -> Double {
     Double { hi: s, lo: b - (s - a) }
 }
 
-/// a b = p + e exactly, unless e underflows.
+/// a as the sum of two numbers of 26 bits (Veltkamp).
+#[inline]
+fn halves(a: f64) -> (f64, f64) {
+    let big = 134_217_729.0 * a; // 2²⁷ + 1
+    let high = big - (big - a);
+    (high, a - high)
+}
+
+/// a b = p + e exactly (Dekker), unless e underflows or a or b exceeds 2⁹⁹⁶. Where the machine's fused multiply-add is not compiled in,
+/// `mul_add` is a call that takes ten times as long.
 #[inline]
 fn two_product(a: f64, b: f64) -> Double {
     let p = a * b;
-    Double { hi: p, lo: a.mul_add(b, -p) }
+    let ((a_high, a_low), (b_high, b_low)) = (halves(a), halves(b));
+    Double { hi: p, lo: ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low }
 }
 
 impl Double {
@@ -65,7 +75,8 @@ impl Double {
         }
         // one Newton step from the nearest f64
         let root = self.hi.sqrt();
-        let left = (-root).mul_add(root, self.hi) + self.lo;
+        let square = two_product(root, root);
+        let left = ((self.hi - square.hi) - square.lo) + self.lo;
         quick_two_sum(root, left / (2.0 * root))
     }
 
@@ -112,8 +123,7 @@ impl Mul for Double {
     #[inline]
     fn mul(self, other: Self) -> Self {
         let p = two_product(self.hi, other.hi);
-        let cross = self.hi.mul_add(other.lo, self.lo * other.lo);
-        quick_two_sum(p.hi, p.lo + self.lo.mul_add(other.hi, cross))
+        quick_two_sum(p.hi, p.lo + (self.hi * other.lo + self.lo * other.hi))
     }
 }
 
