@@ -300,6 +300,24 @@ fn tampering_is_refused() {
     assert!(verify(&counts).is_err());
 }
 
+/// Theorem D's condition ρ ≤ r√min(λ_m, λ_C/ω) is r ≥ max(ρ/√λ_m, √ω ρ/√λ_C): a radius 1 % below is refused, one 1 % above is not.
+#[test]
+fn the_radius_is_checked_on_both_sides() {
+    let mut sides = [0, 0];
+    for name in LIKELIHOODS {
+        let claim = example(name);
+        let omega = claim.omega.unwrap().sqrt();
+        let verdict = verify(&claim).unwrap();
+        let (mean, factor) = (verdict.mean_error, omega * verdict.sd_error);
+        sides[usize::from(factor > mean)] += 1;
+        let at = |radius: f64| verify(&Claim { radius: Some(radius), ..claim.clone() }).unwrap();
+        let below = at(0.99 * mean.max(factor));
+        assert!(!below.holds && below.reason.contains("radius"), "{name}: {below:?}");
+        assert!(at(1.01 * mean.max(factor)).bound.is_finite(), "{name}");
+    }
+    assert!(sides[0] > 0 && sides[1] > 0, "{sides:?}");
+}
+
 /// Larger claims, with the time they take.
 #[test]
 #[ignore = "half a minute"]

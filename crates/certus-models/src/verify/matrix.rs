@@ -74,14 +74,11 @@ pub(super) fn inverse_norm(a: &[Double], n: usize, g: &[Double]) -> Option<Doubl
     Some(total)
 }
 
-/// An upper bound of ⟨s, 𝓛⁻¹s⟩ for 𝓛(x) = (h x + x h)/2 + c x on symmetric matrices, 𝓛 ≥ `least` > 0.
-///
-/// Whatever x is, with the residual r = s − 𝓛x: ⟨s, 𝓛⁻¹s⟩ = ⟨s, x⟩ + ⟨x, r⟩ + ⟨r, 𝓛⁻¹r⟩ ≤ ⟨s + r, x⟩ + |r|²/least. So x may come from plain
-/// arithmetic, an approximate eigenbasis; it is refined until the last term does not matter.
+/// An upper bound of ⟨s, 𝓛⁻¹s⟩ for 𝓛(x) = (h x + x h)/2 + c x on symmetric matrices, 𝓛 ≥ `least` > 0. x may come from plain arithmetic, an
+/// approximate eigenbasis of h; it is refined until its residual does not matter.
 pub(super) fn lyapunov_norm(h: &[Double], n: usize, c: Double, s: &[Double], least: f64) -> Double {
     let plain: Vec<f64> = h.iter().map(|x| x.to_f64()).collect();
     let (values, basis) = jacobi(plain, n);
-    let half = Double::from(0.5);
     let (mut x, mut r) = (vec![Double::ZERO; n * n], s.to_vec());
     let mut best = Double::from(f64::MAX);
     for _ in 0..6 {
@@ -97,33 +94,47 @@ pub(super) fn lyapunov_norm(h: &[Double], n: usize, c: Double, s: &[Double], lea
                 x[i * n + j] += Double::from(0.5 * (step[i * n + j] + step[j * n + i]));
             }
         }
-        let mut hx = vec![Double::ZERO; n * n];
-        for i in 0..n {
-            for k in 0..n {
-                let entry = h[i * n + k];
-                for j in 0..n {
-                    hx[i * n + j] += entry * x[k * n + j];
-                }
-            }
+        let (value, rest) = bound_from(h, n, c, s, &x, least, &mut r);
+        if value + rest < best {
+            best = value + rest;
         }
-        let (mut value, mut rest) = (Double::ZERO, Double::ZERO);
-        for i in 0..n {
-            for j in 0..n {
-                let k = i * n + j;
-                r[k] = s[k] - half * (hx[k] + hx[j * n + i]) - c * x[k];
-                value += (s[k] + r[k]) * x[k];
-                rest += r[k] * r[k];
-            }
-        }
-        let bound = value + rest / Double::from(least);
-        if bound < best {
-            best = bound;
-        }
-        if rest.to_f64() / least <= 1e-20 * value.to_f64() {
+        if rest.to_f64() <= 1e-20 * value.to_f64() {
             break;
         }
     }
     best
+}
+
+/// Whatever the symmetric x is, with the residual r = s − 𝓛x: ⟨s, 𝓛⁻¹s⟩ = ⟨s + r, x⟩ + ⟨r, 𝓛⁻¹r⟩ ≤ ⟨s + r, x⟩ + |r|²/least. The two terms; r is left
+/// behind.
+fn bound_from(
+    h: &[Double],
+    n: usize,
+    c: Double,
+    s: &[Double],
+    x: &[Double],
+    least: f64,
+    r: &mut [Double],
+) -> (Double, Double) {
+    let mut hx = vec![Double::ZERO; n * n];
+    for i in 0..n {
+        for k in 0..n {
+            let entry = h[i * n + k];
+            for j in 0..n {
+                hx[i * n + j] += entry * x[k * n + j];
+            }
+        }
+    }
+    let (mut value, mut rest) = (Double::ZERO, Double::ZERO);
+    for i in 0..n {
+        for j in 0..n {
+            let k = i * n + j;
+            r[k] = s[k] - Double::from(0.5) * (hx[k] + hx[j * n + i]) - c * x[k];
+            value += (s[k] + r[k]) * x[k];
+            rest += r[k] * r[k];
+        }
+    }
+    (value, rest / Double::from(least))
 }
 
 fn transpose(a: &[f64], n: usize) -> Vec<f64> {
@@ -224,6 +235,23 @@ mod tests {
             let turned: Vec<Double> = s.iter().map(|x| Double::from(*x)).collect();
             let found = lyapunov_norm(&dense, n, Double::from(c), &turned, h[0] + c).to_f64();
             assert!((found / truth - 1.0).abs() < 1e-14, "{found} {truth}");
+        }
+        // any x bounds it from above, by ⟨r, (1/least − 𝓛⁻¹)r⟩ too much
+        let (least, truth) =
+            (h[0], (0..n * n).map(|k| s[k] * s[k] / (0.5 * (h[k / n] + h[k % n]))).sum::<f64>());
+        let exact: Vec<Double> = s.iter().map(|x| Double::from(*x)).collect();
+        for scale in [0.0, 0.5, 0.9, 1.2] {
+            let solved = |k: usize| s[k] / (0.5 * (h[k / n] + h[k % n]));
+            let x: Vec<Double> = (0..n * n).map(|k| Double::from(scale * solved(k))).collect();
+            let mut r = vec![Double::ZERO; n * n];
+            let (value, rest) = bound_from(&dense, n, Double::ZERO, &exact, &x, least, &mut r);
+            let square: f64 = s.iter().map(|x| x * x).sum();
+            let more = (1.0 - scale).powi(2) * (square / least - truth);
+            let found = (value + rest).to_f64();
+            assert!(
+                (found - truth - more).abs() <= 1e-13 * (truth + more),
+                "{scale}: {found} {truth} {more}"
+            );
         }
         // s = h: 𝓛⁻¹h = (1 + c/h)⁻¹ in the eigenbasis, so that with c = 0 the norm is tr h
         let h = differences(9);
