@@ -17,6 +17,7 @@ mod newton;
 pub mod prior;
 pub mod rows;
 pub mod special;
+pub mod verify;
 
 pub use design::Design;
 pub use envelope::{Envelope, EnvelopeSettings};

@@ -35,6 +35,10 @@ impl Likelihood for Linear {
         "linear"
     }
 
+    fn parameter(&self) -> Option<(&'static str, f64)> {
+        Some(("sigma", self.sigma))
+    }
+
     fn reject(&self, datum: Datum) -> Option<String> {
         (!datum.y.is_finite())
             .then(|| format!("the response is {}, but a finite number is required", datum.y))

@@ -45,6 +45,11 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     /// The name used in messages and files.
     fn name(&self) -> &'static str;
 
+    /// The name and value of its hyperparameter, if it has one.
+    fn parameter(&self) -> Option<(&'static str, f64)> {
+        None
+    }
+
     /// What is wrong with an observation, or `None`.
     fn reject(&self, datum: Datum) -> Option<String>;
 

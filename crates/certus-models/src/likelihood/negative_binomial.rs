@@ -28,6 +28,10 @@ impl Likelihood for NegativeBinomial {
         "negative-binomial"
     }
 
+    fn parameter(&self) -> Option<(&'static str, f64)> {
+        Some(("dispersion", self.k))
+    }
+
     fn reject(&self, datum: Datum) -> Option<String> {
         super::Poisson.reject(datum)
     }
