@@ -29,16 +29,18 @@ struct Curvature {
 pub(super) const THETA: f64 = 0.71;
 
 /// k_m and k_C with [α β]Q⁻[α β]ᵀ + q₀|b⊥|² ≥ k_m α² + k_C |b|². By 2q₁αβ ≥ −θ|q₁|α² − |q₁|β²/θ the pair (q₀ − θ|q₁|, min(q₀, q₂ − |q₁|/θ)) is
-/// one, λ_min(Q⁻) twice is another (λ_min ≤ q₀), and 0 twice is a third because Q ≥ 0. The second replaces the first where it is
-/// more than twice as large in one place.
+/// one for every θ > 0, and 0 twice is another because Q ≥ 0. Each row moves θ as far as needed for both to be λ_min(Q⁻)/2 at least.
 fn split([q0, q1, q2]: [f64; 3], theta: f64) -> (f64, f64) {
-    let half = 0.5 * (q0 - q2);
-    let lowest = 0.5 * (q0 + q2) - half.hypot(q1);
-    if lowest.is_nan() || lowest <= 0.0 {
+    let floor = 0.5 * (0.5 * (q0 + q2) - (0.5 * (q0 - q2)).hypot(q1));
+    if floor.is_nan() || floor <= 0.0 {
         return (0.0, 0.0);
     }
-    let by_theta = (q0 - theta * q1, q0.min(q2 - q1 / theta));
-    if by_theta.0.min(by_theta.1) < 0.5 * lowest { (lowest, lowest) } else { by_theta }
+    // AM-GM is valid for every θ > 0, so each row may have its own
+    let least = q1 / (q2 - floor);
+    let most = if q1 > 0.0 { (q0 - floor) / q1 } else { f64::INFINITY };
+    let own = theta.min(most).max(least);
+    let factor = if q1 > 0.0 { q2 - q1 / own } else { q2 };
+    (q0 - own * q1, q0.min(factor))
 }
 
 impl Frame<'_> {
