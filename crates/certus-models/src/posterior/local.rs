@@ -1,0 +1,277 @@
+//! The log-Sobolev bound on a ball around q, where −log p is curved most, with the mass outside bounded by the envelope (math: D5).
+
+use certus::certificate::{Posterior, Statement};
+use certus::random::{Purpose, Random};
+use certus::theorem::chi_square;
+use certus::{Gaussian, Provenance, Target, linalg, parallel};
+
+use super::PosteriorSettings;
+use super::global::congruent;
+use crate::envelope::ROUNDING;
+use crate::envelope::frame::{Frame, bracket, ulps};
+use crate::envelope::shells::{Growing, STEP, log_sphere};
+use crate::error::Error;
+use crate::exact::lower;
+use crate::glm::{Glm, curvature};
+
+/// Stream numbers, apart from those of other checks.
+const PILOT_STREAM: u64 = 0xD5 << 32;
+const STREAM: u64 = PILOT_STREAM + 1;
+/// Draws that choose the ball; none of them is used again.
+const PILOT: usize = 256;
+/// Draws evaluated together.
+const BATCH: usize = 256;
+/// Most coefficients: some hundred d × d matrices are kept.
+const LARGEST: usize = 200;
+/// Radii whose curvature is found in one pass over the rows, how many of them become one ball, and the most passes.
+const RADII: usize = 64;
+const APART: usize = 4;
+const PASSES: usize = 32;
+/// Larger balls are not looked at once so little of q and of p is outside.
+const NEGLIGIBLE: f64 = 1e-13;
+
+/// A ball |u| ≤ R in the frame z = m + Cu of q, and what is known of it.
+struct Ball {
+    radius: f64,
+    /// The lower Cholesky factor of (a bit less than) CᵀJ_R C.
+    root: Vec<f64>,
+    /// k ≤ λ_min(CᵀJ_R C).
+    least: f64,
+    /// Q = P(χ²_d ≤ R²) and 1 − Q.
+    inside: f64,
+    outside: f64,
+    /// η_j ≥ ∫_{|u|>R} |u|ʲ p, j = 0, 1, 2.
+    tails: [f64; 3],
+}
+
+/// How fast the residual s(u) = ∇ψ(u) − u can change, and what rounding may do to it.
+struct Residual {
+    lipschitz: f64,
+    rounding: f64,
+}
+
+/// E sᵀ(CᵀJ_R C)⁻¹s and E|s|².
+#[derive(Clone, Copy, Debug)]
+struct Fisher {
+    ball: f64,
+    whole: f64,
+}
+
+/// KL(q ‖ p) from the draws of `settings` (math: D5); `Posterior::none` with the reason where it cannot be had.
+pub fn local(model: &Glm, q: &Gaussian, settings: &PosteriorSettings) -> Result<Posterior, Error> {
+    settings.check(q, model.dim())?;
+    let d = model.dim();
+    if d > LARGEST {
+        return Ok(Posterior::none(format!("{d} coefficients, but at most {LARGEST} are possible")));
+    }
+    let q = lower(q)?;
+    let Some(residual) = Residual::new(model, &q)? else {
+        let name = model.likelihood.name();
+        return Ok(Posterior::none(format!("the curvature of the {name} likelihood has no upper bound")));
+    };
+    let neg_elbo = model.neg_elbo(&q)?;
+    let balls = match balls(model, &q, neg_elbo)? {
+        Ok(balls) => balls,
+        Err(reason) => return Ok(Posterior::none(reason)),
+    };
+    let pilot = residuals(model, &q, settings.seed, PILOT_STREAM, 0, PILOT)?;
+    // the ball is a function of the pilot alone
+    let promise = |ball: &Ball| {
+        ball.bound(residual.bounded(ball, ball.sums(&pilot, d), settings.draws, settings.delta))
+    };
+    let best = balls.iter().min_by(|a, b| promise(a).total_cmp(&promise(b)));
+    let Some(ball) = best else {
+        return Ok(Posterior::none("there is no ball on which −log p is curved and beyond which p is small"));
+    };
+    stated(model, &q, ball, &residual, neg_elbo, settings)
+}
+
+/// The statements of one ball, from fresh draws.
+fn stated(
+    model: &Glm,
+    q: &Gaussian,
+    ball: &Ball,
+    residual: &Residual,
+    neg_elbo: f64,
+    settings: &PosteriorSettings,
+) -> Result<Posterior, Error> {
+    let sums = fresh(model, q, ball, settings)?;
+    let fisher = residual.bounded(ball, sums, settings.draws, settings.delta);
+    let bound = ball.bound(fisher);
+    let word = Provenance::ByModel.vouched().expect("the model computes its own bounds");
+    let statement =
+        Statement::probable("D5", bound, settings.delta, &word, "curvature on a ball and along rays")
+            .with("R", ball.radius)
+            .with("k", ball.least)
+            .with("1 - Q", ball.outside)
+            .with("eta", ball.tails[0])
+            .with("Lipschitz constant of the residual", residual.lipschitz)
+            .with("Fisher information on the ball", fisher.ball)
+            .with("Fisher information", fisher.whole)
+            .with("draws", settings.draws as f64);
+    let statement = model.with_quadrature(statement);
+    if statement.bound().is_none() {
+        return Ok(Posterior { statement, log_evidence: None, mean_error: None, sd_error: None });
+    }
+    let (mean_error, sd_error) = ball.errors(fisher, q.dim());
+    let rounding = ROUNDING * (1.0 + neg_elbo.abs());
+    Ok(Posterior {
+        statement,
+        log_evidence: Some((-neg_elbo - rounding, bound - neg_elbo + rounding)),
+        mean_error: Some(mean_error),
+        sd_error: Some(sd_error),
+    })
+}
+
+impl Ball {
+    /// D5. KL ≤ E sᵀ(CᵀJ_R C)⁻¹s/(2Q) + √(E|s|² (1 − Q)/(2Q)) + log Q − log(1 − η).
+    fn bound(&self, fisher: Fisher) -> f64 {
+        let eta = self.tails[0];
+        if eta >= 1.0 || self.inside <= 0.0 {
+            return f64::INFINITY;
+        }
+        let curved = fisher.ball / (2.0 * self.inside);
+        let cut = (fisher.whole * self.outside / (2.0 * self.inside)).sqrt();
+        (curved + cut + (-self.outside).ln_1p() - (-eta).ln_1p()).max(0.0) + 1e-12
+    }
+
+    /// D5. With b² = E sᵀ(CᵀJ_R C)⁻¹s/(Qk): means within b + η₁ sds of q; sds between √(1 − η)(t − b) and
+    /// √((t + b)² + η₂ + 2cη₁ + c²η) of q's, t² = P(χ²_{d+2} ≤ R²)/Q the variance of q on the ball, c = min(b, R).
+    fn errors(&self, fisher: Fisher, dim: usize) -> (f64, f64) {
+        let [eta, first, second] = self.tails;
+        let b = (fisher.ball / (self.inside * self.least)).sqrt();
+        let square = self.radius * self.radius;
+        let t = ((1.0 - chi_square::survival(dim + 2, square)) / self.inside).max(0.0).sqrt();
+        let low = (1.0 - eta).sqrt() * (t - b).max(0.0);
+        let c = b.min(self.radius);
+        let high = ((t + b).powi(2) + second + 2.0 * c * first + c * c * eta).sqrt();
+        (b + first + 1e-12, (1.0 - low).max(high - 1.0) + 1e-12)
+    }
+
+    /// Means of |root⁻¹s|² and |s|² over the columns of `residuals`.
+    fn sums(&self, residuals: &[f64], dim: usize) -> Fisher {
+        let mut turned = residuals.to_vec();
+        linalg::solve_lower(&self.root, dim, false, &mut turned);
+        let n = (residuals.len() / dim) as f64;
+        let square = |x: &[f64]| x.iter().map(|v| v * v).sum::<f64>();
+        Fisher { ball: square(&turned) / n, whole: square(residuals) / n }
+    }
+}
+
+impl Residual {
+    /// s has the derivative CᵀHC − I, of norm ρ = max(1 − λ_min(CᵀJC), λ_max(CᵀUC) − 1) at most; `None` if H has no upper bound.
+    fn new(model: &Glm, q: &Gaussian) -> Result<Option<Self>, Error> {
+        let (d, c) = (q.dim(), q.factor().to_dense());
+        let Some((least, most)) = curvature::extremes(model)? else { return Ok(None) };
+        let (_, top) = bracket(&most, d)?;
+        let slack = ulps(d) * top * linalg::norm_squared(&c);
+        let (low, _) = bracket(&congruent(&least, &c, d), d)?;
+        let (_, high) = bracket(&congruent(&most, &c, d), d)?;
+        let (low, high) = ((low - slack).max(0.0), high + slack);
+        // z is rounded by ulps of |m| + |C||u|, which the gradient magnifies by its curvature
+        let size = (linalg::norm_squared(q.mean()) + linalg::norm_squared(&c)).sqrt();
+        let rounding =
+            32.0 * d as f64 * f64::EPSILON * (top * size * linalg::norm_squared(&c).sqrt() + d as f64);
+        Ok(Some(Self { lipschitz: (1.0 - low).max(high - 1.0).max(0.0), rounding }))
+    }
+
+    /// D3. F ≤ (√F̂ + ρ√(2 log(1/δ)/N))² + ρ²/N for both Fisher informations, half of δ each; ρ/√k for the one on the ball.
+    fn bounded(&self, ball: &Ball, mean: Fisher, draws: usize, delta: f64) -> Fisher {
+        let n = draws as f64;
+        let upper = |mean: f64, scale: f64| {
+            let rho = self.lipschitz * scale;
+            let deviation = rho * (2.0 * (2.0 / delta).ln() / n).sqrt();
+            (mean.sqrt() + scale * self.rounding + deviation).powi(2) + rho * rho / n
+        };
+        Fisher { ball: upper(mean.ball, 1.0 / ball.least.sqrt()), whole: upper(mean.whole, 1.0) }
+    }
+}
+
+/// Balls of growing radius, or why there are none. −log p grows along rays at least like D6's ID, so that
+/// η_j = e^{f − ψ(0)} det C |S^{d−1}| ∫_R^∞ s^{d−1+j} e^{−ID(s)} ds, because the evidence is at least e^{−f}.
+fn balls(model: &Glm, q: &Gaussian, neg_elbo: f64) -> Result<Result<Vec<Ball>, String>, Error> {
+    let d = q.dim();
+    let Some(frame) = Frame::new(model, q.mean(), q.factor())? else {
+        return Ok(Err("−log p is not strictly convex at the mean of q".into()));
+    };
+    // the frame of the envelope is that of q times `unit`
+    let unit = frame.gaussian.factor().diagonal(0) / q.factor().diagonal(0);
+    let slack = ROUNDING * (2.0 + neg_elbo.abs() + frame.value.abs());
+    let scale = neg_elbo - frame.value + frame.gaussian.factor().log_det() + log_sphere(d) + slack;
+    let mut growing = Growing::new(d, frame.slope);
+    let mut balls = Vec::new();
+    for pass in 0..PASSES {
+        let radii: Vec<f64> = (1..=RADII).map(|i| (pass * RADII + i) as f64 * STEP).collect();
+        for (i, mut matrix) in frame.on_balls(&radii)?.into_iter().enumerate() {
+            let (least, most) = bracket(&matrix, d)?;
+            growing.extend(frame.along_rays(least, radii[i]).max(0.0));
+            if (i + 1) % APART != 0 || least <= 0.0 {
+                continue;
+            }
+            let tails = [0, 1, 2].map(|j| (scale + growing.tail(j).ln()).exp() * unit.powi(j as i32));
+            let radius = radii[i] * unit;
+            let outside = chi_square::survival(d, radius * radius) * (1.0 + 1e-10);
+            // a matrix below CᵀJ_R C in spite of rounding
+            matrix.iter_mut().step_by(d + 1).for_each(|x| *x -= ulps(d) * most);
+            if tails[0] < 1.0 && outside < 1.0 && linalg::cholesky(&mut matrix, d) {
+                matrix.iter_mut().for_each(|x| *x /= unit);
+                let least = least / (unit * unit);
+                balls.push(Ball { radius, root: matrix, least, inside: 1.0 - outside, outside, tails });
+            }
+            if tails[0] < NEGLIGIBLE && outside < NEGLIGIBLE {
+                return Ok(Ok(balls));
+            }
+        }
+        if growing.hopeless() {
+            break;
+        }
+    }
+    if balls.is_empty() {
+        let (radius, slope) = (growing.radius() * unit, growing.slope());
+        return Ok(Err(format!(
+            "no ball holds most of the posterior for sure: at R = {radius:.1} −log p grows with the slope {slope:.1e} at least"
+        )));
+    }
+    Ok(Ok(balls))
+}
+
+/// s = Cᵀ∇φ(m + Cu) − u at draws `first..first + n` of a stream, d × n.
+fn residuals(
+    model: &Glm,
+    q: &Gaussian,
+    seed: u64,
+    stream: u64,
+    first: usize,
+    n: usize,
+) -> Result<Vec<f64>, Error> {
+    let d = q.dim();
+    let (mut u, mut z) = (vec![0.0; d * n], vec![0.0; d * n]);
+    let (mut values, mut gradients) = (vec![0.0; n], vec![0.0; d * n]);
+    Random::new(seed, Purpose::Check, 0).normals(stream, first as u64, d, &mut u);
+    q.transform(&u, &mut z);
+    model.log_density(&z, &mut values, &mut gradients).map_err(certus::Error::Target)?;
+    // −s = u + Cᵀ∇ log p, of the same norm
+    q.factor().add_apply_transpose(&gradients, &mut u);
+    match u.iter().position(|x| !x.is_finite()) {
+        Some(k) => {
+            Err(Error::NotFinite(format!("the gradient of log(q/p) is {} at draw {}", u[k], first + k / d)))
+        }
+        None => Ok(u),
+    }
+}
+
+/// The means over the draws of the settings; the same bits for any number of threads.
+fn fresh(model: &Glm, q: &Gaussian, ball: &Ball, settings: &PosteriorSettings) -> Result<Fisher, Error> {
+    let (d, draws) = (q.dim(), settings.draws);
+    let batch = |index: usize| -> Result<Fisher, Error> {
+        let n = BATCH.min(draws - index * BATCH);
+        let means = ball.sums(&residuals(model, q, settings.seed, STREAM, index * BATCH, n)?, d);
+        let share = n as f64 / draws as f64;
+        Ok(Fisher { ball: means.ball * share, whole: means.whole * share })
+    };
+    let join = |a: Result<Fisher, Error>, b: Result<Fisher, Error>| {
+        let (a, b) = (a?, b?);
+        Ok(Fisher { ball: a.ball + b.ball, whole: a.whole + b.whole })
+    };
+    parallel::reduce(draws.div_ceil(BATCH), 1, &batch, &join).expect("there are at least two draws")
+}
