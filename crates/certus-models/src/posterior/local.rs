@@ -275,3 +275,144 @@ fn fresh(model: &Glm, q: &Gaussian, ball: &Ball, settings: &PosteriorSettings) -
     };
     parallel::reduce(draws.div_ceil(BATCH), 1, &batch, &join).expect("there are at least two draws")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::likelihood::{Likelihood, Logistic, NegativeBinomial, Probit};
+    use crate::{Design, Memory, Prior};
+    use certus::factor::{Factor, Lower};
+    use std::sync::Arc;
+
+    fn cases() -> Vec<(Glm, Gaussian)> {
+        let likelihoods: [Arc<dyn Likelihood>; 3] =
+            [Arc::new(Logistic), Arc::new(Probit), Arc::new(NegativeBinomial::new(1.5).expect("valid"))];
+        let x = vec![1.0, -0.5, 2.0, 0.3, -1.2, 0.8, 1.5];
+        let y = vec![1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0];
+        let rows = Arc::new(Memory { x, y, columns: 1, ..Memory::default() });
+        let mut out = Vec::new();
+        for likelihood in likelihoods {
+            for (shift, scale) in [(0.0, 1.0), (1.5, 0.5), (-1.2, 0.6), (0.3, 1.5)] {
+                let prior = Prior::independent(vec![0.3], &[4.0]).expect("a prior");
+                let model =
+                    Glm::new(Design::new(rows.clone(), false), likelihood.clone(), prior).expect("a model");
+                let best = crate::laplace(&model).expect("a mode").gaussian;
+                let factor = Factor::Lower(Lower::new(1, vec![scale * best.sd()[0]]).expect("finite"));
+                let q = Gaussian::new(vec![best.mean()[0] + shift * best.sd()[0]], factor).expect("finite");
+                out.push((model, q));
+            }
+        }
+        out
+    }
+
+    /// On a grid of u: spacing, u, ψ, ψ′ by the model, p (normalised), the standard normal.
+    struct Line {
+        u: Vec<f64>,
+        slope: Vec<f64>,
+        p: Vec<f64>,
+        normal: Vec<f64>,
+        kl: f64,
+    }
+
+    const WIDTH: f64 = 1e-3;
+
+    impl Line {
+        fn new(model: &Glm, q: &Gaussian) -> Self {
+            let u: Vec<f64> = (-40_000..=40_000).map(|i| f64::from(i) * WIDTH).collect();
+            let (c, n) = (q.sd()[0], u.len());
+            let mut z = vec![0.0; n];
+            q.transform(&u, &mut z);
+            let (mut values, mut gradients) = (vec![0.0; n], vec![0.0; n]);
+            model.log_density(&z, &mut values, &mut gradients).expect("finite");
+            let top = values.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b));
+            let total: f64 = values.iter().map(|v| (v - top).exp()).sum::<f64>() * WIDTH;
+            let evidence = top + total.ln() + c.ln();
+            Self {
+                slope: gradients.iter().map(|g| -c * g).collect(),
+                p: values.iter().map(|v| (v - top).exp() / total).collect(),
+                normal: u
+                    .iter()
+                    .map(|u| (-0.5 * u * u).exp() / (2.0 * std::f64::consts::PI).sqrt())
+                    .collect(),
+                kl: evidence + model.neg_elbo(q).expect("finite"),
+                u,
+            }
+        }
+
+        fn mean(&self, density: &[f64], f: impl Fn(usize) -> f64) -> f64 {
+            (0..self.u.len()).map(|i| density[i] * f(i)).sum::<f64>() * WIDTH
+        }
+    }
+
+    /// Every ball of twelve problems: k is below the curvature on it, η_j above the mass outside, and the bound with the exact Fisher
+    /// informations is the formula with Q from erf, above the divergence; means and sds are inside their bounds. Leaving out η
+    /// would not be noticed by a q near the mode, so some balls must be seen where it decides.
+    #[test]
+    fn every_ball_in_one_dimension() {
+        let mut decided = 0;
+        for (model, q) in cases() {
+            let line = Line::new(&model, &q);
+            let neg_elbo = model.neg_elbo(&q).expect("finite");
+            let found = balls(&model, &q, neg_elbo).expect("finite").expect("balls");
+            let whole = line.mean(&line.normal, |i| (line.slope[i] - line.u[i]).powi(2));
+            let residual = Residual::new(&model, &q).expect("finite").expect("bounded");
+            let bend = |i: usize| (line.slope[i + 1] - line.slope[i]) / WIDTH;
+            let steepest = (0..line.u.len() - 1).map(|i| (bend(i) - 1.0).abs()).fold(0.0, f64::max);
+            assert!(steepest <= residual.lipschitz + 1e-6, "{steepest} {}", residual.lipschitz);
+            assert!(found.len() > 10);
+            for ball in &found {
+                let name = format!("{} R = {:.2}", model.likelihood().name(), ball.radius);
+                let within = (0..line.u.len() - 1)
+                    .filter(|i| line.u[*i].abs().max(line.u[i + 1].abs()) <= ball.radius);
+                let flattest = within.map(bend).fold(f64::INFINITY, f64::min);
+                assert!(ball.least <= flattest + 1e-6, "{name}: {} {flattest}", ball.least);
+                assert!((ball.root[0].powi(2) / ball.least - 1.0).abs() < 1e-9, "{name}");
+                for j in 0..3 {
+                    let mass = line.mean(&line.p, |i| {
+                        let size = line.u[i].abs();
+                        if size > ball.radius { size.powi(j) } else { 0.0 }
+                    });
+                    assert!(ball.tails[j as usize] >= mass - 1e-9, "{name}: {:?} {mass}", ball.tails);
+                }
+                let cut = libm::erfc(ball.radius / 2f64.sqrt());
+                let fisher = Fisher { ball: whole / ball.least, whole };
+                let without = fisher.ball / (2.0 * (1.0 - cut))
+                    + (whole * cut / (2.0 * (1.0 - cut))).sqrt()
+                    + (1.0 - cut).ln();
+                let want = without - (1.0 - ball.tails[0]).ln();
+                let bound = ball.bound(fisher);
+                assert!((bound - want).abs() < 1e-8 * (1.0 + want), "{name}: {bound} {want}");
+                assert!(bound >= line.kl, "{name}: {bound} < {}", line.kl);
+                decided += usize::from(without < line.kl);
+                let mean = line.mean(&line.p, |i| line.u[i]);
+                let sd = (line.mean(&line.p, |i| line.u[i].powi(2)) - mean * mean).sqrt();
+                let (mean_error, sd_error) = ball.errors(fisher, 1);
+                assert!(mean.abs() <= mean_error + 1e-9, "{name}: {mean} {mean_error}");
+                assert!((sd - 1.0).abs() <= sd_error + 1e-9, "{name}: {sd} {sd_error}");
+            }
+        }
+        assert!(decided > 0);
+    }
+
+    /// δ is kept: with δ = 0.1 at most 0.1 · 300 + 4 sd of 300 checks of ten draws lie below the exact Fisher informations.
+    #[test]
+    fn coverage() {
+        for (model, q) in cases().into_iter().take(4) {
+            let line = Line::new(&model, &q);
+            let whole = line.mean(&line.normal, |i| (line.slope[i] - line.u[i]).powi(2));
+            let residual = Residual::new(&model, &q).expect("finite").expect("bounded");
+            let neg_elbo = model.neg_elbo(&q).expect("finite");
+            let found = balls(&model, &q, neg_elbo).expect("finite").expect("balls");
+            let ball = &found[found.len() / 2];
+            let missed = (0..300)
+                .filter(|seed| {
+                    let settings = PosteriorSettings { draws: 10, delta: 0.1, seed: *seed };
+                    let sums = fresh(&model, &q, ball, &settings).expect("finite");
+                    let upper = residual.bounded(ball, sums, 10, 0.1);
+                    upper.whole < whole || upper.ball < whole / ball.least
+                })
+                .count();
+            assert!(missed <= 30 + 21, "{missed}");
+        }
+    }
+}
