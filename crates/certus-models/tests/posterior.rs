@@ -163,32 +163,26 @@ fn logit_d10() {
     assert_eq!(best.statement.theorem(), "D6");
     assert!(bounds[2] < bounds[1] && bounds[1] < 0.3 * bounds[0]);
     assert!(bounds.iter().all(|b| *b > estimate.kl.value - 5.0 * estimate.kl.standard_error));
-    // 20 times the divergence without the deviation (math.md: 21)
-    assert!(bounds[1] < 0.25, "{}", bounds[1]);
 }
 
-/// d = 31, where the envelope accepts nothing: the ball is used, below D3 and above the estimate.
+/// d = 30, where the envelope accepts too little: the better of D5 and D3 is stated, above the estimate, with the reason.
 #[test]
 fn thirty_coefficients() {
     let mut dice = Dice::new(71);
-    let model = simulated("logistic", 3000, 30, 0.2, 1.0, &mut dice);
+    let model = simulated("logistic", 600, 29, 0.4, 1.0, &mut dice);
     let q = model.solve_exactly().unwrap().gaussian;
-    let s = settings(10_000, 5);
+    let s = settings(5000, 5);
     let said = model.posterior(&q, &s).unwrap();
-    let far = global(&model, &q, &s).unwrap();
+    let quarter = PosteriorSettings { delta: 0.25 * s.delta, ..s };
+    let (near, far) = (local(&model, &q, &quarter).unwrap(), global(&model, &q, &quarter).unwrap());
+    let [bound, near, far] = [&said, &near, &far].map(|x| x.statement.bound().unwrap_or(f64::INFINITY));
     let estimate = importance(&model, &q, Check { draws: 20_000, seed: 4, iteration: 1 }).unwrap();
-    let bound = said.statement.bound().unwrap();
-    println!(
-        "d = 31: {} {bound:.4}, D3 {:.4}, importance sampling {:?}; {:?}; {:?}",
-        said.statement.theorem(),
-        far.statement.bound().unwrap(),
-        estimate.kl,
-        said.statement.constants(),
-        said.statement.reason()
-    );
-    assert_eq!((said.statement.theorem(), said.statement.level()), ("D5", Level::Probable { delta: 1e-6 }));
-    assert!(said.statement.reason().is_some_and(|r| r.contains("D6: ") && r.contains("would be accepted")));
-    assert!(bound < far.statement.bound().unwrap());
+    println!("d = 30: {bound:.4}, D5 {near:.4}, D3 {far:.4}, importance sampling {:?}", estimate.kl);
+    assert_eq!(said.statement.level(), Level::Probable { delta: 1e-6 });
+    assert_eq!(said.statement.theorem(), if near < far { "D5" } else { "D3" });
+    assert_eq!(bound, near.min(far));
+    let reason = said.statement.reason().unwrap();
+    assert!(reason.contains("D6: "), "{reason}");
     assert!(bound > estimate.kl.value - 5.0 * estimate.kl.standard_error);
 }
 
