@@ -29,8 +29,11 @@ pub(crate) fn of(model: &Glm) -> Result<Option<Curvature>, Error> {
     Ok(Some(Curvature::new(mu.min(m), m, Provenance::ByModel)?))
 }
 
+/// Two d × d matrices, a lower and an upper bound.
+pub(crate) type Between = (Vec<f64>, Vec<f64>);
+
 /// J + Σ θ_min a aᵀ ≤ ∇²φ ≤ J + Σ θ_max a aᵀ, both d × d matrices; `None` where φ″ is not bounded.
-pub(crate) fn extremes(model: &Glm) -> Result<Option<(Vec<f64>, Vec<f64>)>, Error> {
+pub(crate) fn extremes(model: &Glm) -> Result<Option<Between>, Error> {
     let (d, likelihood) = (model.dim(), &*model.likelihood);
     let sums = model.pool.sum(model.design.rows(), 1 + 2 * d * d, &|leaf, scratch, out| {
         model.design.prepare(leaf, scratch, |leaf| {

@@ -374,6 +374,9 @@ mod tests {
                     });
                     assert!(ball.tails[j as usize] >= mass - 1e-9, "{name}: {:?} {mass}", ball.tails);
                 }
+                // beyond R, |u| > R
+                let grown = |j: usize| ball.tails[j] >= ball.radius * ball.tails[j - 1] * (1.0 - 1e-9);
+                assert!(grown(1) && grown(2), "{name}: {:?}", ball.tails);
                 let cut = libm::erfc(ball.radius / 2f64.sqrt());
                 let fisher = Fisher { ball: whole / ball.least, whole };
                 let without = fisher.ball / (2.0 * (1.0 - cut))
