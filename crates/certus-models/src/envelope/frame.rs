@@ -14,13 +14,13 @@ use crate::newton::dot;
 const PRODUCTS: usize = 500;
 
 /// A centre and a factor, scaled so that λ_min(∇²ψ(0)) is 1, with what the envelope starts from.
-pub(super) struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     model: &'a Glm,
-    pub(super) gaussian: Gaussian,
+    pub(crate) gaussian: Gaussian,
     /// ψ(0).
-    pub(super) value: f64,
+    pub(crate) value: f64,
     /// ε₀ ≥ |∇ψ(0)|.
-    pub(super) slope: f64,
+    pub(crate) slope: f64,
     /// CᵀJC.
     prior: Vec<f64>,
     rays: Option<Rays>,
@@ -52,7 +52,7 @@ impl Rays {
 
 impl<'a> Frame<'a> {
     /// Around `mean` with the lower-triangular `factor`, which is scaled. `None` if ∇²ψ(0) is singular to rounding.
-    pub(super) fn new(model: &'a Glm, mean: &[f64], factor: &Factor) -> Result<Option<Self>, Error> {
+    pub(crate) fn new(model: &'a Glm, mean: &[f64], factor: &Factor) -> Result<Option<Self>, Error> {
         let d = model.dim();
         let mut c = factor.to_dense();
         let first = Self {
@@ -99,15 +99,23 @@ impl<'a> Frame<'a> {
 
     /// k at each radius: the better of the bound on balls and the bound on rays; both fall with the radius.
     pub(super) fn curvature(&self, radii: &[f64]) -> Result<Vec<f64>, Error> {
-        let mut k = self.curvature_at(radii)?;
-        if let Some(rays) = &self.rays {
-            k.iter_mut().zip(radii).for_each(|(k, s)| *k = k.max(rays.curvature(*s)));
-        }
-        Ok(k)
+        let k = self.curvature_at(radii)?;
+        Ok(k.into_iter().zip(radii).map(|(k, s)| self.along_rays(k, *s)).collect())
     }
 
-    /// λ_min(Cᵀ(J + Σ w c_n(R) a aᵀ)C) for each R, c_n(R) ≤ φ″ within R|Cᵀa_n| of a_nᵀm + o_n, rounded down (math: D6).
+    /// The better of a bound k on the ball of radius s and the bound on rays there.
+    pub(crate) fn along_rays(&self, k: f64, s: f64) -> f64 {
+        self.rays.as_ref().map_or(k, |rays| k.max(rays.curvature(s)))
+    }
+
+    /// λ_min(Cᵀ J_R C) for each R, rounded down (math: D6).
     fn curvature_at(&self, radii: &[f64]) -> Result<Vec<f64>, Error> {
+        let d = self.model.dim();
+        self.on_balls(radii)?.iter().map(|matrix| bracket(matrix, d).map(|(low, _)| low)).collect()
+    }
+
+    /// Cᵀ J_R C with J_R = J + Σ w c_n(R) a aᵀ for each R, c_n(R) ≤ φ″ within R|Cᵀa_n| of a_nᵀm + o_n (math: D6).
+    pub(crate) fn on_balls(&self, radii: &[f64]) -> Result<Vec<Vec<f64>>, Error> {
         let (model, d) = (self.model, self.model.dim());
         let sums = self.sum(radii.len() * d * d, &|leaf, whitened, t, out| {
             let n = leaf.data.len();
@@ -124,13 +132,13 @@ impl<'a> Frame<'a> {
             }
             model.pool.give(work);
         })?;
-        let least = |gram: &[f64]| {
+        let with_prior = |gram: &[f64]| {
             let mut matrix = gram.to_vec();
             linalg::mirror(&mut matrix, d);
             matrix.iter_mut().zip(&self.prior).for_each(|(m, j)| *m += j);
-            bracket(&matrix, d).map(|(low, _)| low)
+            matrix
         };
-        sums.chunks_exact(d * d).map(least).collect()
+        Ok(sums.chunks_exact(d * d).map(with_prior).collect())
     }
 
     /// The constants of the bound on rays, where log φ″ has a known slope and bend.
@@ -286,12 +294,12 @@ fn least(mut low: f64, mut high: f64, f: &impl Fn(f64) -> Result<f64, Error>) ->
 }
 
 /// What summation of rows and an eigenvalue iteration may lose, relative to the norm.
-fn ulps(d: usize) -> f64 {
+pub(crate) fn ulps(d: usize) -> f64 {
     64.0 * (d + 16) as f64 * f64::EPSILON
 }
 
 /// Extreme eigenvalues, rounded outward.
-fn bracket(matrix: &[f64], d: usize) -> Result<(f64, f64), Error> {
+pub(crate) fn bracket(matrix: &[f64], d: usize) -> Result<(f64, f64), Error> {
     let (low, high) = linalg::extreme_eigenvalues(matrix, d)
         .ok_or_else(|| Error::Data("the curvature at the centre of the envelope is not finite".into()))?;
     let slack = ulps(d) * high.abs().max(low.abs());

@@ -1,9 +1,9 @@
 //! A certificate for few coefficients: a radial envelope over the posterior brackets the evidence, the posterior means and sds with
 //! stated confidence, and its accepted proposals are independent exact draws (math: D6).
 
-mod frame;
+pub(crate) mod frame;
 mod sampler;
-mod shells;
+pub(crate) mod shells;
 
 use certus::certificate::{Level, Posterior, Statement};
 use certus::factor::Factor;
@@ -32,7 +32,7 @@ const LEAST: f64 = 1e-4;
 const PILOT_STREAM: u64 = 0xD6 << 32;
 const STREAM: u64 = PILOT_STREAM + 2;
 /// Relative rounding of ψ that is allowed for: about 10⁴ ulp, where the sums over rows lose some tens.
-const ROUNDING: f64 = 1e-12;
+pub(crate) const ROUNDING: f64 = 1e-12;
 
 /// How many draws, and how sure.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,7 +6,7 @@
 use std::f64::consts::PI;
 
 /// The width over which k is taken as constant. Frames are scaled so that k(0) = 1.
-pub(super) const STEP: f64 = 1.0 / 32.0;
+pub(crate) const STEP: f64 = 1.0 / 32.0;
 /// Shells per step.
 const FINER: usize = 8;
 /// Beyond this e^{−ID} is useless and may overflow.
@@ -31,7 +31,7 @@ pub(super) struct Shells {
 
 /// Shells being made, from the centre outward.
 #[derive(Debug)]
-pub(super) struct Growing {
+pub(crate) struct Growing {
     dim: usize,
     edges: Vec<f64>,
     low: Vec<f64>,
@@ -45,23 +45,23 @@ pub(super) struct Growing {
 
 impl Growing {
     /// No shell yet; `slope` is ε₀ = |∇ψ(0)|.
-    pub(super) fn new(dim: usize, slope: f64) -> Self {
+    pub(crate) fn new(dim: usize, slope: f64) -> Self {
         let (edges, low, masses) = (vec![0.0], Vec::new(), Vec::new());
         Self { dim, edges, low, masses, total: 0.0, slope: -slope, rise: 0.0 }
     }
 
     /// R so far.
-    pub(super) fn radius(&self) -> f64 {
+    pub(crate) fn radius(&self) -> f64 {
         self.edges[self.edges.len() - 1]
     }
 
     /// D(R) so far.
-    pub(super) fn slope(&self) -> f64 {
+    pub(crate) fn slope(&self) -> f64 {
         self.slope
     }
 
     /// The shells of one more step, on which the curvature along rays is at least k ≥ 0.
-    pub(super) fn extend(&mut self, k: f64) {
+    pub(crate) fn extend(&mut self, k: f64) {
         let width = STEP / FINER as f64;
         for _ in 0..FINER {
             let (inner, outer) = (self.radius(), (self.edges.len() as f64) * width);
@@ -79,7 +79,7 @@ impl Growing {
     }
 
     /// ∫_R^∞ s^{n} e^{−ID(R) − D(R)(s−R)} ds = e^{−ID(R)} Σ_k n!/(n−k)! R^{n−k}/D^{k+1}, n = d − 1 + j: D does not fall beyond R.
-    fn tail(&self, j: usize) -> f64 {
+    pub(crate) fn tail(&self, j: usize) -> f64 {
         if self.slope <= 0.0 {
             return f64::INFINITY;
         }
@@ -99,7 +99,7 @@ impl Growing {
     }
 
     /// True if e^{−ID} has grown beyond use.
-    pub(super) fn hopeless(&self) -> bool {
+    pub(crate) fn hopeless(&self) -> bool {
         self.rise < -DEEPEST
     }
 
@@ -114,18 +114,22 @@ impl Growing {
             sum += m / self.total;
             sum
         });
-        // |S^{d−1}| = 2π^{d/2}/Γ(d/2)
-        let log_sphere = 2f64.ln() + 0.5 * dim * PI.ln() - libm::lgamma(0.5 * dim);
         Shells {
             dim: self.dim,
             cumulative: cumulative.collect(),
             edges: self.edges,
             low: self.low,
-            log_mass: mass.ln() + log_sphere,
+            log_mass: mass.ln() + log_sphere(self.dim),
             tails,
             height,
         }
     }
+}
+
+/// log |S^{d−1}| = log 2π^{d/2}/Γ(d/2).
+pub(crate) fn log_sphere(dim: usize) -> f64 {
+    let half = 0.5 * dim as f64;
+    2f64.ln() + half * PI.ln() - libm::lgamma(half)
 }
 
 /// outerᵈ − innerᵈ, from the factor outer − inner, so that nothing cancels.

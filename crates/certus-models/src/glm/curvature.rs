@@ -13,10 +13,28 @@ const DENSE: usize = 1 << 24;
 /// The curvature of a model, or `None` where φ″ is not bounded (Poisson).
 pub(crate) fn of(model: &Glm) -> Result<Option<Curvature>, Error> {
     let d = model.dim();
-    let likelihood = &*model.likelihood;
     if d * d > DENSE {
         return cheap(model);
     }
+    let Some((least, most)) = extremes(model)? else { return Ok(None) };
+    // Summation errs by at most about (log₂ N + rows of a block) ulp, the eigenvalues by c·d ulp, both of the norm.
+    let bracket = |matrix: &[f64]| {
+        let (low, high) = linalg::extreme_eigenvalues(matrix, d)
+            .ok_or_else(|| Error::Data("the Gram matrix of the features is not finite".into()))?;
+        let slack = 64.0 * (d + 16) as f64 * f64::EPSILON * high;
+        Ok::<_, Error>(((low - slack).max(0.0), high + slack))
+    };
+    let (mu, _) = bracket(&least)?;
+    let (_, m) = bracket(&most)?;
+    Ok(Some(Curvature::new(mu.min(m), m, Provenance::ByModel)?))
+}
+
+/// Two d × d matrices, a lower and an upper bound.
+pub(crate) type Between = (Vec<f64>, Vec<f64>);
+
+/// J + Σ θ_min a aᵀ ≤ ∇²φ ≤ J + Σ θ_max a aᵀ, both d × d matrices; `None` where φ″ is not bounded.
+pub(crate) fn extremes(model: &Glm) -> Result<Option<Between>, Error> {
+    let (d, likelihood) = (model.dim(), &*model.likelihood);
     let sums = model.pool.sum(model.design.rows(), 1 + 2 * d * d, &|leaf, scratch, out| {
         model.design.prepare(leaf, scratch, |leaf| {
             let n = leaf.data.len();
@@ -39,19 +57,13 @@ pub(crate) fn of(model: &Glm) -> Result<Option<Curvature>, Error> {
     if sums[0] > 0.0 {
         return Ok(None);
     }
-    // Summation errs by at most about (log₂ N + rows of a block) ulp, the eigenvalues by c·d ulp, both of the norm.
-    let bracket = |matrix: &[f64]| {
+    let with_prior = |matrix: &[f64]| {
         let mut matrix = matrix.to_vec();
         linalg::mirror(&mut matrix, d);
         model.prior.add_to(&mut matrix);
-        let (low, high) = linalg::extreme_eigenvalues(&matrix, d)
-            .ok_or_else(|| Error::Data("the Gram matrix of the features is not finite".into()))?;
-        let slack = 64.0 * (d + 16) as f64 * f64::EPSILON * high;
-        Ok::<_, Error>(((low - slack).max(0.0), high + slack))
+        matrix
     };
-    let (mu, _) = bracket(&sums[1..][..d * d])?;
-    let (_, m) = bracket(&sums[1 + d * d..])?;
-    Ok(Some(Curvature::new(mu.min(m), m, Provenance::ByModel)?))
+    Ok(Some((with_prior(&sums[1..][..d * d]), with_prior(&sums[1 + d * d..]))))
 }
 
 /// M ≤ λ_max(J) + Σ θ_max |a|² for very large d: valid, cheap, loose; μ from the prior alone.

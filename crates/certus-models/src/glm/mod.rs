@@ -1,7 +1,7 @@
 //! A generalised linear model: p(z, y) = N(z | μ₀, J⁻¹) Π_n p(y_n | a_nᵀz + o_n)^{w_n}. It knows its log density, gradient and Hessian,
 //! as sums over leaves, and is a [`Target`] whose batch gradient reads X once.
 
-mod curvature;
+pub(crate) mod curvature;
 
 use std::sync::{Arc, OnceLock};
 

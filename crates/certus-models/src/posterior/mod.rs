@@ -1,0 +1,116 @@
+//! How far a Gaussian is from the posterior of a generalised linear model: the envelope (D6) where it can be had, else the better of
+//! the log-Sobolev bounds on a ball (D5) and on all of space (D3).
+
+mod global;
+mod local;
+
+use certus::certificate::{Level, Posterior, Statement};
+use certus::{Gaussian, Provenance};
+
+use crate::envelope::EnvelopeSettings;
+use crate::error::Error;
+use crate::exact::lower;
+use crate::glm::Glm;
+
+pub use global::global;
+pub use local::local;
+
+/// How many draws, and how sure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PosteriorSettings {
+    /// Draws of each certificate, fixed beforehand.
+    pub draws: usize,
+    /// What is stated holds, all of it, with probability at least 1 − δ.
+    pub delta: f64,
+    /// Fresh draws: q must not have been chosen with draws for checks of this seed.
+    pub seed: u64,
+}
+
+impl Default for PosteriorSettings {
+    fn default() -> Self {
+        Self { draws: 100_000, delta: 1e-6, seed: 0 }
+    }
+}
+
+impl PosteriorSettings {
+    fn check(&self, q: &Gaussian, dim: usize) -> Result<(), Error> {
+        if q.dim() != dim || !q.is_proper() {
+            return Err(Error::Model(format!("a proper Gaussian over {dim} coefficients is required")));
+        }
+        if !(self.delta > 0.0 && self.delta < 1.0) {
+            let delta = self.delta;
+            return Err(Error::Model(format!("delta is {delta}, but a number between 0 and 1 is required")));
+        }
+        if self.draws < 2 || u32::try_from(self.draws).is_err() {
+            let draws = self.draws;
+            return Err(Error::Model(format!("{draws} draws, but 2 to 4 294 967 295 are possible")));
+        }
+        Ok(())
+    }
+}
+
+impl Glm {
+    /// KL(q ‖ p), the evidence, and the errors of means and sds, from the best certificate that can be had; `Posterior::none` with
+    /// every reason where none can.
+    ///
+    /// D6 gets half of δ because it may decline after it has seen its draws; D5 and D3 a quarter each, because the better one is
+    /// chosen after they were made.
+    pub fn posterior(&self, q: &Gaussian, settings: &PosteriorSettings) -> Result<Posterior, Error> {
+        settings.check(q, self.dim())?;
+        let q = lower(q)?;
+        let PosteriorSettings { draws: proposals, delta, seed } = *settings;
+        let declined =
+            match self.envelope(&q, &EnvelopeSettings { proposals, delta: 0.5 * delta, seed, keep: 0 }) {
+                Ok(envelope) => return Ok(at_level(envelope.posterior, delta)),
+                Err(Error::Declined(reason)) => reason,
+                Err(error) => return Err(error),
+            };
+        let quarter = PosteriorSettings { delta: 0.25 * delta, ..*settings };
+        let (near, far) = (local(self, &q, &quarter)?, global(self, &q, &quarter)?);
+        let reasons = [
+            ("D6", Some(declined.as_str())),
+            ("D5", near.statement.reason()),
+            ("D3", far.statement.reason()),
+        ]
+        .into_iter()
+        .filter_map(|(name, reason)| reason.map(|r| format!("{name}: {r}")))
+        .collect::<Vec<_>>()
+        .join("; ");
+        let best = near.statement.clone().or(far.statement.clone());
+        if best.level() == Level::None {
+            return Ok(Posterior::none(reasons));
+        }
+        let chosen = if best == near.statement { near } else { far };
+        let mut posterior = at_level(chosen, delta);
+        posterior.statement = posterior.statement.because(reasons);
+        Ok(posterior)
+    }
+
+    /// With the quadrature of the ELBO as an assumption where its error is not proved.
+    fn with_quadrature(&self, statement: Statement) -> Statement {
+        if self.likelihood.strip_is_proved() {
+            return statement;
+        }
+        let what = format!("the quadrature of the ELBO for the {} likelihood", self.likelihood.name());
+        statement.assuming(what, Provenance::Estimated)
+    }
+}
+
+/// The same said with probability 1 − `delta`, which is less than it was said with.
+fn at_level(posterior: Posterior, delta: f64) -> Posterior {
+    let old = &posterior.statement;
+    let (Level::Probable { .. }, Some(bound), Some(first)) =
+        (old.level(), old.bound(), old.assumptions().first())
+    else {
+        return posterior;
+    };
+    let Some(word) = first.provenance.vouched() else { return posterior };
+    let mut statement = Statement::probable(old.theorem(), bound, delta, &word, &first.what);
+    for (name, value) in old.constants() {
+        statement = statement.with(name, *value);
+    }
+    for more in &old.assumptions()[1..] {
+        statement = statement.assuming(more.what.clone(), more.provenance.clone());
+    }
+    Posterior { statement, ..posterior }
+}
