@@ -404,3 +404,56 @@ fn the_documented_example_is_true() {
     let (shown, printed) = (std::fs::read_to_string(docs).unwrap(), example::report().unwrap());
     assert!(shown.contains(printed.trim()), "docs/certificates.md should show\n{printed}");
 }
+
+/// A correlated model and its mean-field optimum, 0.66 nats from the best Gaussian: nothing that is said of one family is used for another.
+#[test]
+fn families_are_not_mixed_up() {
+    let rows = Memory {
+        x: vec![1.0, 1.0, 1.0, 0.9, 1.0, 1.1],
+        y: vec![0.5, 1.0, -0.3],
+        columns: 2,
+        ..Memory::default()
+    };
+    let prior = Prior::independent(vec![0.0; 2], &[3.0; 2]).unwrap();
+    let model = Glm::new(Design::new(Arc::new(rows), false), likelihood("linear"), prior).unwrap();
+    let best = model.solve_exactly().unwrap();
+    let family = certus::Family::Pattern(Arc::new(Tree::diagonal(2).unwrap()));
+    let start = Gaussian::new(best.gaussian.mean().to_vec(), family.scaled_identity(2, 0.2)).unwrap();
+    let independent = descend(&model, start).unwrap();
+    let lost = model.neg_elbo(&independent).unwrap() - best.neg_elbo;
+    assert!(lost > 0.3, "{lost}");
+    // within its family it is certified
+    let own = model.gap(&independent).unwrap();
+    assert!(own.statement.bound().unwrap() < 1e-6 && own.family.contains("independent"), "{own:?}");
+    // a ball of all Gaussians holds the best of all, or there is none
+    if let Ok(ball) = model.ball(&independent).unwrap() {
+        assert!(0.5 * ball.smoothness() * ball.initial_distance_squared() >= lost);
+    }
+    // a reference of the pattern does not speak for all Gaussians, but one of all speaks for the pattern
+    let of_pattern = model.reference(&independent).unwrap().unwrap();
+    let moved = perturbed(&best.gaussian, 0.3, &mut Dice::new(73)).unwrap();
+    assert_eq!(model.gap_against(&moved, &of_pattern).unwrap(), model.gap(&moved).unwrap());
+    let of_all = model.reference(&best.gaussian).unwrap().unwrap();
+    assert!(model.gap_against(&independent, &of_all).unwrap().statement.bound().unwrap() <= lost + 1e-6);
+    // f below what a reference allows is a contradiction, never a gap of 0
+    let other =
+        model.rebuilt(likelihood("linear"), Prior::independent(vec![100.0; 2], &[0.01; 2]).unwrap()).unwrap();
+    let wrong = other.reference(&other.solve_exactly().unwrap().gaussian).unwrap().unwrap();
+    assert!(matches!(model.gap_against(&best.gaussian, &wrong), Err(Error::Violated(_))));
+}
+
+/// Predictors that are all cancellation: 1e17 less 1e17. What rounding may have done to them is not small, and is not taken for small.
+#[test]
+fn cancellation_is_seen() {
+    let d = 11;
+    let rows =
+        Memory { x: vec![1.0; d], y: vec![0.0], offset: vec![-1e17 - 48.0], columns: d, ..Memory::default() };
+    let mut mean = vec![7.0; d];
+    mean[0] = 1e17;
+    let prior = Prior::independent(mean.clone(), &[1.0; 11]).unwrap();
+    let model = Glm::new(Design::new(Arc::new(rows), false), likelihood("poisson"), prior).unwrap();
+    let w = Gaussian::isotropic(mean, 0.99, &certus::Family::Lower).unwrap();
+    let gap = model.gap(&w).unwrap();
+    // truth: the predictor is 1e17 + 70 − 1e17 − 48, give or take 16 for the rounding of the offset
+    assert!(gap.statement.bound().is_none_or(|b| b > 7.8e11), "{gap:?}");
+}

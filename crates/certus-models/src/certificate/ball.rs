@@ -1,6 +1,7 @@
 //! Constants of f in a ball around a Gaussian (Theorem G), and the iterations they promise for a gap before a run: beside those of the
 //! global constants, which hold everywhere and are useless on real data.
 
+use certus::factor::{Factor, Lower};
 use certus::method::Method;
 use certus::schedule::Schedule;
 use certus::theorem::{Constants, Local, LocalParts, Problem, Theorem};
@@ -31,7 +32,15 @@ impl Glm {
     /// A ball in the frame y = C⁻¹(z − m) of w that provably contains the optimum over all Gaussians, with the constants of Theorem G on it;
     /// or the reason why there is none.
     pub fn ball(&self, w: &Gaussian) -> Result<Result<Local, String>, Error> {
-        let at = Dense::new(self, w)?;
+        // the ball is one of all Gaussians, whatever family w is stored in
+        let w = match w.factor() {
+            Factor::Pattern(_) => {
+                let dense = Factor::Lower(Lower::new(self.dim(), w.factor().to_dense())?);
+                Gaussian::new(w.mean().to_vec(), dense)?
+            }
+            _ => w.clone(),
+        };
+        let at = Dense::new(self, &w)?;
         let slope = at.slope(1.0);
         let mut radius = 1.01 * slope;
         for _ in 0..60 {
@@ -123,9 +132,9 @@ impl Dense<'_> {
         let (d, rows) = (self.dim(), self.placed());
         let sd = |k: usize| rows[k].sd + rows[k].delta;
         if rows.len() > PAIRS {
-            let [zero, two] = self.grams(&|k| (most[k].1 * sd(k), most[k].1 * sd(k) * sd(k)))?;
+            let [zero, two] = self.gram_norms(&|k| (most[k].1 * sd(k), most[k].1 * sd(k) * sd(k)))?;
             let total: f64 = (0..rows.len()).map(|k| most[k].1 * sd(k) * sd(k)).sum();
-            return Ok((dot(&zero, &zero).sqrt(), (total * dot(&two, &two).sqrt()).sqrt()));
+            return Ok((zero, (total * two).sqrt()));
         }
         let at = self.whitened_rows()?;
         let pairs = |n: usize| {
@@ -185,9 +194,9 @@ mod tests {
             (zero / square_zero.sqrt() - 1.0).abs() < 1e-9 && (two / square_two.sqrt() - 1.0).abs() < 1e-9
         );
         let sd = |k: usize| at.placed()[k].sd;
-        let [g0, g2] = at.grams(&|k| (most[k].1 * sd(k), most[k].1 * sd(k) * sd(k))).expect("finite");
+        let [g0, g2] = at.gram_norms(&|k| (most[k].1 * sd(k), most[k].1 * sd(k) * sd(k))).expect("finite");
         let total: f64 = (0..40).map(|k| most[k].1 * sd(k) * sd(k)).sum();
-        assert!(dot(&g0, &g0).sqrt() >= zero && total * dot(&g2, &g2).sqrt() >= two * two);
+        assert!(g0 >= zero && total * g2 >= two * two);
     }
 
     /// μ_r and L bracket the curvature of f at random points of the ball, by second differences of the exact f; the gradient at the

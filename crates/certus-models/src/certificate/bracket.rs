@@ -4,7 +4,7 @@
 use std::f64::consts::TAU;
 
 use certus::certificate::{Gap, Statement};
-use certus::{Factor, Gaussian, Provenance, linalg};
+use certus::{Factor, Family, Gaussian, Provenance, linalg};
 
 use super::dense::Dense;
 use super::row::{CHAIN, Row, gamma};
@@ -25,6 +25,9 @@ pub struct Value {
 /// A certified Gaussian of a model: f* lies in [f(ref) − bound, f(ref)].
 #[derive(Clone, Debug)]
 pub struct Reference {
+    /// The family f* is the optimum of; `None` for all Gaussians.
+    over: Option<Family>,
+    dim: usize,
     least: f64,
     most: f64,
     provenance: Provenance,
@@ -44,16 +47,29 @@ pub trait Certified {
         let (gap, f) = (self.certified_gap(w)?, self.exact_value(w)?);
         let provenance = gap.statement.assumptions().first().map(|a| a.provenance.clone());
         Ok(gap.statement.bound().zip(provenance).map(|(bound, provenance)| Reference {
+            over: (gap.family != super::ALL).then(|| w.factor().family()),
+            dim: w.dim(),
             least: f.value - f.error - bound,
             most: f.value + f.error,
             provenance,
         }))
     }
 
-    /// The smaller of w's own bound and the bracket.
+    /// The smaller of w's own bound and the bracket. A reference over all Gaussians speaks for every family, one over a pattern only for
+    /// that pattern.
     fn gap_against(&self, w: &Gaussian, reference: &Reference) -> Result<Gap, Error> {
         let (mut gap, f) = (self.certified_gap(w)?, self.exact_value(w)?);
-        let bound = (f.value + f.error - reference.least).max(0.0);
+        let speaks = reference.over.as_ref().is_none_or(|family| *family == w.factor().family());
+        if reference.dim != w.dim() || !speaks {
+            return Ok(gap);
+        }
+        let bound = f.value + f.error - reference.least;
+        if bound < 0.0 {
+            return Err(Error::Violated(format!(
+                "f is {} here, but the reference says it is at least {}: they are not of the same model and data",
+                f.value, reference.least
+            )));
+        }
         let bracket = Statement::by(&reference.provenance, "two-sided bracket", bound, super::ASSUMPTION)
             .with("f", f.value)
             .with("f* at least", reference.least)
@@ -63,7 +79,7 @@ pub trait Certified {
     }
 }
 
-/// Σ E φ over rows. A shift of t by ε + δx changes E φ by at most |E φ′|ε + sd E φ″ δ, up to second order (Stein).
+/// Σ E φ over rows.
 pub(crate) fn losses(rows: &[Row], likelihood: &dyn Likelihood, largest_sd: f64, chain: usize) -> Value {
     let quadrature = Quadrature::new(likelihood.strip(), largest_sd);
     let leaf = |run: usize| {
@@ -72,8 +88,7 @@ pub(crate) fn losses(rows: &[Row], likelihood: &dyn Likelihood, largest_sd: f64,
             let m = quadrature.moments(likelihood, row.mean, row.sd, row.datum);
             let size =
                 likelihood.scale(row.mean, row.sd, row.datum) * (1.0 + row.mean.abs() + row.sd) + m.e0.abs();
-            let moved = 1.01 * (m.e1.abs() * row.shift + row.sd * m.q0 * row.delta);
-            let own = 1e-13 * size + moved + gamma(chain) * m.e0.abs();
+            let own = 1e-13 * size + row.moved(&m) + gamma(chain) * m.e0.abs();
             (value + row.weight * m.e0, error + row.weight * own)
         })
     };

@@ -106,8 +106,8 @@ impl<'a> Dense<'a> {
             Precision::Diagonal(j) => (0..d).map(|i| sizes(i, i, j[i])).fold((0.0, 0.0), add),
             Precision::Dense(j) => (0..d * d).map(|k| sizes(k % d, k / d, j[k])).fold((0.0, 0.0), add),
         };
-        self.prior_error = gamma(2 * d + 4) * matrix;
-        self.errors.mean = gamma(2 * d + 6) * vector;
+        self.prior_error = gamma(3 * d + 8) * matrix;
+        self.errors.mean = gamma(3 * d + 8) * vector;
     }
 
     /// Every row's place, and Ã if it is small enough to keep.
@@ -257,14 +257,14 @@ impl<'a> Dense<'a> {
         Ok([finish(&sums[..d * d + 1]), finish(&sums[d * d + 1..])])
     }
 
-    /// Σ k ã ãᵀ for two sets of weights ≥ 0.
-    pub(super) fn grams(
+    /// |Σ k ã ãᵀ|_F for two sets of weights ≥ 0, from above.
+    pub(super) fn gram_norms(
         &self,
         weight: &(impl Fn(usize) -> (f64, f64) + Sync),
-    ) -> Result<[Vec<f64>; 2], Error> {
-        let without_prior = |(mut h, _): (Vec<f64>, f64)| {
+    ) -> Result<[f64; 2], Error> {
+        let without_prior = |(mut h, error): (Vec<f64>, f64)| {
             h.iter_mut().zip(&self.prior).for_each(|(h, j)| *h -= j);
-            h
+            dot(&h, &h).sqrt() * (1.0 + 1e-12) + 2.0 * error
         };
         Ok(self.curvature(weight)?.map(without_prior))
     }
@@ -325,10 +325,13 @@ impl<'a> Dense<'a> {
             }
             Some(tree) => self.pattern_norm(tree, factor, own)?,
         };
-        // rotations and divisions: c·d roundings, relative to the whole
-        let rho = (mean_part + factor_part).sqrt() * (1.0 + gamma(16 * d + 64))
-            + self.errors.mean / lambda_mean.sqrt()
-            + self.errors.factor / lambda_factor.sqrt();
+        // rotations err by c·d roundings of |g|, which are then divided by no less than λ
+        let turned = gamma(16 * d + 64);
+        let mean_error = self.errors.mean + turned * dot(&self.mean, &self.mean).sqrt();
+        let factor_error = self.errors.factor + turned * dot(&self.factor, &self.factor).sqrt();
+        let rho = (mean_part + factor_part).sqrt() * (1.0 + turned)
+            + mean_error / lambda_mean.sqrt()
+            + factor_error / lambda_factor.sqrt();
         Some(Bowl { rho, mean: lambda_mean, factor: lambda_factor })
     }
 

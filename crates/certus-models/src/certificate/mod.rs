@@ -17,6 +17,9 @@ pub use ball::Iterations;
 pub use bracket::{Certified, Reference, Value};
 use theorem::Search;
 
+/// The family of a dense factor.
+pub(crate) const ALL: &str = "all Gaussians";
+
 /// What is assumed: everything else is computed.
 const ASSUMPTION: &str =
     "curvature computed from the model and the data, with quadrature and rounding allowed for";
@@ -30,7 +33,7 @@ impl Glm {
                 (1, _) => "Gaussians with independent blocks",
                 _ => "Gaussians on the ancestor pattern of q",
             },
-            _ => "all Gaussians",
+            _ => ALL,
         };
         gap(search_dense(self, w), family, &*self.likelihood)
     }

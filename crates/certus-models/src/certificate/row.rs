@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::expectation::Quadrature;
-use crate::likelihood::{Datum, Likelihood};
+use crate::likelihood::{Datum, Likelihood, Moments};
 
 /// Half an ulp of 1.
 const UNIT: f64 = 0.5 * f64::EPSILON;
@@ -56,10 +56,21 @@ impl Row {
         Self { mean, sd, weight, datum, shift: gamma(sizes.terms + 3) * sizes.level, delta }
     }
 
-    /// E φ′ and E φ″ at w. A shift of t by ε + δ|x| changes both by at most E φ″(ε + δ|x|), up to second order, because |φ‴| ≤ φ″.
+    /// How much φ″ can grow over the shift of t that rounding may cause, within the nodes that matter (|φ‴| ≤ φ″; Poisson's sit at sd).
+    fn growth(&self) -> f64 {
+        (self.shift + self.delta * (self.sd + 9.0)).exp()
+    }
+
+    /// By how much E φ can be off because the law of t is: |E φ′|ε + sd E φ″ δ (Stein), and the second order.
+    pub(crate) fn moved(&self, m: &Moments) -> f64 {
+        let second = m.q0 * self.shift * self.shift + m.q2 * self.delta * self.delta;
+        m.e1.abs() * self.shift + self.sd * m.q0 * self.delta + self.growth() * second
+    }
+
+    /// E φ′ and E φ″ at w. A shift of t by ε + δ|x| changes both by at most E φ″(ε + δ|x|), φ″ taken at its largest.
     pub(crate) fn first_order(&self, likelihood: &dyn Likelihood, quadrature: &Quadrature) -> First {
         let m = quadrature.moments(likelihood, self.mean, self.sd, self.datum);
-        let moved = 1.01 * (m.q0 * self.shift + (m.q0 * m.q2).max(0.0).sqrt() * self.delta);
+        let moved = self.growth() * (m.q0 * self.shift + (m.q0 * m.q2).max(0.0).sqrt() * self.delta);
         let error = ALLOWANCE * likelihood.scale(self.mean, self.sd, self.datum) + moved;
         First { slope: self.weight * m.e1, bend: self.weight * m.q0, error: self.weight * error }
     }
@@ -98,15 +109,19 @@ impl Row {
         let (mean, sd, datum) = (self.mean, self.sd, self.datum);
         let reach = r * (sd + self.delta) + self.shift.hypot(self.delta);
         let at = grids.exact.moments(likelihood, mean, sd, datum);
-        let twist = grids.exact.twist(likelihood, mean, sd, datum);
+        let scale = likelihood.scale(mean, sd, datum);
+        // an error of the square is one of the root's square
+        let root = |square: f64| (square + ALLOWANCE * scale * scale).sqrt();
+        let twist = root(grids.exact.twist(likelihood, mean, sd, datum).powi(2));
         let (mut bend, mut twist) = likelihood.most_around(mean, sd, reach, datum, &at, twist)?;
-        // beyond this reach e^D N(x) is no longer negligible where the nodes end
-        if likelihood.twist_below_bend() && reach <= 0.8 {
+        // beyond this reach e^D N(x) is no longer negligible where the nodes end; nor is an unbounded φ″
+        let bounded = likelihood.most_bend(datum).is_some();
+        if bounded && likelihood.twist_below_bend() && reach <= 0.8 {
             let [q0, q1, q2, square] = grids.shifted.upper_moments(likelihood, mean, sd, datum, reach);
             bend = bend.min(0.5 * (q0 + q2) + (0.5 * (q0 - q2)).hypot(q1));
-            twist = twist.min(square.sqrt());
+            twist = twist.min(root(square));
         }
-        let error = ALLOWANCE * likelihood.scale(mean, sd, datum);
+        let error = ALLOWANCE * scale;
         Some((self.weight * (bend + error), self.weight * (twist + error)))
     }
 
@@ -181,7 +196,8 @@ pub(crate) fn lower(
 /// below half of λ_min(Q⁻), θ is moved for this row until it is that half; without it rows of large sd never certify. Both 0 if Q⁻ is not
 /// positive: Q is never negative.
 pub(crate) fn split([q0, q1, q2]: [f64; 3], theta: f64) -> (f64, f64) {
-    let half = 0.5 * (0.5 * (q0 + q2) - (0.25 * (q0 - q2) * (q0 - q2) + q1 * q1).sqrt());
+    let lowest = 0.5 * (q0 + q2) - (0.25 * (q0 - q2) * (q0 - q2) + q1 * q1).sqrt();
+    let half = 0.5 * lowest.min(q0).min(q2);
     if half.is_nan() || half <= 0.0 {
         return (0.0, 0.0);
     }
@@ -285,6 +301,44 @@ mod tests {
                         let name = likelihood.name();
                         assert!((lower - exact).abs() <= allowed, "{name} {mean} {sd} {r}: {lower} {exact}");
                     }
+                }
+            }
+        }
+    }
+
+    /// Upper bounds hold at the centre and around it, also for Poisson rows whose mass lies beyond the nodes.
+    #[test]
+    fn upper_bounds_hold() {
+        for (mean, sd, r) in [
+            (0.3, 0.5, 0.3),
+            (-12.0, 5.0, 0.01),
+            (-18.0, 6.0, 0.01),
+            (-30.0, 8.0, 0.001),
+            (-50.0, 10.0, 0.001),
+        ] {
+            let datum = Datum { y: 1.0, trials: 1.0 };
+            let row = Row { mean, sd, weight: 1.0, datum, shift: 0.0, delta: 0.0 };
+            let likelihoods: [&dyn Likelihood; 2] = [&Poisson, &Logistic];
+            for likelihood in likelihoods {
+                let grids = Upper::new(likelihood, 2.0 * sd, r);
+                let (bend, twist) = row.upper(likelihood, &grids, r).expect("known");
+                let exact = Quadrature::new(likelihood.strip(), 2.0 * sd);
+                for k in 0..24 {
+                    let angle = 0.2618 * f64::from(k);
+                    let (mean, sd) = (mean + r * sd * angle.cos(), sd + r * sd * angle.sin());
+                    let m = exact.moments(likelihood, mean, sd, datum);
+                    let top = 0.5 * (m.q0 + m.q2) + (0.5 * (m.q0 - m.q2)).hypot(m.q1);
+                    assert!(bend >= top * (1.0 - 1e-12), "{} {mean} {sd}: {bend} {top}", likelihood.name());
+                    let third = if likelihood.name() == "poisson" {
+                        (mean + sd * sd).exp()
+                    } else {
+                        exact.twist(likelihood, mean, sd, datum)
+                    };
+                    assert!(
+                        twist >= third * (1.0 - 1e-12),
+                        "{} {mean} {sd}: {twist} {third}",
+                        likelihood.name()
+                    );
                 }
             }
         }

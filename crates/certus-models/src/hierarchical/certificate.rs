@@ -50,7 +50,7 @@ impl Hierarchical {
         } else {
             Around::new(self, w).and_then(|at| search(&at))
         };
-        crate::certificate::gap(found, "all Gaussians", &*self.likelihood)
+        crate::certificate::gap(found, crate::certificate::ALL, &*self.likelihood)
     }
 
     fn is_small(&self) -> bool {
@@ -256,12 +256,18 @@ impl<'a> Around<'a> {
         model.mirror_own_blocks(&mut h);
         let largest = model.forest.diagonal().map(|i| h[i]).fold(0.0, f64::max);
         let entries = 2.0 * model.forest.tree.stored() as f64;
-        let slack = 1.001 * error + gamma(4 * model.forest.tree.widest() + 256) * largest * entries.sqrt();
+        let slack = 1.001 * error + self.cholesky(largest) * entries.sqrt();
         model.forest.diagonal().for_each(|i| h[i] -= slack);
         Ok(h)
     }
 
-    /// A lower bound of the least eigenvalue, within 1/32 of the least diagonal entry: λ is one iff H − λI has a Cholesky factor.
+    /// An entry of what Cholesky factors differs by at most this, blocks of condition 1 given.
+    fn cholesky(&self, largest: f64) -> f64 {
+        gamma(4 * self.model.forest.tree.widest() + 256 + self.chain) * largest
+    }
+
+    /// A lower bound of the least eigenvalue, within 1/32 of the least diagonal entry: λ is one iff H − λI has a Cholesky factor. The
+    /// blocks are inverted explicitly, which costs their condition.
     fn least_eigenvalue(&self, h: &[f64]) -> f64 {
         let forest = &self.model.forest;
         let (mut low, mut high) = (0.0, forest.diagonal().map(|i| h[i]).fold(f64::INFINITY, f64::min));
@@ -269,7 +275,10 @@ impl<'a> Around<'a> {
             let middle = 0.5 * (low + high);
             if forest.is_positive(h, middle) { low = middle } else { high = middle }
         }
-        low
+        let (largest, widest) =
+            (forest.diagonal().map(|i| h[i]).fold(0.0, f64::max), forest.tree.widest() as f64);
+        let condition = widest * largest / low.max(f64::MIN_POSITIVE);
+        low - self.cholesky(largest) * condition * (2.0 * forest.tree.stored() as f64).sqrt()
     }
 
     /// ρ² = g_mᵀH_m⁻¹g_m + Σ_j s_jᵀ(H_C[rows(j)] + c e_j e_jᵀ)⁻¹ s_j with rows(j) the descendants of column j, c = `own` the curvature of

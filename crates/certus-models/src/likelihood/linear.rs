@@ -93,6 +93,10 @@ impl Likelihood for Linear {
         Some(Moments { e0: 0.5 * q * (r * r + sd * sd) + self.constant(), e1: q * r, q0: q, q1: 0.0, q2: q })
     }
 
+    fn strip_is_proved(&self) -> bool {
+        true
+    }
+
     fn scale(&self, mean: f64, _sd: f64, datum: Datum) -> f64 {
         self.precision() * (1.0 + mean.abs() + datum.y.abs())
     }

@@ -75,6 +75,10 @@ impl Likelihood for Logistic {
         std::f64::consts::FRAC_PI_2
     }
 
+    fn strip_is_proved(&self) -> bool {
+        true
+    }
+
     fn scale(&self, _mean: f64, _sd: f64, _datum: Datum) -> f64 {
         1.0
     }

@@ -120,9 +120,10 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     /// of it.
     fn scale(&self, mean: f64, sd: f64, datum: Datum) -> f64;
 
-    /// True if the error bound of the trapezoid rule is proved for this loss.
+    /// True if everything above is proved: the trapezoid rule's error, [`Self::scale`], and |φ‴| ≤ φ″ where rounding of t counts. Only then
+    /// are statements about models with this loss more than estimates.
     fn strip_is_proved(&self) -> bool {
-        true
+        false
     }
 
     /// Expectations in closed form, where there is one.

@@ -94,6 +94,10 @@ impl Likelihood for NegativeBinomial {
         std::f64::consts::FRAC_PI_2
     }
 
+    fn strip_is_proved(&self) -> bool {
+        true
+    }
+
     fn scale(&self, _mean: f64, _sd: f64, datum: Datum) -> f64 {
         datum.y + self.k
     }

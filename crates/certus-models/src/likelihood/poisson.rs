@@ -89,6 +89,10 @@ impl Likelihood for Poisson {
         })
     }
 
+    fn strip_is_proved(&self) -> bool {
+        true
+    }
+
     /// The exponent mean + sd²/2 is itself rounded.
     fn scale(&self, mean: f64, sd: f64, datum: Datum) -> f64 {
         (mean + 0.5 * sd * sd).exp() * (1.0 + sd * sd + mean.abs()) + datum.y

@@ -58,10 +58,6 @@ impl Likelihood for Probit {
         2.0
     }
 
-    fn strip_is_proved(&self) -> bool {
-        false
-    }
-
     fn scale(&self, mean: f64, sd: f64, _datum: Datum) -> f64 {
         1.0 + mean.abs() + sd
     }

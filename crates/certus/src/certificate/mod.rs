@@ -276,8 +276,8 @@ impl Statement {
 
 /// Two significant digits, rounded up.
 fn figure(x: f64) -> String {
-    if !(x > 0.0 && x.is_finite()) {
-        return format!("{x}");
+    if !(x > 1e-290 && x.is_finite()) {
+        return if x > 0.0 && x < 1.0 { "1e-290".into() } else { format!("{x}") };
     }
     let digits = 1 - x.log10().floor() as i32;
     let scale = 10f64.powi(digits);
@@ -287,8 +287,8 @@ fn figure(x: f64) -> String {
 }
 
 fn errors(of: &str, mean: Option<f64>, sd: Option<f64>) -> Vec<String> {
-    let mean = mean.map(|e| format!("every mean within {} sd of {of}'s", figure(e)));
-    let sd = sd.map(|e| format!("every sd within {} % of {of}'s", figure(100.0 * e)));
+    let mean = mean.map(|e| format!("every mean of {of} within {} sd of q's", figure(e)));
+    let sd = sd.map(|e| format!("every sd of {of} within {} % of q's", figure(100.0 * e)));
     mean.into_iter().chain(sd).collect()
 }
 
@@ -364,8 +364,8 @@ mod tests {
         let text = certificate.to_string();
         for words in [
             "gap to the best of all Gaussians at most 1.3e-5 nats, proved (Theorem D)",
-            "every mean within 0.0052 sd of the optimum's",
-            "every sd within 0.32 % of the optimum's",
+            "every mean of the optimum within 0.0052 sd of q's",
+            "every sd of the optimum within 0.32 % of q's",
             "rests on: local curvature, proved by the model",
             "KL from the posterior: no statement, because it was not asked for",
         ] {
