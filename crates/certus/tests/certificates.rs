@@ -168,6 +168,19 @@ fn exact_when_nothing_is_random() {
         let (bound, truth) = (gap.statement.bound().unwrap(), gaussian_gap(&target, &w));
         assert!((truth - 0.5 * mu * 2.0 * shift * shift).abs() < 1e-13 * (1.0 + truth));
         assert!(bound >= truth * (1.0 - 1e-14) && bound < truth * (1.0 + 1e-6), "{bound} {truth}");
+        // S is μ·shift in both coordinates, so a block's gradient has the norm of it times (1, lower part of 1 ūᵀ)
+        let blocks = gap.statement.constant("blocks").unwrap() as usize;
+        let mut u = vec![0.0; 600];
+        Random::new(4, Purpose::Check, 0).normals(1, 0, 2, &mut u);
+        let norm = |j: usize| {
+            let (from, to) = (j * 300 / blocks, (j + 1) * 300 / blocks);
+            let mean = |i: usize| (from..to).map(|k| u[2 * k + i]).sum::<f64>() / (to - from) as f64;
+            mu * shift * (2.0 + 2.0 * mean(0).powi(2) + mean(1).powi(2)).sqrt()
+        };
+        let mut norms: Vec<f64> = (0..blocks).map(norm).collect();
+        norms.sort_by(f64::total_cmp);
+        let estimate = gap.statement.constant("gradient estimate").unwrap();
+        assert!((estimate / norms[blocks / 2] - 1.0).abs() < 1e-9, "{estimate} {norms:?}");
         // distance to the optimum in sds of q: √2 shift √μ
         let distance = 2.0_f64.sqrt() * shift * mu.sqrt();
         assert!((gap.mean_error.unwrap() / distance - 1.0).abs() < 1e-6);

@@ -163,8 +163,7 @@ impl Glm {
         tally: Tally,
     ) -> Result<Envelope, Error> {
         let (d, delta, n) = (self.dim(), settings.delta, settings.proposals);
-        // 2 + 4d one-sided statements share δ
-        let bounds = Bounds { n: n as f64, log: (2.0 * (2 + 4 * d) as f64 / delta).ln(), allowance };
+        let bounds = Bounds::new(n, d, delta, allowance);
         let accept = bounds.of(&tally, 0, (0.0, 1.0));
         let acceptance = tally.sums[0] / n as f64;
         if accept.0 <= 0.0 {
@@ -242,6 +241,11 @@ struct Bounds {
 }
 
 impl Bounds {
+    /// 2 + 4d one-sided statements share δ: two on A, two on each of A y_i and A(y_i² − 1).
+    fn new(n: usize, d: usize, delta: f64, allowance: f64) -> Self {
+        Self { n: n as f64, log: (2.0 * (2 + 4 * d) as f64 / delta).ln(), allowance }
+    }
+
     /// |E X − mean| ≤ √(2V log(2/δ′)/n) + 7(b − a) log(2/δ′)/(3(n − 1)) for X in [a, b], V the sample variance; X is A times a number
     /// of at most b − a, so rounding of A adds at most the allowance times that.
     fn of(&self, tally: &Tally, i: usize, (a, b): (f64, f64)) -> (f64, f64) {
@@ -365,6 +369,9 @@ mod tests {
         let width = (2.0 * (16.0 * 21.0 / 99.0) * 5.0 / 100.0_f64).sqrt() + 7.0 * 4.0 * 5.0 / (3.0 * 99.0);
         let (low, high) = bounds.of(&tally, 0, (-1.0, 3.0));
         assert!((low - (0.2 - width).max(-1.0)).abs() < 1e-12 && (high - (0.2 + width)).abs() < 1e-12);
+        // each statement fails with probability δ′ = 2e^{−log}; for d = 3 there are 14 of them
+        let together = 14.0 * 2.0 * (-Bounds::new(100, 3, 0.02, 0.0).log).exp();
+        assert!((together / 0.02 - 1.0).abs() < 1e-12, "{together}");
     }
 
     #[test]
