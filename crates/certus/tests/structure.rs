@@ -69,6 +69,20 @@ fn modules_do_not_import_each_other_in_circles() {
     assert_acyclic(models);
 }
 
+/// The checker shares the likelihoods with what it checks, and no method; only writing a claim out looks at a model.
+#[test]
+fn the_checker_is_independent() {
+    let folder = crates()[1].join("verify");
+    for file in sources(&folder).iter().filter(|f| !f.ends_with("claim.rs")) {
+        let text = std::fs::read_to_string(file).unwrap();
+        for line in text.lines().filter(|l| l.trim_start().starts_with("use ")) {
+            let shared = ["crate::error", "crate::likelihood", "crate::prior", "crate::special"];
+            let outside = ["crate::", "certus::", "faer"].iter().any(|word| line.contains(word));
+            assert!(!outside || shared.iter().any(|word| line.contains(word)), "{}: {line}", file.display());
+        }
+    }
+}
+
 fn assert_acyclic(mut left: BTreeMap<String, BTreeSet<String>>) {
     // peel off modules that import nothing that is left
     while let Some(free) =
