@@ -211,7 +211,7 @@ impl<'a> Dense<'a> {
         self.errors.factor = sums[d + d * d + 1] * 1.001 + self.prior_error + gamma(8) * size;
         if let Some(tree) = &self.tree {
             let mut kept = vec![0.0; d * d];
-            for_each_entry(tree, |i, j| kept[j * d + i] = s[j * d + i]);
+            tree.for_each_entry(|i, j| kept[j * d + i] = s[j * d + i]);
             s = kept;
         }
         self.factor = s;
@@ -349,7 +349,7 @@ impl<'a> Dense<'a> {
     fn pattern_norm(&self, tree: &Tree, (h, error): &(Vec<f64>, f64), own: f64) -> Option<(f64, f64)> {
         let d = self.dim();
         let mut columns: Vec<Vec<usize>> = vec![Vec::new(); d];
-        for_each_entry(tree, |i, j| columns[j].push(i));
+        tree.for_each_entry(|i, j| columns[j].push(i));
         let (mut sum, mut lowest) = (0.0, f64::INFINITY);
         for (j, rows) in columns.iter().enumerate() {
             let n = rows.len();
@@ -414,18 +414,4 @@ fn whiten(a: MatRef<'_, f64>, c: &[f64], out: &mut [f64]) {
     let (n, d) = (a.nrows(), a.ncols());
     let c = MatRef::from_column_major_slice(c, d, d);
     matmul(MatMut::from_column_major_slice_mut(out, n, d), Accum::Replace, a, c, 1.0, Par::Seq);
-}
-
-/// Calls `visit(i, j)` for every entry of a pattern.
-fn for_each_entry(tree: &Tree, mut visit: impl FnMut(usize, usize)) {
-    let nodes = tree.nodes();
-    for node in nodes {
-        let mut above = Some(node);
-        while let Some(a) = above {
-            for j in a.start..a.start + a.size {
-                (node.start.max(j)..node.start + node.size).for_each(|i| visit(i, j));
-            }
-            above = a.parent.map(|p| &nodes[p]);
-        }
-    }
 }

@@ -99,6 +99,17 @@ impl Tree {
         self.stored
     }
 
+    /// Calls `visit(i, j)` for every entry that may be non-zero.
+    pub fn for_each_entry(&self, mut visit: impl FnMut(usize, usize)) {
+        for node in &self.nodes {
+            self.for_each_ancestor(node, |_, above| {
+                for j in above.start..above.start + above.size {
+                    (node.start.max(j)..node.start + node.size).for_each(|i| visit(i, j));
+                }
+            });
+        }
+    }
+
     /// Calls `visit(first panel column, node)` for a node and its ancestors, the node itself first.
     #[inline]
     pub(crate) fn for_each_ancestor(&self, node: &Node, mut visit: impl FnMut(usize, &Node)) {
