@@ -29,7 +29,7 @@ pub struct Whitened {
 }
 
 /// Numbers of A C worth keeping between Hessian-vector products (256 MB).
-const KEEP: usize = 1 << 25;
+pub(crate) const KEEP: usize = 1 << 25;
 
 impl Whitened {
     /// |g| = √(|g_m|² + |S|²).
@@ -152,7 +152,7 @@ impl Glm {
         self.pool.give(sums);
         linalg::mirror(&mut hessian, d);
         self.prior.add_to(&mut hessian);
-        let mut factor = congruent(w, &hessian, &c);
+        let mut factor = congruent(&hessian, &c, is_lower(w), d);
         factor.iter_mut().step_by(d + 1).for_each(|x| *x -= 1.0);
         let mut whitened = Vec::new();
         if self.design.rows().len() * d <= KEEP {
@@ -309,17 +309,13 @@ impl Newton for Here<'_> {
 }
 
 /// Cᵀ M C, symmetric to the bit.
-fn congruent(w: &Gaussian, matrix: &[f64], c: &[f64]) -> Vec<f64> {
-    let d = w.dim();
+pub(crate) fn congruent(matrix: &[f64], c: &[f64], lower: bool, d: usize) -> Vec<f64> {
     let mut mc = vec![0.0; d * d];
     linalg::add_square_times(matrix, d, false, c, &mut mc);
-    let mut out = vec![0.0; d * d];
-    w.factor().add_apply_transpose(&mc, &mut out);
-    linalg::mirror(&mut out, d);
-    out
+    linalg::congruent(c, lower, &mc, d)
 }
 
-fn is_lower(w: &Gaussian) -> bool {
+pub(crate) fn is_lower(w: &Gaussian) -> bool {
     !matches!(w.factor(), Factor::Symmetric(_))
 }
 

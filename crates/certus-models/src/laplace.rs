@@ -34,15 +34,16 @@ pub fn laplace(model: &Glm) -> Result<Laplace, Error> {
         linalg::solve_lower(&factor, d, true, &mut step);
         // quadratic convergence ends at the rounding of the value
         let floor = 1e-16 * (1.0 + here.value.abs()) * f64::EPSILON.sqrt();
-        if decrement <= floor || (decrement < 1e-18 && decrement >= last) || iteration + 1 == MOST {
+        let arrived = |z: Vec<f64>| {
             if !exact {
                 return Err(not_identified());
             }
-            return Ok(Laplace {
-                gaussian: inverse_factor(z, &factor, d)?,
-                iterations: iteration,
-                decrement,
-            });
+            let lower = Lower::new(d, linalg::lower_of_inverse(&factor, d))?;
+            let gaussian = Gaussian::new(z, Factor::Lower(lower))?;
+            Ok(Laplace { gaussian, iterations: iteration, decrement })
+        };
+        if decrement <= floor || (decrement < 1e-18 && decrement >= last) || iteration + 1 == MOST {
+            return arrived(z);
         }
         last = decrement;
         let mut tau = 1.0;
@@ -55,14 +56,7 @@ pub fn laplace(model: &Glm) -> Result<Laplace, Error> {
             }
             tau *= 0.5;
             if tau < 1e-12 {
-                if !exact {
-                    return Err(not_identified());
-                }
-                return Ok(Laplace {
-                    gaussian: inverse_factor(z, &factor, d)?,
-                    iterations: iteration,
-                    decrement,
-                });
+                return arrived(z);
             }
         }
     }
@@ -90,13 +84,4 @@ fn not_identified() -> Error {
          collinear columns, or perfect separation); give every coefficient a proper prior"
             .into(),
     )
-}
-
-/// The lower factor of H⁻¹ from H = L Lᵀ: L⁻ᵀ is upper, so it is turned.
-fn inverse_factor(mean: Vec<f64>, l: &[f64], d: usize) -> Result<Gaussian, Error> {
-    let mut inverse = vec![0.0; d * d];
-    inverse.iter_mut().step_by(d + 1).for_each(|x| *x = 1.0);
-    linalg::solve_lower(l, d, true, &mut inverse);
-    let lower = Lower::new(d, linalg::lower_of_same_covariance(&inverse, d))?;
-    Ok(Gaussian::new(mean, Factor::Lower(lower))?)
 }

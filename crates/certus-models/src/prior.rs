@@ -96,6 +96,13 @@ impl Prior {
         }
     }
 
+    /// CᵀJC, symmetric to the bit; C is lower triangular if `lower`.
+    pub(crate) fn congruent(&self, c: &[f64], lower: bool) -> Vec<f64> {
+        let mut jc = vec![0.0; c.len()];
+        self.add_precision_times(c, &mut jc);
+        linalg::congruent(c, lower, &jc, self.dim())
+    }
+
     /// matrix += J.
     pub fn add_to(&self, matrix: &mut [f64]) {
         match &self.precision {

@@ -3,9 +3,9 @@
 
 mod common;
 
+use certus::Gaussian;
 use certus::certificate::Level;
 use certus::factor::{Factor, Lower};
-use certus::{Gaussian, Target};
 use certus_models::likelihood::{Datum, Likelihood, Logistic, Moments};
 use certus_models::{Design, Envelope, EnvelopeSettings, Error, Glm, Memory, Prior, laplace};
 use common::*;
@@ -14,47 +14,6 @@ use std::sync::Arc;
 
 fn settings(proposals: usize, seed: u64, keep: usize) -> EnvelopeSettings {
     EnvelopeSettings { proposals, delta: 1e-6, seed, keep }
-}
-
-fn densities(model: &Glm, points: &[f64]) -> Vec<f64> {
-    let d = model.dim();
-    let (mut values, mut gradients) = (vec![0.0; points.len() / d], vec![0.0; points.len()]);
-    for ((z, v), g) in points.chunks(256 * d).zip(values.chunks_mut(256)).zip(gradients.chunks_mut(256 * d)) {
-        model.log_density(z, v, g).unwrap();
-    }
-    values
-}
-
-type Truth = (f64, Vec<f64>, Vec<f64>);
-
-/// log p(x), means and sds by the trapezoid rule on a grid of ±10 sd of the Laplace approximation (d ≤ 2).
-fn quadrature(model: &Glm) -> Truth {
-    let w = laplace(model).unwrap().gaussian;
-    let d = w.dim();
-    let (side, h): (usize, f64) = if d == 1 { (4001, 5e-3) } else { (201, 0.1) };
-    let axis = |i: usize| (i as f64 - (side / 2) as f64) * h;
-    let u: Vec<f64> = match d {
-        1 => (0..side).map(axis).collect(),
-        _ => (0..side * side).flat_map(|k| [axis(k / side), axis(k % side)]).collect(),
-    };
-    let mut z = vec![0.0; u.len()];
-    w.transform(&u, &mut z);
-    let values = densities(model, &z);
-    let top = values.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b));
-    let (mut total, mut first, mut second) = (0.0, vec![0.0; d], vec![0.0; d]);
-    for (z, v) in z.chunks_exact(d).zip(&values) {
-        let p = (v - top).exp();
-        total += p;
-        for i in 0..d {
-            let x = z[i] - w.mean()[i];
-            first[i] += p * x;
-            second[i] += p * x * x;
-        }
-    }
-    let evidence = top + total.ln() + d as f64 * h.ln() + w.factor().log_det();
-    let shift: Vec<f64> = first.iter().map(|x| x / total).collect();
-    let sds = second.iter().zip(&shift).map(|(s, m)| (s / total - m * m).sqrt()).collect();
-    (evidence, shift.iter().zip(w.mean()).map(|(s, m)| s + m).collect(), sds)
 }
 
 fn inside((low, high): (f64, f64), x: f64, what: &str) {

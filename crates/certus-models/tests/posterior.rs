@@ -3,10 +3,10 @@
 
 mod common;
 
+use certus::Gaussian;
 use certus::certificate::{Level, Posterior};
 use certus::diagnostics::importance;
 use certus::factor::{Factor, Lower, Symmetric};
-use certus::{Gaussian, Target};
 use certus_models::posterior::{global, local};
 use certus_models::{Design, Error, Glm, Memory, PosteriorSettings, Prior, laplace};
 use common::*;
@@ -14,39 +14,6 @@ use std::sync::Arc;
 
 fn settings(draws: usize, seed: u64) -> PosteriorSettings {
     PosteriorSettings { draws, delta: 1e-6, seed }
-}
-
-type Truth = (f64, Vec<f64>, Vec<f64>);
-
-/// log p(x), means and sds by the trapezoid rule on ±12 sd of the Laplace approximation (d ≤ 2).
-fn quadrature(model: &Glm) -> Truth {
-    let w = laplace(model).unwrap().gaussian;
-    let d = w.dim();
-    let (side, h): (usize, f64) = if d == 1 { (4801, 5e-3) } else { (241, 0.1) };
-    let axis = |i: usize| (i as f64 - (side / 2) as f64) * h;
-    let u: Vec<f64> = match d {
-        1 => (0..side).map(axis).collect(),
-        _ => (0..side * side).flat_map(|k| [axis(k / side), axis(k % side)]).collect(),
-    };
-    let mut z = vec![0.0; u.len()];
-    w.transform(&u, &mut z);
-    let (mut values, mut gradients) = (vec![0.0; z.len() / d], vec![0.0; z.len()]);
-    model.log_density(&z, &mut values, &mut gradients).unwrap();
-    let top = values.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b));
-    let (mut total, mut first, mut second) = (0.0, vec![0.0; d], vec![0.0; d]);
-    for (z, v) in z.chunks_exact(d).zip(&values) {
-        let p = (v - top).exp();
-        total += p;
-        for i in 0..d {
-            let x = z[i] - w.mean()[i];
-            first[i] += p * x;
-            second[i] += p * x * x;
-        }
-    }
-    let evidence = top + total.ln() + d as f64 * h.ln() + w.factor().log_det();
-    let shift: Vec<f64> = first.iter().map(|x| x / total).collect();
-    let sds = second.iter().zip(&shift).map(|(s, m)| (s / total - m * m).sqrt()).collect();
-    (evidence, shift.iter().zip(w.mean()).map(|(s, m)| s + m).collect(), sds)
 }
 
 /// Everything that is said, against quadrature.

@@ -254,6 +254,22 @@ pub fn lower_of_same_covariance(a: &[f64], dim: usize) -> Vec<f64> {
     lower
 }
 
+/// The lower-triangular K with K Kᵀ = (L Lᵀ)⁻¹: L⁻ᵀ is upper, so it is turned.
+pub fn lower_of_inverse(l: &[f64], dim: usize) -> Vec<f64> {
+    let mut inverse = vec![0.0; dim * dim];
+    inverse.iter_mut().step_by(dim + 1).for_each(|x| *x = 1.0);
+    solve_lower(l, dim, true, &mut inverse);
+    lower_of_same_covariance(&inverse, dim)
+}
+
+/// CᵀB for a symmetric CᵀB (B = AC, A symmetric), symmetric to the bit; C is lower triangular if `lower`.
+pub fn congruent(c: &[f64], lower: bool, b: &[f64], dim: usize) -> Vec<f64> {
+    let mut out = vec![0.0; dim * dim];
+    add_transpose_times(c, dim, lower, b, &mut out);
+    mirror(&mut out, dim);
+    out
+}
+
 /// matrix ← its lower Cholesky factor, strict upper triangle zero; false if it is not positive definite.
 pub fn cholesky(matrix: &mut [f64], dim: usize) -> bool {
     let mut scratch = Scratch::new(dim);

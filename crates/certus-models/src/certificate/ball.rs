@@ -1,7 +1,6 @@
 //! Constants of f in a ball around a Gaussian (Theorem G), and the iterations they promise for a gap before a run: beside those of the
 //! global constants, which hold everywhere and are useless on real data.
 
-use certus::factor::{Factor, Lower};
 use certus::method::Method;
 use certus::schedule::Schedule;
 use certus::theorem::{Constants, Local, LocalParts, Problem, Theorem};
@@ -32,15 +31,7 @@ impl Glm {
     /// A ball in the frame y = C⁻¹(z − m) of w that provably contains the optimum over all Gaussians, with the constants of Theorem G on it;
     /// or the reason why there is none.
     pub fn ball(&self, w: &Gaussian) -> Result<Result<Local, String>, Error> {
-        // the ball is one of all Gaussians, whatever family w is stored in
-        let w = match w.factor() {
-            Factor::Pattern(_) => {
-                let dense = Factor::Lower(Lower::new(self.dim(), w.factor().to_dense())?);
-                Gaussian::new(w.mean().to_vec(), dense)?
-            }
-            _ => w.clone(),
-        };
-        let at = Dense::new(self, &w)?;
+        let at = Dense::over_all(self, w)?;
         let slope = at.slope(1.0);
         let mut radius = 1.01 * slope;
         for _ in 0..60 {
@@ -95,9 +86,9 @@ impl Dense<'_> {
     fn constants(&self, radius: f64, strong_convexity: f64, slope: f64) -> Result<Local, Error> {
         let (d, likelihood) = (self.dim(), self.model().likelihood());
         let grids = Upper::new(likelihood, self.largest_sd(), radius);
-        let mut most = vec![(0.0, 0.0); self.placed().len()];
+        let mut most = vec![(0.0, 0.0); self.rows().len()];
         certus::parallel::for_each_piece(&mut most, 256, 1, &|piece, part| {
-            for (row, out) in self.placed()[256 * piece..].iter().zip(part) {
+            for (row, out) in self.rows()[256 * piece..].iter().zip(part) {
                 *out = row.upper(likelihood, &grids, radius).unwrap_or((f64::INFINITY, f64::INFINITY));
             }
         });
@@ -127,9 +118,31 @@ impl Dense<'_> {
         })?)
     }
 
+    /// |Σ k ã ãᵀ|_F for two sets of weights ≥ 0, from above.
+    fn gram_norms(&self, weight: &(impl Fn(usize) -> (f64, f64) + Sync)) -> Result<[f64; 2], Error> {
+        let without_prior = |(mut h, error): (Vec<f64>, f64)| {
+            h.iter_mut().zip(&self.prior).for_each(|(h, j)| *h -= j);
+            dot(&h, &h).sqrt() * (1.0 + 1e-12) + 2.0 * error
+        };
+        Ok(self.curvature(weight)?.map(without_prior))
+    }
+
+    /// ã of every row, one after the other.
+    fn whitened_rows(&self) -> Result<Vec<f64>, Error> {
+        let (d, rows) = (self.dim(), self.model().design.rows());
+        let mut out = vec![0.0; rows.len() * d];
+        self.model().pool.map(rows, d, &mut out, &|leaf, scratch, out| {
+            self.with_whitened(leaf, scratch, |leaf, at| {
+                let n = leaf.data.len();
+                (0..n * d).for_each(|k| out[k] = at[(k % d) * n + k / d]);
+            });
+        })?;
+        Ok(out)
+    }
+
     /// τ₀ and τ₂ over pairs of rows, or, for many rows, τ₀ ≤ |Σ c|ã| ããᵀ|_F and τ₂² ≤ (Σ c|ã|²)|Σ c|ã|²ããᵀ|_F.
     fn tensor_norms(&self, most: &[(f64, f64)]) -> Result<(f64, f64), Error> {
-        let (d, rows) = (self.dim(), self.placed());
+        let (d, rows) = (self.dim(), self.rows());
         let sd = |k: usize| rows[k].sd + rows[k].delta;
         if rows.len() > PAIRS {
             let [zero, two] = self.gram_norms(&|k| (most[k].1 * sd(k), most[k].1 * sd(k) * sd(k)))?;
@@ -193,7 +206,7 @@ mod tests {
         assert!(
             (zero / square_zero.sqrt() - 1.0).abs() < 1e-9 && (two / square_two.sqrt() - 1.0).abs() < 1e-9
         );
-        let sd = |k: usize| at.placed()[k].sd;
+        let sd = |k: usize| at.rows()[k].sd;
         let [g0, g2] = at.gram_norms(&|k| (most[k].1 * sd(k), most[k].1 * sd(k) * sd(k))).expect("finite");
         let total: f64 = (0..40).map(|k| most[k].1 * sd(k) * sd(k)).sum();
         assert!(g0 >= zero && total * g2 >= two * two);

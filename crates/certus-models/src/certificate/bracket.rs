@@ -37,6 +37,8 @@ pub struct Reference {
 pub trait Certified {
     /// f(w) with its error.
     fn exact_value(&self, w: &Gaussian) -> Result<Value, Error>;
+    /// The family that f* is over for w; `None` for all Gaussians.
+    fn optimum_over(&self, w: &Gaussian) -> Option<Family>;
     /// How far f(w) is from f*.
     fn certified_gap(&self, w: &Gaussian) -> Result<Gap, Error>;
     /// Every bound on the gap that holds at w, with its theorem; [`Certified::certified_gap`] states the smallest.
@@ -47,7 +49,7 @@ pub trait Certified {
         let (gap, f) = (self.certified_gap(w)?, self.exact_value(w)?);
         let provenance = gap.statement.assumptions().first().map(|a| a.provenance.clone());
         Ok(gap.statement.bound().zip(provenance).map(|(bound, provenance)| Reference {
-            over: (gap.family != super::ALL).then(|| w.factor().family()),
+            over: self.optimum_over(w),
             dim: w.dim(),
             least: f.value - f.error - bound,
             most: f.value + f.error,
@@ -114,8 +116,8 @@ pub(crate) fn neg_entropy(diagonal: &[f64]) -> Value {
 
 impl Certified for Glm {
     fn exact_value(&self, w: &Gaussian) -> Result<Value, Error> {
-        let (d, at) = (w.dim(), Dense::new(self, w)?);
-        let losses = losses(at.placed(), self.likelihood(), at.largest_sd(), CHAIN);
+        let (d, at) = (w.dim(), Dense::placed(self, w)?);
+        let losses = losses(at.rows(), self.likelihood(), at.largest_sd(), CHAIN);
         let (prior, size) = self.prior_energy_with_size(w);
         let entropy = match w.factor() {
             // log det of a matrix within γ|C| of C
@@ -131,6 +133,10 @@ impl Certified for Glm {
         let size = gamma(2 * d + 16) * size + gamma(8) * (losses.value.abs() + entropy.value.abs());
         let value = losses.value + prior + entropy.value;
         Ok(Value { value, error: losses.error + entropy.error + size })
+    }
+
+    fn optimum_over(&self, w: &Gaussian) -> Option<Family> {
+        Some(w.factor().family()).filter(|family| matches!(family, Family::Pattern(_)))
     }
 
     fn certified_gap(&self, w: &Gaussian) -> Result<Gap, Error> {

@@ -4,24 +4,25 @@
 use std::sync::Arc;
 
 use certus::{Factor, Gaussian, Tree, linalg};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
+use faer::MatRef;
 
 use super::row::{self, CHAIN, Errors, Row, Sizes, gamma, split};
 use super::theorem::{Bowl, Surroundings, THETAS};
+use crate::design::DesignLeaf;
 use crate::error::Error;
+use crate::exact::{KEEP, is_lower, whiten};
 use crate::expectation::Quadrature;
 use crate::glm::{Glm, add_columns, predictors};
 use crate::newton::dot;
 use crate::prior::Precision;
-
-/// Numbers of A C worth keeping between passes (256 MB).
-const KEEP: usize = 1 << 25;
+use crate::rows::Leaf;
 
 /// A model around w = (m, C), in the frame y = C⁻¹(z − m).
 pub(crate) struct Dense<'a> {
     model: &'a Glm,
     c: Vec<f64>,
+    /// True if C is lower triangular.
+    lower: bool,
     /// The pattern, or `None` for all Gaussians.
     tree: Option<Arc<Tree>>,
     rows: Vec<Row>,
@@ -29,7 +30,7 @@ pub(crate) struct Dense<'a> {
     /// Ã = A C, leaf by leaf, or empty.
     whitened: Vec<f64>,
     /// J̃ = CᵀJC.
-    prior: Vec<f64>,
+    pub(super) prior: Vec<f64>,
     /// A bound on the error of J̃.
     prior_error: f64,
     /// g_m and S, projected on the pattern.
@@ -39,28 +40,44 @@ pub(crate) struct Dense<'a> {
 }
 
 impl<'a> Dense<'a> {
+    /// Over all Gaussians, or over the pattern of w's factor.
     pub(crate) fn new(model: &'a Glm, w: &Gaussian) -> Result<Self, Error> {
-        let d = model.dim();
         let tree = match w.factor() {
             Factor::Pattern(pattern) => Some(pattern.tree().clone()),
             _ => None,
         };
+        Self::over(model, w, tree)
+    }
+
+    /// Over all Gaussians, whatever family w is stored in.
+    pub(crate) fn over_all(model: &'a Glm, w: &Gaussian) -> Result<Self, Error> {
+        Self::over(model, w, None)
+    }
+
+    fn over(model: &'a Glm, w: &Gaussian, tree: Option<Arc<Tree>>) -> Result<Self, Error> {
+        let mut at = Self { tree, ..Self::placed(model, w)? };
+        at.prior(w);
+        at.gradient()?;
+        Ok(at)
+    }
+
+    /// The rows alone: enough for values of f, not for bounds.
+    pub(super) fn placed(model: &'a Glm, w: &Gaussian) -> Result<Self, Error> {
         let mut at = Self {
             model,
             c: w.factor().to_dense(),
-            tree,
+            lower: is_lower(w),
+            tree: None,
             rows: Vec::new(),
             largest_sd: 0.0,
             whitened: Vec::new(),
             prior: Vec::new(),
             prior_error: 0.0,
-            mean: vec![0.0; d],
+            mean: vec![0.0; model.dim()],
             factor: Vec::new(),
             errors: Errors::default(),
         };
-        at.prior(w);
-        at.rows(w)?;
-        at.gradient()?;
+        at.place(w)?;
         Ok(at)
     }
 
@@ -73,7 +90,7 @@ impl<'a> Dense<'a> {
     }
 
     /// Every row in the frame of w.
-    pub(super) fn placed(&self) -> &[Row] {
+    pub(super) fn rows(&self) -> &[Row] {
         &self.rows
     }
 
@@ -89,15 +106,11 @@ impl<'a> Dense<'a> {
     /// J̃ and CᵀJ(m − μ₀). With |C_j·| = sd_j they err by γ Σ|J_ij| sd_i sd_j and γ Σ sd_i |J_ij| (|m_j| + |μ₀_j|).
     fn prior(&mut self, w: &Gaussian) {
         let (d, prior) = (self.dim(), &self.model.prior);
-        let mut jc = vec![0.0; d * d];
-        prior.add_precision_times(&self.c, &mut jc);
-        self.prior = vec![0.0; d * d];
-        linalg::add_transpose_times(&self.c, d, false, &jc, &mut self.prior);
-        linalg::mirror(&mut self.prior, d);
+        self.prior = prior.congruent(&self.c, self.lower);
         let dm: Vec<f64> = w.mean().iter().zip(prior.mean()).map(|(m, p)| m - p).collect();
         let mut slope = vec![0.0; d];
         prior.add_precision_times(&dm, &mut slope);
-        linalg::add_transpose_times(&self.c, d, false, &slope, &mut self.mean);
+        linalg::add_transpose_times(&self.c, d, self.lower, &slope, &mut self.mean);
         let sd = w.sd();
         let level: Vec<f64> = w.mean().iter().zip(prior.mean()).map(|(m, p)| m.abs() + p.abs()).collect();
         let sizes =
@@ -110,19 +123,24 @@ impl<'a> Dense<'a> {
         self.errors.mean = gamma(3 * d + 8) * vector;
     }
 
-    /// Every row's place, and Ã if it is small enough to keep.
-    fn rows(&mut self, w: &Gaussian) -> Result<(), Error> {
+    /// Ã if it is small enough to keep, and every row's place.
+    fn place(&mut self, w: &Gaussian) -> Result<(), Error> {
         const KEPT: usize = 4;
         let (d, model, sds) = (self.dim(), self.model, w.sd());
         let n = model.design.rows().len();
+        if n * d <= KEEP {
+            let mut whitened = vec![0.0; n * d];
+            model.pool.map(model.design.rows(), d, &mut whitened, &|leaf, scratch, out| {
+                model.design.prepare(leaf, scratch, |leaf| self.whiten(&leaf, out));
+            })?;
+            self.whitened = whitened;
+        }
         let mut kept = vec![0.0; KEPT * n];
         model.pool.map(model.design.rows(), KEPT, &mut kept, &|leaf, scratch, out| {
-            model.design.prepare(leaf, scratch, |leaf| {
+            self.with_whitened(leaf, scratch, |leaf, whitened| {
                 let n = leaf.data.len();
-                let mut work = model.pool.buffer(n * d + n);
-                let (whitened, t) = work.split_at_mut(n * d);
-                whiten(leaf.a, &self.c, whitened);
-                predictors(&leaf, w.mean(), t);
+                let mut t = model.pool.buffer(n);
+                predictors(leaf, w.mean(), &mut t);
                 for i in 0..n {
                     let square: f64 = whitened.iter().skip(i).step_by(n).map(|x| x * x).sum();
                     let (mut spread, mut level) = (0.0, leaf.offset[i].abs());
@@ -133,7 +151,7 @@ impl<'a> Dense<'a> {
                     }
                     out[i * KEPT..][..KEPT].copy_from_slice(&[t[i], square.sqrt(), spread, level]);
                 }
-                model.pool.give(work);
+                model.pool.give(t);
             });
         })?;
         let mut rows = vec![Row::default(); n];
@@ -149,17 +167,35 @@ impl<'a> Dense<'a> {
         }
         self.largest_sd = row::largest_sd(&rows)?;
         self.rows = rows;
-        if n * d <= KEEP {
-            let mut whitened = vec![0.0; n * d];
-            model.pool.map(model.design.rows(), d, &mut whitened, &|leaf, scratch, out| {
-                model.design.prepare(leaf, scratch, |leaf| whiten(leaf.a, &self.c, out));
-            })?;
-            self.whitened = whitened;
-        }
         Ok(())
     }
 
-    /// Σ over leaves of `work(first row, Ã of the leaf (column-major), out)`.
+    fn whiten(&self, leaf: &DesignLeaf<'_>, out: &mut [f64]) {
+        let d = self.dim();
+        whiten(leaf, MatRef::from_column_major_slice(&self.c, d, d), self.lower, out);
+    }
+
+    /// Calls `work(leaf, its Ã (column-major))`, Ã kept or made again.
+    pub(super) fn with_whitened(
+        &self,
+        leaf: Leaf<'_>,
+        scratch: &mut Vec<f64>,
+        work: impl FnOnce(&DesignLeaf<'_>, &[f64]),
+    ) {
+        let d = self.dim();
+        self.model.design.prepare(leaf, scratch, |leaf| {
+            let (first, n) = (leaf.first, leaf.data.len());
+            if !self.whitened.is_empty() {
+                return work(&leaf, &self.whitened[first * d..][..n * d]);
+            }
+            let mut made = self.model.pool.buffer(n * d);
+            self.whiten(&leaf, &mut made);
+            work(&leaf, &made);
+            self.model.pool.give(made);
+        });
+    }
+
+    /// Σ over leaves of `work(first row, rows, Ã of the leaf (column-major), out)`. Where Ã is kept nothing else of the leaf is needed.
     fn sum(
         &self,
         length: usize,
@@ -169,10 +205,7 @@ impl<'a> Dense<'a> {
         model.pool.sum(model.design.rows(), length, &|leaf, scratch, out| {
             let (first, n) = (leaf.first, leaf.y.len());
             if self.whitened.is_empty() {
-                let mut made = model.pool.buffer(n * d);
-                model.design.prepare(leaf, scratch, |leaf| whiten(leaf.a, &self.c, &mut made));
-                work(first, n, &made, out);
-                model.pool.give(made);
+                self.with_whitened(leaf, scratch, |_, at| work(first, n, at, out));
             } else {
                 work(first, n, &self.whitened[first * d..][..n * d], out);
             }
@@ -255,45 +288,6 @@ impl<'a> Dense<'a> {
             (h, error)
         };
         Ok([finish(&sums[..d * d + 1]), finish(&sums[d * d + 1..])])
-    }
-
-    /// |Σ k ã ãᵀ|_F for two sets of weights ≥ 0, from above.
-    pub(super) fn gram_norms(
-        &self,
-        weight: &(impl Fn(usize) -> (f64, f64) + Sync),
-    ) -> Result<[f64; 2], Error> {
-        let without_prior = |(mut h, error): (Vec<f64>, f64)| {
-            h.iter_mut().zip(&self.prior).for_each(|(h, j)| *h -= j);
-            dot(&h, &h).sqrt() * (1.0 + 1e-12) + 2.0 * error
-        };
-        Ok(self.curvature(weight)?.map(without_prior))
-    }
-
-    /// ã of every row, one after the other.
-    pub(super) fn whitened_rows(&self) -> Result<Vec<f64>, Error> {
-        let (d, n) = (self.dim(), self.rows.len());
-        let mut out = vec![0.0; n * d];
-        let mut leaf_by_leaf = |first: usize, n: usize, at: &[f64]| {
-            for i in 0..n {
-                for j in 0..d {
-                    out[(first + i) * d + j] = at[j * n + i];
-                }
-            }
-        };
-        for first in (0..n).step_by(crate::rows::LEAF) {
-            let rows = crate::rows::LEAF.min(n - first);
-            if self.whitened.is_empty() {
-                let model = self.model;
-                model.design.rows().leaf(first / crate::rows::LEAF, &mut |leaf| {
-                    let mut made = vec![0.0; rows * d];
-                    model.design.prepare(leaf, &mut Vec::new(), |leaf| whiten(leaf.a, &self.c, &mut made));
-                    leaf_by_leaf(first, rows, &made);
-                })?;
-            } else {
-                leaf_by_leaf(first, rows, &self.whitened[first * d..][..rows * d]);
-            }
-        }
-        Ok(out)
     }
 
     /// ρ, λ_m and λ_C for H_m and H_C, with `own` the curvature of h (on every entry of a symmetric factor, on the diagonal of a pattern).
@@ -407,11 +401,4 @@ impl Surroundings for Dense<'_> {
 
 fn add(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     (a.0 + b.0, a.1 + b.1)
-}
-
-/// A C for one leaf.
-fn whiten(a: MatRef<'_, f64>, c: &[f64], out: &mut [f64]) {
-    let (n, d) = (a.nrows(), a.ncols());
-    let c = MatRef::from_column_major_slice(c, d, d);
-    matmul(MatMut::from_column_major_slice_mut(out, n, d), Accum::Replace, a, c, 1.0, Par::Seq);
 }

@@ -7,7 +7,7 @@ pub(crate) mod dense;
 pub(crate) mod row;
 pub(crate) mod theorem;
 
-use certus::certificate::{Gap, Statement};
+use certus::certificate::{Gap, Statement, family_name};
 use certus::{Gaussian, Provenance};
 
 use crate::error::Error;
@@ -17,9 +17,6 @@ pub use ball::Iterations;
 pub use bracket::{Certified, Reference, Value};
 use theorem::Search;
 
-/// The family of a dense factor.
-pub(crate) const ALL: &str = "all Gaussians";
-
 /// What is assumed: everything else is computed.
 const ASSUMPTION: &str =
     "curvature computed from the model and the data, with quadrature and rounding allowed for";
@@ -27,15 +24,8 @@ const ASSUMPTION: &str =
 impl Glm {
     /// How far f(w) is from its least value over all Gaussians, or over the pattern of w's factor.
     pub fn gap(&self, w: &Gaussian) -> Result<Gap, Error> {
-        let family = match w.factor() {
-            certus::Factor::Pattern(pattern) => match (pattern.tree().levels(), pattern.tree().widest()) {
-                (1, 1) => "Gaussians with independent coordinates",
-                (1, _) => "Gaussians with independent blocks",
-                _ => "Gaussians on the ancestor pattern of q",
-            },
-            _ => ALL,
-        };
-        gap(search_dense(self, w), family, &*self.likelihood)
+        let search = dense::Dense::new(self, w).and_then(|at| theorem::search(&at));
+        gap(search, family_name(w.factor()), &*self.likelihood)
     }
 }
 
@@ -48,15 +38,10 @@ pub(crate) fn all_bounds(at: &impl theorem::Surroundings) -> Result<Vec<(&'stati
     Ok(found.iter().map(|f| (f.theorem, f.gap)).collect())
 }
 
-/// The bounds at w, with dense matrices.
-pub(crate) fn search_dense(model: &Glm, w: &Gaussian) -> Result<Search, Error> {
-    theorem::search(&dense::Dense::new(model, w)?)
-}
-
 /// The smallest of the bounds found, at the level the likelihood allows.
 pub(crate) fn gap(
     search: Result<Search, Error>,
-    family: &str,
+    family: String,
     likelihood: &dyn Likelihood,
 ) -> Result<Gap, Error> {
     let Search { found, declined } = match search {
@@ -84,5 +69,5 @@ pub(crate) fn gap(
     }
     let useful = |x: f64| (x < 1.0).then_some(x);
     let mean_error = mean.is_finite().then_some(mean);
-    Ok(Gap { statement, family: family.to_string(), mean_error, sd_error: useful(factor) })
+    Ok(Gap { statement, family, mean_error, sd_error: useful(factor) })
 }

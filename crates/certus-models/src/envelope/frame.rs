@@ -7,6 +7,7 @@ use faer::{Accum, MatMut, MatRef, Par};
 
 use crate::error::Error;
 use crate::exact::whiten;
+use crate::glm::curvature::{bracket, ulps};
 use crate::glm::{Glm, predictors};
 use crate::newton::dot;
 
@@ -60,7 +61,7 @@ impl<'a> Frame<'a> {
             gaussian: made(mean, c.clone())?,
             value: 0.0,
             slope: 0.0,
-            prior: prior(model, &c),
+            prior: model.prior.congruent(&c, true),
             rays: None,
         };
         let least = first.curvature_at(&[0.0])?[0];
@@ -68,7 +69,8 @@ impl<'a> Frame<'a> {
             return Ok(None);
         }
         c.iter_mut().for_each(|x| *x /= least.sqrt());
-        let mut frame = Self { gaussian: made(mean, c.clone())?, prior: prior(model, &c), ..first };
+        let mut frame =
+            Self { gaussian: made(mean, c.clone())?, prior: model.prior.congruent(&c, true), ..first };
         let (mut value, mut gradient) = ([0.0], vec![0.0; d]);
         model.log_density(mean, &mut value, &mut gradient).map_err(certus::Error::Target)?;
         frame.value = -value[0];
@@ -220,16 +222,6 @@ fn made(mean: &[f64], factor: Vec<f64>) -> Result<Gaussian, Error> {
     Ok(Gaussian::new(mean.to_vec(), Factor::Lower(Lower::new(mean.len(), factor)?))?)
 }
 
-/// CᵀJC, symmetric to the bit.
-fn prior(model: &Glm, c: &[f64]) -> Vec<f64> {
-    let d = model.dim();
-    let (mut jc, mut out) = (vec![0.0; d * d], vec![0.0; d * d]);
-    model.prior.add_precision_times(c, &mut jc);
-    linalg::add_transpose_times(c, d, true, &jc, &mut out);
-    linalg::mirror(&mut out, d);
-    out
-}
-
 /// |ã_i| for row i of an n × d matrix.
 fn row_norm(whitened: &[f64], i: usize, n: usize) -> f64 {
     whitened.iter().skip(i).step_by(n).map(|x| x * x).sum::<f64>().sqrt()
@@ -291,19 +283,6 @@ fn least(mut low: f64, mut high: f64, f: &impl Fn(f64) -> Result<f64, Error>) ->
         if at_a < at_b { high = b } else { low = a }
     }
     Ok(found)
-}
-
-/// What summation of rows and an eigenvalue iteration may lose, relative to the norm.
-pub(crate) fn ulps(d: usize) -> f64 {
-    64.0 * (d + 16) as f64 * f64::EPSILON
-}
-
-/// Extreme eigenvalues, rounded outward.
-pub(crate) fn bracket(matrix: &[f64], d: usize) -> Result<(f64, f64), Error> {
-    let (low, high) = linalg::extreme_eigenvalues(matrix, d)
-        .ok_or_else(|| Error::Data("the curvature at the centre of the envelope is not finite".into()))?;
-    let slack = ulps(d) * high.abs().max(low.abs());
-    Ok((low - slack, high + slack))
 }
 
 #[cfg(test)]

@@ -80,7 +80,12 @@ impl Glm {
     /// The envelope certificate of q. Declined, with the figure, where the envelope cannot be made or almost nothing is accepted.
     pub fn envelope(&self, q: &Gaussian, settings: &EnvelopeSettings) -> Result<Envelope, Error> {
         let d = self.dim();
-        check(settings, q, d)?;
+        check(q, d, settings.delta, "proposals", settings.proposals)?;
+        if d > LARGEST {
+            return Err(Error::Declined(format!(
+                "there are {d} coefficients, but the acceptance of an envelope falls exponentially with their number: at most {LARGEST}"
+            )));
+        }
         let q = lower(q)?;
         let mode = crate::laplace::laplace(self)?.gaussian;
         let (frame, shells) = self.best(&mode, &q)?;
@@ -204,16 +209,12 @@ impl Glm {
         let neg_elbo = self.neg_elbo(q)?;
         let bound = (evidence.1 + neg_elbo + ROUNDING * (1.0 + neg_elbo.abs())).max(0.0);
         let word = Provenance::ByModel.vouched().expect("the model computes its own bounds");
-        let mut statement = Statement::probable("D6", bound, delta, &word, "curvature along rays")
+        let statement = Statement::probable("D6", bound, delta, &word, "curvature along rays")
             .with("acceptance", acceptance)
             .with("R", shells.radius())
             .with("proposals", n as f64);
-        if !self.likelihood.strip_is_proved() {
-            let what = format!("the quadrature of the ELBO for the {} likelihood", self.likelihood.name());
-            statement = statement.assuming(what, Provenance::Estimated);
-        }
         let posterior = Posterior {
-            statement,
+            statement: with_quadrature(self, statement),
             log_evidence: Some(evidence),
             mean_error: Some(mean_error),
             sd_error: Some(sd_error),
@@ -271,25 +272,29 @@ fn squares((a, b): (f64, f64)) -> (f64, f64) {
     (if a <= 0.0 && b >= 0.0 { 0.0 } else { a2.min(b2) }, a2.max(b2))
 }
 
-fn check(settings: &EnvelopeSettings, q: &Gaussian, d: usize) -> Result<(), Error> {
-    let EnvelopeSettings { proposals, delta, .. } = *settings;
+/// Refuses a Gaussian, a δ or a number of draws (called `what`) that no certificate from fresh draws can use.
+pub(crate) fn check(q: &Gaussian, d: usize, delta: f64, what: &str, draws: usize) -> Result<(), Error> {
     if q.dim() != d || !q.is_proper() {
         return Err(Error::Model(format!("a proper Gaussian over {d} coefficients is required")));
     }
     if !(delta > 0.0 && delta < 1.0) {
         return Err(Error::Model(format!("delta is {delta}, but a number between 0 and 1 is required")));
     }
-    if proposals < 2 || proposals as u64 >= 1 << 32 {
+    if draws < 2 || u32::try_from(draws).is_err() {
         return Err(Error::Model(format!(
-            "the number of proposals is {proposals}, but 2 to 4 294 967 295 are possible"
-        )));
-    }
-    if d > LARGEST {
-        return Err(Error::Declined(format!(
-            "there are {d} coefficients, but the acceptance of an envelope falls exponentially with their number: at most {LARGEST}"
+            "the number of {what} is {draws}, but 2 to 4 294 967 295 are possible"
         )));
     }
     Ok(())
+}
+
+/// With the quadrature of the ELBO as an assumption where its error is not proved.
+pub(crate) fn with_quadrature(model: &Glm, statement: Statement) -> Statement {
+    if model.likelihood.strip_is_proved() {
+        return statement;
+    }
+    let what = format!("the quadrature of the ELBO for the {} likelihood", model.likelihood.name());
+    statement.assuming(what, Provenance::Estimated)
 }
 
 #[cfg(test)]

@@ -17,16 +17,22 @@ pub(crate) fn of(model: &Glm) -> Result<Option<Curvature>, Error> {
         return cheap(model);
     }
     let Some((least, most)) = extremes(model)? else { return Ok(None) };
-    // Summation errs by at most about (log₂ N + rows of a block) ulp, the eigenvalues by c·d ulp, both of the norm.
-    let bracket = |matrix: &[f64]| {
-        let (low, high) = linalg::extreme_eigenvalues(matrix, d)
-            .ok_or_else(|| Error::Data("the Gram matrix of the features is not finite".into()))?;
-        let slack = 64.0 * (d + 16) as f64 * f64::EPSILON * high;
-        Ok::<_, Error>(((low - slack).max(0.0), high + slack))
-    };
-    let (mu, _) = bracket(&least)?;
-    let (_, m) = bracket(&most)?;
-    Ok(Some(Curvature::new(mu.min(m), m, Provenance::ByModel)?))
+    let (mu, _) = bracket(&least, d)?;
+    let (_, m) = bracket(&most, d)?;
+    Ok(Some(Curvature::new(mu.max(0.0).min(m), m, Provenance::ByModel)?))
+}
+
+/// What summation of rows, about (log₂ N + rows of a block) ulp, and an eigenvalue iteration, c·d ulp, may lose of the norm.
+pub(crate) fn ulps(d: usize) -> f64 {
+    64.0 * (d + 16) as f64 * f64::EPSILON
+}
+
+/// Extreme eigenvalues of a matrix that was summed over rows, rounded outward.
+pub(crate) fn bracket(matrix: &[f64], d: usize) -> Result<(f64, f64), Error> {
+    let (low, high) = linalg::extreme_eigenvalues(matrix, d)
+        .ok_or_else(|| Error::Data("the curvature of the model is not finite".into()))?;
+    let slack = ulps(d) * high.abs().max(low.abs());
+    Ok((low - slack, high + slack))
 }
 
 /// Two d × d matrices, a lower and an upper bound.

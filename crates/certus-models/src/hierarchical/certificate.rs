@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use certus::Gaussian;
 use certus::certificate::Gap;
-use certus::factor::{Factor, Lower};
+use certus::{Family, Gaussian};
 
 use super::{Hierarchical, KEPT};
+use crate::certificate::all_bounds;
 use crate::certificate::bracket::{self, Certified, Value};
+use crate::certificate::dense::Dense;
 use crate::certificate::row::{CHAIN, Errors, Row, Sizes, gamma, largest_sd, split};
 use crate::certificate::theorem::{Bowl, Surroundings, THETAS, search};
 use crate::design::Design;
@@ -46,15 +47,21 @@ impl Hierarchical {
     /// ones: over symmetric factors h curves every entry, so the bound is smaller.
     pub fn gap(&self, w: &Gaussian) -> Result<Gap, Error> {
         let found = if self.is_small() {
-            crate::certificate::search_dense(&self.as_dense()?, &lower(w)?)
+            Dense::over_all(&self.as_dense()?, w).and_then(|at| search(&at))
         } else {
             Around::new(self, w).and_then(|at| search(&at))
         };
-        crate::certificate::gap(found, crate::certificate::ALL, &*self.likelihood)
+        crate::certificate::gap(found, "all Gaussians".into(), &*self.likelihood)
     }
 
     fn is_small(&self) -> bool {
         self.dim() * (self.dim() + self.layout.data.len()) <= SMALL
+    }
+
+    /// Bounds on |ã| of a latent's prior row z_i − z_outer, and on the sizes that its residual is a difference of.
+    fn prior_sizes(&self, i: usize, sds: &[f64], mean: &[f64]) -> (f64, f64) {
+        let (sd, level) = (sds[i], mean[i].abs() + self.prior[i].0.abs());
+        self.latents[i].outer.map_or((sd, level), |(outer, _)| (sd + sds[outer], level + mean[outer].abs()))
     }
 
     /// The same model with its rows and its prior precision written out.
@@ -90,16 +97,10 @@ impl Hierarchical {
     }
 }
 
-/// The same Gaussian with a dense factor, entry by entry.
-fn lower(w: &Gaussian) -> Result<Gaussian, Error> {
-    let factor = Lower::new(w.dim(), w.factor().to_dense())?;
-    Ok(Gaussian::new(w.mean().to_vec(), Factor::Lower(factor))?)
-}
-
 impl Certified for Hierarchical {
     /// Every latent's prior row adds p(r² + |ã|²)/2.
     fn exact_value(&self, w: &Gaussian) -> Result<Value, Error> {
-        let at = Around::new(self, w)?;
+        let at = Around::placed(self, w)?;
         let losses = bracket::losses(&at.rows, &*self.likelihood, at.largest_sd, CHAIN);
         let diagonal: Vec<f64> = self.forest.diagonal().map(|i| w.factor().values()[i]).collect();
         let entropy = bracket::neg_entropy(&diagonal);
@@ -107,11 +108,7 @@ impl Certified for Hierarchical {
         let (mut size, mut rounded) = (self.constant.abs(), 0.0);
         for i in 0..self.dim() {
             let (_, residual, precision) = self.prior_row(i, mean);
-            let (mut sd, mut level) = (sds[i], mean[i].abs() + self.prior[i].0.abs());
-            if let Some((outer, _)) = self.latents[i].outer {
-                sd += sds[outer];
-                level += mean[outer].abs();
-            }
+            let (sd, level) = self.prior_sizes(i, &sds, mean);
             size += 0.5 * precision * (residual * residual + sd * sd);
             rounded += precision * residual.abs() * gamma(4) * level;
         }
@@ -122,20 +119,32 @@ impl Certified for Hierarchical {
         Ok(Value { value, error: losses.error + entropy.error + 1.001 * rounded + added + constants })
     }
 
+    /// The pattern loses nothing.
+    fn optimum_over(&self, _: &Gaussian) -> Option<Family> {
+        None
+    }
+
     fn certified_gap(&self, w: &Gaussian) -> Result<Gap, Error> {
         self.gap(w)
     }
 
     fn gap_bounds(&self, w: &Gaussian) -> Result<Vec<(&'static str, f64)>, Error> {
         if self.is_small() {
-            return self.as_dense()?.gap_bounds(&lower(w)?);
+            return all_bounds(&Dense::over_all(&self.as_dense()?, w)?);
         }
-        crate::certificate::all_bounds(&Around::new(self, w)?)
+        all_bounds(&Around::new(self, w)?)
     }
 }
 
 impl<'a> Around<'a> {
     fn new(model: &'a Hierarchical, w: &'a Gaussian) -> Result<Self, Error> {
+        let mut at = Self::placed(model, w)?;
+        at.gradient()?;
+        Ok(at)
+    }
+
+    /// The rows alone: enough for values of f, not for bounds.
+    fn placed(model: &'a Hierarchical, w: &'a Gaussian) -> Result<Self, Error> {
         if w.factor().family() != model.family() {
             return Err(Error::Model("the Gaussian must be on the pattern of the model".into()));
         }
@@ -154,7 +163,6 @@ impl<'a> Around<'a> {
             prior_error: 0.0,
         };
         at.place_rows()?;
-        at.gradient()?;
         Ok(at)
     }
 
@@ -224,11 +232,7 @@ impl<'a> Around<'a> {
         let (sds, mean, added) = (self.w.sd(), self.w.mean(), gamma(self.chain + 8));
         for i in 0..model.dim() {
             let (_, residual, precision) = model.prior_row(i, mean);
-            let (mut sd, mut level) = (sds[i], mean[i].abs() + model.prior[i].0.abs());
-            if let Some((outer, _)) = model.latents[i].outer {
-                sd += sds[outer];
-                level += mean[outer].abs();
-            }
+            let (sd, level) = model.prior_sizes(i, &sds, mean);
             self.errors.mean += precision * sd * (added * residual.abs() + gamma(4) * level);
             self.prior_error += precision * sd * sd * added;
         }
@@ -361,7 +365,7 @@ mod tests {
     use crate::certificate::dense::Dense;
     use crate::certificate::theorem::everywhere;
     use crate::likelihood::{Likelihood, Logistic, Poisson};
-    use certus::factor::Pattern;
+    use certus::factor::{Factor, Pattern};
 
     /// Three nested levels, so that the tree is deeper than an arrow.
     fn model(likelihood: Arc<dyn Likelihood>) -> Hierarchical {

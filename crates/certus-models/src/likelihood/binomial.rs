@@ -1,11 +1,21 @@
 //! y successes in n trials, logit link: φ(t) = n log(1 + eᵗ) − y t − log C(n, y), n times the logistic curvature.
 
-use super::{Datum, Likelihood, slice_methods};
-use crate::special::{exp, ln_gamma, sigmoid, sigmoid_slope, softplus};
+use super::{Datum, Likelihood, sigmoid::sigmoid_methods, slice_methods};
+use crate::special::{ln_gamma, sigmoid, sigmoid_slope, softplus};
 
 /// Binomial responses with the logit link; the number of trials comes with each observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Binomial;
+
+impl Binomial {
+    fn size(&self, datum: Datum) -> f64 {
+        datum.trials
+    }
+
+    fn center(&self) -> f64 {
+        0.0
+    }
+}
 
 impl Likelihood for Binomial {
     fn name(&self) -> &'static str {
@@ -44,53 +54,7 @@ impl Likelihood for Binomial {
         datum.trials * sigmoid_slope(t)
     }
 
-    fn least_bend(&self, _datum: Datum) -> f64 {
-        0.0
-    }
-
-    fn most_bend(&self, datum: Datum) -> Option<f64> {
-        Some(0.25 * datum.trials)
-    }
-
-    fn bend_near(&self, t: f64, radius: f64, datum: Datum) -> f64 {
-        self.bend(t, datum) * exp(-radius)
-    }
-
-    /// φ″ is even and falls with |t|.
-    fn bend_within(&self, t: f64, radius: f64, datum: Datum) -> f64 {
-        self.bend(t.abs() + radius, datum)
-    }
-
-    /// As for one trial.
-    fn log_bend(&self, t: f64, _datum: Datum) -> Option<(f64, f64)> {
-        Some((-(0.5 * t).tanh(), 0.5))
-    }
-
-    fn most_twist(&self, datum: Datum) -> Option<f64> {
-        Some(datum.trials / (6.0 * 3f64.sqrt()))
-    }
-
-    /// φ⁗ = s − 6s², s = σσ̄ ≤ ¼.
-    fn most_turn(&self, datum: Datum) -> Option<f64> {
-        Some(0.125 * datum.trials)
-    }
-
-    fn twist_below_bend(&self) -> bool {
-        true
-    }
-
-    fn strip(&self) -> f64 {
-        std::f64::consts::FRAC_PI_2
-    }
-
-    fn strip_is_proved(&self) -> bool {
-        true
-    }
-
-    fn scale(&self, _mean: f64, _sd: f64, datum: Datum) -> f64 {
-        datum.trials
-    }
-
+    sigmoid_methods!();
     slice_methods!();
 }
 

@@ -3,12 +3,22 @@
 //! |φ‴| = φ″|1 − 2σ| ≤ φ″, so φ″ falls by at most e^{−D} over a distance D; sup|φ‴| = 1/(6√3). Poles of σ at ±πi: in the strip
 //! |Im t| ≤ π/2, |σ| and |σσ| are at most 1, which gives the trapezoid error (math: E).
 
-use super::{Datum, Likelihood, slice_methods};
-use crate::special::{exp, sigmoid, sigmoid_slope, softplus};
+use super::{Datum, Likelihood, sigmoid::sigmoid_methods, slice_methods};
+use crate::special::{sigmoid, sigmoid_slope, softplus};
 
 /// Bernoulli responses with the logit link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Logistic;
+
+impl Logistic {
+    fn size(&self, _datum: Datum) -> f64 {
+        1.0
+    }
+
+    fn center(&self) -> f64 {
+        0.0
+    }
+}
 
 impl Likelihood for Logistic {
     fn name(&self) -> &'static str {
@@ -36,53 +46,7 @@ impl Likelihood for Logistic {
         sigmoid_slope(t)
     }
 
-    fn least_bend(&self, _datum: Datum) -> f64 {
-        0.0
-    }
-
-    fn most_bend(&self, _datum: Datum) -> Option<f64> {
-        Some(0.25)
-    }
-
-    fn bend_near(&self, t: f64, radius: f64, _datum: Datum) -> f64 {
-        sigmoid_slope(t) * exp(-radius)
-    }
-
-    /// φ″ is even and falls with |t|.
-    fn bend_within(&self, t: f64, radius: f64, _datum: Datum) -> f64 {
-        sigmoid_slope(t.abs() + radius)
-    }
-
-    /// (log φ″)′ = −tanh(t/2), (log φ″)″ = −½ sech²(t/2) ≥ −½.
-    fn log_bend(&self, t: f64, _datum: Datum) -> Option<(f64, f64)> {
-        Some((-(0.5 * t).tanh(), 0.5))
-    }
-
-    fn most_twist(&self, _datum: Datum) -> Option<f64> {
-        Some(1.0 / (6.0 * 3f64.sqrt()))
-    }
-
-    /// φ⁗ = s − 6s², s = σσ̄ ≤ ¼.
-    fn most_turn(&self, _datum: Datum) -> Option<f64> {
-        Some(0.125)
-    }
-
-    fn twist_below_bend(&self) -> bool {
-        true
-    }
-
-    fn strip(&self) -> f64 {
-        std::f64::consts::FRAC_PI_2
-    }
-
-    fn strip_is_proved(&self) -> bool {
-        true
-    }
-
-    fn scale(&self, _mean: f64, _sd: f64, _datum: Datum) -> f64 {
-        1.0
-    }
-
+    sigmoid_methods!();
     slice_methods!();
 }
 

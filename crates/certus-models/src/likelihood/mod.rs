@@ -6,6 +6,7 @@ mod logistic;
 mod negative_binomial;
 mod poisson;
 mod probit;
+mod sigmoid;
 
 pub use binomial::Binomial;
 pub use linear::Linear;

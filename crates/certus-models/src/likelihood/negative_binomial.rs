@@ -1,9 +1,9 @@
 //! Counts y with mean eᵗ and variance eᵗ + e²ᵗ/k, dispersion k given:
 //! φ(t) = (y+k) log(k + eᵗ) − y t + log Γ(y+1) + log Γ(k) − log Γ(y+k) − k log k; φ″ = (y+k) σσ̄(t − log k) ≤ (y+k)/4.
 
-use super::{Datum, Likelihood, slice_methods};
+use super::{Datum, Likelihood, sigmoid::sigmoid_methods, slice_methods};
 use crate::error::Error;
-use crate::special::{exp, ln_gamma, sigmoid, sigmoid_slope, softplus};
+use crate::special::{ln_gamma, sigmoid, sigmoid_slope, softplus};
 
 /// Negative-binomial responses with the log link and known dispersion.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,6 +20,16 @@ impl NegativeBinomial {
         } else {
             Err(Error::Model(format!("dispersion is {dispersion}, but a finite number above 0 is required")))
         }
+    }
+}
+
+impl NegativeBinomial {
+    fn size(&self, datum: Datum) -> f64 {
+        datum.y + self.k
+    }
+
+    fn center(&self) -> f64 {
+        self.log_k
     }
 }
 
@@ -55,53 +65,7 @@ impl Likelihood for NegativeBinomial {
         (datum.y + self.k) * sigmoid_slope(t - self.log_k)
     }
 
-    fn least_bend(&self, _datum: Datum) -> f64 {
-        0.0
-    }
-
-    fn most_bend(&self, datum: Datum) -> Option<f64> {
-        Some(0.25 * (datum.y + self.k))
-    }
-
-    fn bend_near(&self, t: f64, radius: f64, datum: Datum) -> f64 {
-        self.bend(t, datum) * exp(-radius)
-    }
-
-    /// φ″ is even about log k and falls away from it.
-    fn bend_within(&self, t: f64, radius: f64, datum: Datum) -> f64 {
-        (datum.y + self.k) * sigmoid_slope((t - self.log_k).abs() + radius)
-    }
-
-    /// As for the logistic loss, about log k.
-    fn log_bend(&self, t: f64, _datum: Datum) -> Option<(f64, f64)> {
-        Some((-(0.5 * (t - self.log_k)).tanh(), 0.5))
-    }
-
-    fn most_twist(&self, datum: Datum) -> Option<f64> {
-        Some((datum.y + self.k) / (6.0 * 3f64.sqrt()))
-    }
-
-    /// φ⁗ = s − 6s², s = σσ̄ ≤ ¼.
-    fn most_turn(&self, datum: Datum) -> Option<f64> {
-        Some(0.125 * (datum.y + self.k))
-    }
-
-    fn twist_below_bend(&self) -> bool {
-        true
-    }
-
-    fn strip(&self) -> f64 {
-        std::f64::consts::FRAC_PI_2
-    }
-
-    fn strip_is_proved(&self) -> bool {
-        true
-    }
-
-    fn scale(&self, _mean: f64, _sd: f64, datum: Datum) -> f64 {
-        datum.y + self.k
-    }
-
+    sigmoid_methods!();
     slice_methods!();
 }
 

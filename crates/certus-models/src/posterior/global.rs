@@ -7,10 +7,11 @@ use certus::{Curvature, Gaussian, Provenance, linalg};
 
 use super::PosteriorSettings;
 use crate::envelope::ROUNDING;
-use crate::envelope::frame::{bracket, ulps};
+
 use crate::error::Error;
-use crate::exact::lower;
-use crate::glm::{Glm, curvature};
+use crate::exact::{congruent, lower};
+use crate::glm::Glm;
+use crate::glm::curvature::{self, bracket, ulps};
 
 /// The key of these draws, apart from those of other checks with the same seed.
 const KEY: u64 = 0xD3 << 32;
@@ -41,10 +42,12 @@ pub fn global(model: &Glm, q: &Gaussian, settings: &PosteriorSettings) -> Result
             "−log p is not known to be strongly convex: its curvature is between {low:.1e} and {top:.1e}"
         )));
     }
-    let Some(p) = inverse_root(&least, d) else {
+    let mut root = least;
+    if !linalg::cholesky(&mut root, d) {
         return Ok(Posterior::none("the least curvature is singular to rounding"));
-    };
-    let (_, m) = bracket(&congruent(&most, &p, d), d)?;
+    }
+    let p = linalg::lower_of_inverse(&root, d);
+    let (_, m) = bracket(&congruent(&most, &p, true, d), d)?;
     let q = lower(q)?;
     let mut factor = q.factor().to_dense();
     linalg::solve_lower(&p, d, false, &mut factor);
@@ -61,25 +64,4 @@ pub fn global(model: &Glm, q: &Gaussian, settings: &PosteriorSettings) -> Result
         found.log_evidence = Some((elbo - rounding, elbo + kl + rounding));
     }
     Ok(found)
-}
-
-/// Lower-triangular P with PPᵀ = A⁻¹, or `None` if A is not positive definite.
-fn inverse_root(a: &[f64], d: usize) -> Option<Vec<f64>> {
-    let mut factor = a.to_vec();
-    if !linalg::cholesky(&mut factor, d) {
-        return None;
-    }
-    let mut inverse = vec![0.0; d * d];
-    inverse.iter_mut().step_by(d + 1).for_each(|x| *x = 1.0);
-    linalg::solve_lower(&factor, d, true, &mut inverse);
-    Some(linalg::lower_of_same_covariance(&inverse, d))
-}
-
-/// CᵀAC for a lower-triangular C.
-pub(super) fn congruent(a: &[f64], c: &[f64], d: usize) -> Vec<f64> {
-    let (mut ac, mut out) = (vec![0.0; d * d], vec![0.0; d * d]);
-    linalg::add_square_times(a, d, false, c, &mut ac);
-    linalg::add_transpose_times(c, d, true, &ac, &mut out);
-    linalg::mirror(&mut out, d);
-    out
 }

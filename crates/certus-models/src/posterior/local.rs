@@ -1,18 +1,18 @@
 //! The log-Sobolev bound on a ball around q, where −log p is curved most, with the mass outside bounded by the envelope (math: D5).
 
-use certus::certificate::{Posterior, Statement};
+use certus::certificate::{Posterior, Statement, fisher_bound};
 use certus::random::{Purpose, Random};
 use certus::theorem::chi_square;
 use certus::{Gaussian, Provenance, Target, linalg, parallel};
 
 use super::PosteriorSettings;
-use super::global::congruent;
-use crate::envelope::ROUNDING;
-use crate::envelope::frame::{Frame, bracket, ulps};
+use crate::envelope::frame::Frame;
 use crate::envelope::shells::{Growing, STEP, log_sphere};
+use crate::envelope::{ROUNDING, with_quadrature};
 use crate::error::Error;
-use crate::exact::lower;
-use crate::glm::{Glm, curvature};
+use crate::exact::{congruent, lower};
+use crate::glm::Glm;
+use crate::glm::curvature::{self, bracket, ulps};
 
 /// Stream numbers, apart from those of other checks.
 const PILOT_STREAM: u64 = 0xD5 << 32;
@@ -109,7 +109,7 @@ fn stated(
             .with("Fisher information on the ball", fisher.ball)
             .with("Fisher information", fisher.whole)
             .with("draws", settings.draws as f64);
-    let statement = model.with_quadrature(statement);
+    let statement = with_quadrature(model, statement);
     if statement.bound().is_none() {
         return Ok(Posterior { statement, log_evidence: None, mean_error: None, sd_error: None });
     }
@@ -165,8 +165,8 @@ impl Residual {
         let Some((least, most)) = curvature::extremes(model)? else { return Ok(None) };
         let (_, top) = bracket(&most, d)?;
         let slack = ulps(d) * top * linalg::norm_squared(&c);
-        let (low, _) = bracket(&congruent(&least, &c, d), d)?;
-        let (_, high) = bracket(&congruent(&most, &c, d), d)?;
+        let (low, _) = bracket(&congruent(&least, &c, true, d), d)?;
+        let (_, high) = bracket(&congruent(&most, &c, true, d), d)?;
         let (low, high) = ((low - slack).max(0.0), high + slack);
         // z is rounded by ulps of |m| + |C||u|, which the gradient magnifies by its curvature
         let size = (linalg::norm_squared(q.mean()) + linalg::norm_squared(&c)).sqrt();
@@ -175,13 +175,10 @@ impl Residual {
         Ok(Some(Self { lipschitz: (1.0 - low).max(high - 1.0).max(0.0), rounding }))
     }
 
-    /// D3. F ≤ (√F̂ + ρ√(2 log(1/δ)/N))² + ρ²/N for both Fisher informations, half of δ each; ρ/√k for the one on the ball.
+    /// D3 for both Fisher informations, half of δ each; ρ/√k for the one on the ball.
     fn bounded(&self, ball: &Ball, mean: Fisher, draws: usize, delta: f64) -> Fisher {
-        let n = draws as f64;
         let upper = |mean: f64, scale: f64| {
-            let rho = self.lipschitz * scale;
-            let deviation = rho * (2.0 * (2.0 / delta).ln() / n).sqrt();
-            (mean.sqrt() + scale * self.rounding + deviation).powi(2) + rho * rho / n
+            fisher_bound(mean, scale * self.lipschitz, scale * self.rounding, draws, 0.5 * delta)
         };
         Fisher { ball: upper(mean.ball, 1.0 / ball.least.sqrt()), whole: upper(mean.whole, 1.0) }
     }

@@ -4,10 +4,10 @@
 mod global;
 mod local;
 
+use certus::Gaussian;
 use certus::certificate::{Level, Posterior, Statement};
-use certus::{Gaussian, Provenance};
 
-use crate::envelope::EnvelopeSettings;
+use crate::envelope::{self, EnvelopeSettings};
 use crate::error::Error;
 use crate::exact::lower;
 use crate::glm::Glm;
@@ -34,18 +34,7 @@ impl Default for PosteriorSettings {
 
 impl PosteriorSettings {
     fn check(&self, q: &Gaussian, dim: usize) -> Result<(), Error> {
-        if q.dim() != dim || !q.is_proper() {
-            return Err(Error::Model(format!("a proper Gaussian over {dim} coefficients is required")));
-        }
-        if !(self.delta > 0.0 && self.delta < 1.0) {
-            let delta = self.delta;
-            return Err(Error::Model(format!("delta is {delta}, but a number between 0 and 1 is required")));
-        }
-        if self.draws < 2 || u32::try_from(self.draws).is_err() {
-            let draws = self.draws;
-            return Err(Error::Model(format!("{draws} draws, but 2 to 4 294 967 295 are possible")));
-        }
-        Ok(())
+        envelope::check(q, dim, self.delta, "draws", self.draws)
     }
 }
 
@@ -84,15 +73,6 @@ impl Glm {
         let mut posterior = at_level(chosen, delta);
         posterior.statement = posterior.statement.because(reasons);
         Ok(posterior)
-    }
-
-    /// With the quadrature of the ELBO as an assumption where its error is not proved.
-    fn with_quadrature(&self, statement: Statement) -> Statement {
-        if self.likelihood.strip_is_proved() {
-            return statement;
-        }
-        let what = format!("the quadrature of the ELBO for the {} likelihood", self.likelihood.name());
-        statement.assuming(what, Provenance::Estimated)
     }
 }
 

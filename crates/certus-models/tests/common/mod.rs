@@ -1,11 +1,12 @@
 //! Benchmark problems and simulated data for the tests.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+use certus::Target;
 use certus::factor::{Factor, Lower};
 use certus::random::{Purpose, Random};
 use certus_models::likelihood::{Likelihood, Linear, Logistic};
 use certus_models::rows::{LEAF, Leaf, Rows};
-use certus_models::{Design, Error, Glm, Memory, Prior};
+use certus_models::{Design, Error, Glm, Memory, Prior, laplace};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -226,4 +227,47 @@ impl Rows for Disk {
         visit(Leaf { first, x, y: &y, trials: &trials, offset: &offset, weight: &weight });
         Ok(())
     }
+}
+
+/// log p at every point.
+pub fn densities(model: &Glm, points: &[f64]) -> Vec<f64> {
+    let d = model.dim();
+    let (mut values, mut gradients) = (vec![0.0; points.len() / d], vec![0.0; points.len()]);
+    for ((z, v), g) in points.chunks(256 * d).zip(values.chunks_mut(256)).zip(gradients.chunks_mut(256 * d)) {
+        model.log_density(z, v, g).unwrap();
+    }
+    values
+}
+
+/// log p(x), posterior means and sds.
+pub type Truth = (f64, Vec<f64>, Vec<f64>);
+
+/// log p(x), means and sds by the trapezoid rule on ±12 sd of the Laplace approximation (d ≤ 2).
+pub fn quadrature(model: &Glm) -> Truth {
+    let w = laplace(model).unwrap().gaussian;
+    let d = w.dim();
+    let (side, h): (usize, f64) = if d == 1 { (4801, 5e-3) } else { (241, 0.1) };
+    let axis = |i: usize| (i as f64 - (side / 2) as f64) * h;
+    let u: Vec<f64> = match d {
+        1 => (0..side).map(axis).collect(),
+        _ => (0..side * side).flat_map(|k| [axis(k / side), axis(k % side)]).collect(),
+    };
+    let mut z = vec![0.0; u.len()];
+    w.transform(&u, &mut z);
+    let values = densities(model, &z);
+    let top = values.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b));
+    let (mut total, mut first, mut second) = (0.0, vec![0.0; d], vec![0.0; d]);
+    for (z, v) in z.chunks_exact(d).zip(&values) {
+        let p = (v - top).exp();
+        total += p;
+        for i in 0..d {
+            let x = z[i] - w.mean()[i];
+            first[i] += p * x;
+            second[i] += p * x * x;
+        }
+    }
+    let evidence = top + total.ln() + d as f64 * h.ln() + w.factor().log_det();
+    let shift: Vec<f64> = first.iter().map(|x| x / total).collect();
+    let sds = second.iter().zip(&shift).map(|(s, m)| (s / total - m * m).sqrt()).collect();
+    (evidence, shift.iter().zip(w.mean()).map(|(s, m)| s + m).collect(), sds)
 }

@@ -71,7 +71,7 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
 
 /// F ≤ (√F̂ + ρ√(2 log(1/δ)/N))² + ρ²/N with probability 1 − δ for F = E|S|², S ρ-Lipschitz, F̂ the mean of N draws (D3); √F̂ is raised by
 /// the rounding of S.
-pub(super) fn fisher_bound(mean: f64, lipschitz: f64, rounding: f64, draws: usize, delta: f64) -> f64 {
+pub fn fisher_bound(mean: f64, lipschitz: f64, rounding: f64, draws: usize, delta: f64) -> f64 {
     let n = draws as f64;
     let root = mean.sqrt() + rounding + lipschitz * (2.0 * -delta.ln() / n).sqrt();
     root * root + lipschitz * lipschitz / n

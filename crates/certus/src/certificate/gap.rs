@@ -84,7 +84,8 @@ fn summed(rounding: f64, fisher: f64, dim: usize, draws: usize) -> f64 {
     (dim as f64 + 3.0).sqrt() * (rounding + added * fisher.sqrt())
 }
 
-fn family_name(factor: &Factor) -> String {
+/// The Gaussians that a gap of a Gaussian with this factor is about.
+pub fn family_name(factor: &Factor) -> String {
     match factor.family() {
         Family::Pattern(tree) if tree.nodes().len() > 1 => match (tree.levels(), tree.widest()) {
             (1, 1) => "all Gaussians with independent coordinates".into(),

@@ -11,6 +11,8 @@ mod lipschitz;
 mod posterior;
 
 pub use checks::{Checks, Spending};
+pub use deviation::fisher_bound;
+pub use gap::family_name;
 
 use std::fmt;
 
