@@ -24,6 +24,7 @@
 //! | constants, bounds, iteration counts | [`theorem`] |
 //! | affine change of variables | [`frame`] |
 //! | settings → plan → `step` on a state → fit | [`mod@fit`] |
+//! | the fit that needs no settings: a goal → an outcome | [`mod@auto`], [`moving`] |
 //! | what is proved, probable, estimated of a fit | [`certificate`] |
 //! | Monte-Carlo estimates with standard errors | [`diagnostics`] |
 //! | randomness and threads that never change the result | [`random`], [`parallel`] |
@@ -31,6 +32,7 @@
 //!
 //! Labels such as A15, B5 or Theorem G refer to `docs/maths.md` in the repository, which states and proves them.
 
+pub mod auto;
 pub mod averaging;
 pub mod certificate;
 pub mod diagnostics;
@@ -43,6 +45,7 @@ mod fresh;
 pub mod gaussian;
 pub mod linalg;
 pub mod method;
+pub mod moving;
 pub mod parallel;
 pub mod random;
 pub mod schedule;
@@ -50,6 +53,7 @@ pub mod target;
 pub mod theorem;
 pub mod update;
 
+pub use auto::{Goal, Outcome};
 pub use certificate::Certificate;
 pub use error::{Error, TargetError};
 pub use factor::{Factor, Family, Tree};

@@ -307,6 +307,11 @@ pub fn norm_squared(x: &[f64]) -> f64 {
     parallel::reduce(x.len().div_ceil(RUN), 8, &leaf, &|a, b| a + b).unwrap_or(0.0)
 }
 
+/// Σ x y.
+pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
+    x.iter().zip(y).map(|(a, b)| a * b).sum()
+}
+
 /// y += alpha x.
 pub(crate) fn add_scaled(y: &mut [f64], alpha: f64, x: &[f64]) {
     const RUN: usize = 4096;

@@ -19,23 +19,28 @@ pub struct Estimate {
     pub standard_error: f64,
 }
 
+impl Estimate {
+    /// The mean of independent terms; the standard error is infinite for fewer than two.
+    pub fn of(terms: &[f64]) -> Self {
+        let (n, first) = (terms.len() as f64, terms.first().copied().unwrap_or(f64::NAN));
+        // shifted by the first term, so that the variance does not cancel
+        let sum: f64 = terms.iter().map(|x| x - first).sum();
+        let squares: f64 = terms.iter().map(|x| (x - first).powi(2)).sum();
+        let variance = ((squares - sum * sum / n) / (n - 1.0)).max(0.0);
+        let standard_error = if terms.len() < 2 { f64::INFINITY } else { (variance / n).sqrt() };
+        Self { value: first + sum / n, standard_error }
+    }
+}
+
 /// The negative ELBO f(w) = E[−log p(z) + log q_w(z)], z ~ q_w, from `draws` points.
 ///
 /// With z = m + C u the second term is −log det C − |u|²/2 − (d/2) log 2π, so only log p needs evaluating and the noise
 /// vanishes when p is Gaussian and q_w equals it.
 pub fn neg_elbo(target: &dyn Target, w: &Gaussian, draws: usize, seed: u64) -> Result<Estimate, Error> {
-    let (mut sum, mut squares) = (0.0, 0.0);
-    let mut first = None;
+    let mut terms = Vec::with_capacity(draws);
     Fresh::estimate(draws, seed, 0)?.run(target, w, 0..draws, &mut |part| {
-        for term in part.log_weights.iter().map(|r| -r) {
-            // shifted by the first term, so that the variance does not cancel
-            let x = term - *first.get_or_insert(term);
-            sum += x;
-            squares += x * x;
-        }
+        terms.extend(part.log_weights.iter().map(|r| -r));
         Ok(())
     })?;
-    let n = draws as f64;
-    let variance = ((squares - sum * sum / n) / (n - 1.0)).max(0.0);
-    Ok(Estimate { value: first.unwrap_or(0.0) + sum / n, standard_error: (variance / n).sqrt() })
+    Ok(Estimate::of(&terms))
 }

@@ -1,0 +1,152 @@
+//! What a fit without settings is asked for, and what it answers.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::certificate::Certificate;
+use crate::diagnostics::Estimate;
+use crate::error::Error;
+use crate::fit::Status;
+use crate::gaussian::Gaussian;
+
+/// The goal of a fit.
+///
+/// | field | default | purpose |
+/// |---|---|---|
+/// | `gap` | 0.01 | stop once f(w) − f* is known to be below, in nats, at the strongest level the target allows |
+/// | `delta` | 0.01 | the probability that a probable statement may fail |
+/// | `max_gradients` | from d, for black boxes | single-point gradients, whoever asks for them |
+/// | `max_time` | none | a clock may stop a run, never steer it |
+/// | `start` | the origin | where the search for the mode begins |
+/// | `seed`, `model_key` | 0 | the randomness |
+/// | `threads` | the current pool | never changes the result |
+#[derive(Clone, Debug)]
+pub struct Goal {
+    /// In nats.
+    pub gap: f64,
+    /// δ.
+    pub delta: f64,
+    /// The most single-point gradients.
+    pub max_gradients: Option<u64>,
+    /// Stop after this long.
+    pub max_time: Option<Duration>,
+    /// Where the search for the mode begins.
+    pub start: Option<Vec<f64>>,
+    /// Seed.
+    pub seed: u64,
+    /// Tells apart many models that share a seed.
+    pub model_key: u64,
+    /// Threads; `None`: the current rayon pool.
+    pub threads: Option<usize>,
+}
+
+impl Default for Goal {
+    fn default() -> Self {
+        Self {
+            gap: 0.01,
+            delta: 0.01,
+            max_gradients: None,
+            max_time: None,
+            start: None,
+            seed: 0,
+            model_key: 0,
+            threads: None,
+        }
+    }
+}
+
+impl Goal {
+    /// Refuses what cannot be meant.
+    pub fn validate(&self) -> Result<(), Error> {
+        if !(self.gap > 0.0 && self.gap.is_finite()) {
+            return Err(Error::invalid("gap", self.gap, "a finite number of nats above 0 is required"));
+        }
+        if !(self.delta > 0.0 && self.delta < 1.0) {
+            return Err(Error::invalid("delta", self.delta, "a probability between 0 and 1 is required"));
+        }
+        if self.threads == Some(0) {
+            return Err(Error::invalid("threads", 0, "at least one thread is required"));
+        }
+        Ok(())
+    }
+}
+
+/// What was spent. A gradient is one single-point full-data gradient, whoever asked: mode, frame, steps, checks, estimates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Single-point gradients.
+    pub gradients: u64,
+    /// Hessians at a point.
+    pub hessians: u64,
+    /// Passes that integrate over q exactly: gradients or values of f, certificates.
+    pub exact_passes: u64,
+}
+
+/// One line of the record of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TracePoint {
+    /// Since the run began.
+    pub elapsed: Duration,
+    /// Steps taken.
+    pub iteration: u64,
+    /// Single-point gradients spent.
+    pub gradients: u64,
+    /// f, if it was looked at.
+    pub neg_elbo: Option<f64>,
+    /// The bound on the gap, or its estimate, if there is one.
+    pub bound: Option<f64>,
+}
+
+/// The result.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: Status,
+    /// One sentence about it.
+    pub message: String,
+    /// One line: what was chosen and why.
+    pub route: String,
+    /// The Gaussian.
+    pub gaussian: Gaussian,
+    /// f at it; the standard error is 0 where f is exact.
+    pub neg_elbo: Estimate,
+    /// What is known of it, and how well.
+    pub certificate: Certificate,
+    /// The shape of the tail of the importance weights, where draws were made.
+    pub k_hat: Option<f64>,
+    /// What was spent.
+    pub counts: Counts,
+    /// The record.
+    pub trace: Vec<TracePoint>,
+    /// The user's own error behind [`Status::UserError`].
+    pub error: Option<std::sync::Arc<Error>>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "status     {} ({})", self.status.as_str(), self.message)?;
+        writeln!(f, "route      {}", self.route)?;
+        write!(f, "{}", self.certificate)?;
+        if let Some(k) = self.k_hat {
+            let word = match k {
+                k if k < 0.5 => "the weights of q against p are light-tailed",
+                k if k < 0.7 => "the weights of q against p are usable",
+                _ => "q misses parts of p: its tails and spread are not to be trusted",
+            };
+            writeln!(f, "k-hat      {k:.2} ({word})")?;
+        }
+        let Counts { gradients, hessians, exact_passes } = self.counts;
+        writeln!(f, "spent      {gradients} gradients, {hessians} Hessians, {exact_passes} exact passes")?;
+        writeln!(f, "{:>10} {:>12} {:>12}", "", "mean", "sd")?;
+        let shown = 10;
+        for (i, (mean, sd)) in self.gaussian.mean().iter().zip(self.gaussian.sd()).enumerate().take(shown) {
+            writeln!(f, "{:>10} {mean:>12.5} {sd:>12.5}", format!("z[{i}]"))?;
+        }
+        if self.gaussian.dim() > shown {
+            writeln!(f, "{:>10} and {} more", "", self.gaussian.dim() - shown)?;
+        }
+        Ok(())
+    }
+}
