@@ -53,7 +53,7 @@ pub mod target;
 pub mod theorem;
 pub mod update;
 
-pub use auto::{Goal, Outcome};
+pub use auto::{Goal, Outcome, auto, auto_observed};
 pub use certificate::Certificate;
 pub use error::{Error, TargetError};
 pub use factor::{Factor, Family, Tree};

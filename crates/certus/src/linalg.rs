@@ -131,6 +131,16 @@ pub fn mirror(c: &mut [f64], dim: usize) {
     }
 }
 
+/// A ← (A + Aᵀ)/2.
+pub(crate) fn symmetrise(a: &mut [f64], dim: usize) {
+    for j in 0..dim {
+        for i in 0..j {
+            let both = 0.5 * (a[j * dim + i] + a[i * dim + j]);
+            (a[j * dim + i], a[i * dim + j]) = (both, both);
+        }
+    }
+}
+
 /// X ← L⁻¹ X (or L⁻ᵀ X if `transpose`) for a lower-triangular L.
 pub fn solve_lower(l: &[f64], dim: usize, transpose: bool, x: &mut [f64]) {
     let l = view(l, dim, dim);

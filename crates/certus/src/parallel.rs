@@ -2,6 +2,25 @@
 //!
 //! Nothing here allocates, and with one thread (or one piece) nothing touches the pool.
 
+use crate::error::Error;
+
+/// Runs `work` on `threads` threads, or in the current pool. Inside a pool a join neither allocates nor wakes anybody from outside.
+pub fn with_threads<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+    Ok(match threads {
+        None if rayon::current_thread_index().is_some() => work(),
+        None => rayon::scope(|_| work()),
+        Some(threads) => rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .map_err(|e| Error::Invalid {
+                name: "threads",
+                value: format!("{threads} ({e})"),
+                required: "the threads could not be started; ask for fewer",
+            })?
+            .install(work),
+    })
+}
+
 /// Both halves, on two threads if there are any.
 pub fn join<A: Send, B: Send>(left: impl FnOnce() -> A + Send, right: impl FnOnce() -> B + Send) -> (A, B) {
     if rayon::current_num_threads() == 1 { (left(), right()) } else { rayon::join(left, right) }

@@ -4,7 +4,9 @@
 mod common;
 
 use certus::factor::Workspace;
-use certus::{Curvature, Family, MethodName, Plan, Provenance, Settings, State, Tree};
+use certus::moving::{Moving, MovingMemory};
+use certus::random::{Purpose, Random};
+use certus::{Curvature, Family, Gaussian, MethodName, Plan, Provenance, Settings, State, Tree};
 use common::*;
 use sha2::{Digest, Sha256};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -104,6 +106,33 @@ fn run(plan: &Plan, target: &Wide, mut state: State, until: u64) -> State {
     state
 }
 
+/// The same of the descent in the iterate's own frame: bits over threads, no allocation after the first step.
+fn moving() {
+    let arrow = Family::Pattern(Arc::new(Tree::arrow(5, &[5; 300]).unwrap()));
+    for (dim, family) in [(200, Family::Lower), (1505, arrow)] {
+        let target = Wide(dim);
+        let start = Gaussian::isotropic(vec![0.3; dim], 0.8, &family).unwrap();
+        let random = Random::new(3, Purpose::Step, 0);
+        let run = |steps: u64| {
+            let (mut w, mut memory) = (Moving::new(&start), MovingMemory::default());
+            for k in 0..steps {
+                if k == 3 {
+                    ALLOCATIONS.store(0, Ordering::SeqCst);
+                    WATCHING.store(true, Ordering::SeqCst);
+                }
+                w.step(&target, &random, 8, &mut memory).unwrap();
+            }
+            WATCHING.store(false, Ordering::SeqCst);
+            (w.averaged().unwrap(), ALLOCATIONS.load(Ordering::SeqCst))
+        };
+        let one = pool(1).install(|| run(30));
+        assert_eq!(one.1, 0, "{} allocates", family.name());
+        for threads in [2, 3, 8] {
+            assert!(pool(threads).install(|| run(30)).0 == one.0, "{} on {threads} threads", family.name());
+        }
+    }
+}
+
 // The allocator counts everything in the process, so all checks share one test and run in sequence.
 #[test]
 fn determinism() {
@@ -154,6 +183,7 @@ fn determinism() {
             );
         }
     }
+    moving();
     // the counter counts
     WATCHING.store(true, Ordering::SeqCst);
     ALLOCATIONS.store(0, Ordering::SeqCst);

@@ -1,5 +1,228 @@
-//! A fit that needs no settings: give a target and a gap.
+//! A fit that needs no settings: give a target and a gap (docs/maths.md, part J).
+//!
+//! The gradient is checked against the log density; the mode is found by L-BFGS, the frame by secants there; then q descends in its own
+//! frame, and fresh draws estimate how far it still is. Nothing is proved of a target that declares no constants, and the outcome says
+//! so: its gap is *estimated*, with a standard error, and holds for a log-concave target; a pair of points that contradicts that is
+//! looked for and reported.
 
+mod curvature;
+mod descent;
+mod frame;
+mod mode;
 mod outcome;
+mod slope;
+mod verdict;
 
 pub use outcome::{Counts, Goal, Outcome, TracePoint};
+pub use slope::Mismatch;
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use crate::diagnostics::Estimate;
+use crate::error::{Error, same_length};
+use crate::factor::Family;
+use crate::fit::Status;
+use crate::gaussian::Gaussian;
+use crate::moving::{Measured, Moving, MovingMemory};
+use crate::parallel;
+use crate::random::{Purpose, Random};
+use crate::target::{Counted, Target};
+use descent::Descent;
+use mode::Place;
+
+/// What an observer sees, at every step.
+#[derive(Clone, Copy, Debug)]
+pub struct AutoProgress<'a> {
+    /// Steps taken.
+    pub iteration: u64,
+    /// Single-point gradients spent.
+    pub gradients: u64,
+    /// The estimate of the gap, at the last look.
+    pub gap: Option<Estimate>,
+    /// The Gaussian, at the mode, in the frame, at looks and now and then between them.
+    pub gaussian: Option<&'a Gaussian>,
+    /// Since the run began.
+    pub elapsed: Duration,
+}
+
+/// Called at every step; `Break` stops the run.
+pub type AutoObserver<'a> = dyn FnMut(&AutoProgress<'_>) -> ControlFlow<()> + Send + 'a;
+
+/// Fits a Gaussian to a target of which nothing is known but its log density and gradient.
+pub fn auto(target: &dyn Target, goal: &Goal) -> Result<Outcome, Error> {
+    auto_observed(target, goal, &mut |_| ControlFlow::Continue(()))
+}
+
+/// The same, calling `observer` at every step.
+pub fn auto_observed(
+    target: &dyn Target,
+    goal: &Goal,
+    observer: &mut AutoObserver<'_>,
+) -> Result<Outcome, Error> {
+    goal.validate()?;
+    if target.dim() == 0 {
+        return Err(Error::invalid("the dimension of the target", 0, "at least 1 is required"));
+    }
+    if let Some(start) = &goal.start {
+        same_length("the start", target.dim(), start.len())?;
+    }
+    parallel::with_threads(goal.threads, || {
+        let mut run = Run::new(target, goal, observer)?;
+        let ending = run.route();
+        Ok(run.outcome(ending))
+    })?
+}
+
+/// How a run ended, in words.
+type Ending = (Status, String);
+
+/// A run under way.
+struct Run<'a, 'o> {
+    target: Counted<'a>,
+    goal: &'a Goal,
+    observer: &'a mut AutoObserver<'o>,
+    clock: Instant,
+    most: u64,
+    route: String,
+    /// The Gaussian that would be returned now, and what is known of it.
+    gaussian: Gaussian,
+    measured: Option<Measured>,
+    certified: Option<crate::certificate::Gap>,
+    trace: Vec<TracePoint>,
+    iteration: u64,
+}
+
+impl<'a, 'o> Run<'a, 'o> {
+    fn new(
+        target: &'a dyn Target,
+        goal: &'a Goal,
+        observer: &'a mut AutoObserver<'o>,
+    ) -> Result<Self, Error> {
+        let dim = target.dim();
+        let start = goal.start.clone().unwrap_or_else(|| vec![0.0; dim]);
+        Ok(Self {
+            target: Counted::new(target, 0),
+            goal,
+            observer,
+            clock: Instant::now(),
+            // half of what a Gaussian with as much noise as any benchmark needs for 0.01 nats
+            most: goal.max_gradients.unwrap_or(100_000 + 400 * dim as u64),
+            route: "the gradient was checked, nothing else done".into(),
+            gaussian: Gaussian::isotropic(start, 1.0, &Family::Lower)?,
+            measured: None,
+            certified: None,
+            trace: Vec::new(),
+            iteration: 0,
+        })
+    }
+
+    fn random(&self, purpose: Purpose) -> Random {
+        Random::new(self.goal.seed, purpose, self.goal.model_key)
+    }
+
+    /// Everything, in order; an error is how the target ended it.
+    fn route(&mut self) -> Result<Ending, Error> {
+        let here = Place::at(&self.target, self.gaussian.mean().to_vec())?;
+        if !here.is_finite() {
+            return Err(Error::NonFinite {
+                what: "the log density or its gradient",
+                value: -here.value,
+                place: format!("the start {}; give another", slope::short(&here.point)),
+            });
+        }
+        if let Some(mismatch) = slope::check(&self.target, &here, &self.random(Purpose::Estimate))? {
+            let message = format!("the gradient is not that of the log density: {mismatch}");
+            return Ok((Status::AssumptionViolated, message));
+        }
+        let (here, axes, words) = match self.frame(here)? {
+            ControlFlow::Continue(found) => found,
+            ControlFlow::Break(ending) => return Ok(ending),
+        };
+        self.gaussian = axes.gaussian(&here.point)?;
+        self.route = format!(
+            "black box of dimension {}: {words}; then sticking the landing in q's own frame, pairs (u, -u), gap estimated from fresh draws",
+            here.point.len()
+        );
+        if let Some(ending) = self.look(None) {
+            return Ok(ending);
+        }
+        self.descend(Moving::at(here.point, axes))
+    }
+
+    fn descend(&mut self, moving: Moving) -> Result<Ending, Error> {
+        let (steps, looks) = (self.random(Purpose::Step), self.random(Purpose::Estimate));
+        let mut descent = Descent::new(moving);
+        let mut memory = MovingMemory::default();
+        loop {
+            descent.step(&self.target, &steps, &mut memory)?;
+            self.iteration = descent.iteration();
+            // between looks somebody may watch; what is returned is what was measured
+            let shown = if descent.is_worth_showing() { Some(descent.averaged()?) } else { None };
+            if let Some(ending) = self.ask(shown.as_ref()) {
+                if self.measured.is_none() {
+                    self.gaussian = descent.averaged()?;
+                }
+                return Ok(ending);
+            }
+            if descent.is_due() {
+                let (gaussian, measured) = descent.look(&self.target, &looks, self.goal.gap)?;
+                let gap = measured.gap;
+                let upper = verdict::upper(gap);
+                self.gaussian = gaussian;
+                self.measured = Some(measured);
+                if let Some(ending) = self.look(Some(upper)) {
+                    return Ok(ending);
+                }
+                if upper <= self.goal.gap
+                    && let Some(ending) = self.verdict(&mut descent)?
+                {
+                    return Ok(ending);
+                }
+                if let Err(reason) = descent.judge(&self.gaussian, gap) {
+                    return Ok((Status::NoProgress, reason));
+                }
+            }
+        }
+    }
+
+    /// Records the Gaussian, then asks.
+    fn look(&mut self, bound: Option<f64>) -> Option<Ending> {
+        self.trace.push(TracePoint {
+            elapsed: self.clock.elapsed(),
+            iteration: self.iteration,
+            gradients: self.target.evaluations(),
+            neg_elbo: self.measured.as_ref().map(|m| m.neg_elbo.value),
+            bound,
+        });
+        let gaussian = self.gaussian.clone();
+        self.ask(Some(&gaussian))
+    }
+
+    /// Asks the observer, the clock and the count whether to go on.
+    fn ask(&mut self, gaussian: Option<&Gaussian>) -> Option<Ending> {
+        let progress = AutoProgress {
+            iteration: self.iteration,
+            gradients: self.target.evaluations(),
+            gap: self.measured.as_ref().map(|m| m.gap),
+            gaussian,
+            elapsed: self.clock.elapsed(),
+        };
+        if (self.observer)(&progress).is_break() {
+            return Some((Status::Interrupted, format!("stopped after {} steps", self.iteration)));
+        }
+        if self.goal.max_time.is_some_and(|limit| self.clock.elapsed() >= limit) {
+            return Some((Status::Limit, format!("the time was up after {} steps", self.iteration)));
+        }
+        if progress.gradients >= self.most {
+            let known = progress.gap.map_or("nothing was measured yet".into(), |gap| {
+                format!(
+                    "the estimated gap was {:.2e} ± {:.1e} nats at the last look",
+                    gap.value, gap.standard_error
+                )
+            });
+            return Some((Status::Limit, format!("{} gradients were spent; {known}", progress.gradients)));
+        }
+        None
+    }
+}

@@ -112,6 +112,13 @@ impl Checks {
         self
     }
 
+    /// The same after `done` checks were made already, whose draws are not used again.
+    #[must_use]
+    pub fn after(mut self, done: u64) -> Self {
+        self.done = done;
+        self
+    }
+
     /// Checks made so far, those that failed included.
     pub fn done(&self) -> u64 {
         self.done

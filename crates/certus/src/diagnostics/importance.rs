@@ -23,6 +23,26 @@ pub struct Importance {
     pub effective_sample_size: f64,
 }
 
+/// log p(x) and KL(q ‖ p) from the log weights of draws of q: the first two rows of the table of [`importance`].
+pub(crate) fn evidence_and_kl(log_weights: &[f64]) -> (Estimate, Estimate) {
+    let n = log_weights.len() as f64;
+    let largest = log_weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mean_weight = log_weights.iter().map(|r| (r - largest).exp()).sum::<f64>() / n;
+    // the sum of r − max r, so that constants in log p do not cancel
+    let mean_log = log_weights.iter().map(|r| r - largest).sum::<f64>() / n;
+    let (mut evidence, mut divergence) = (0.0, 0.0);
+    for r in log_weights {
+        let v = (r - largest).exp() / mean_weight - 1.0;
+        evidence += v * v;
+        divergence += (v - (r - largest - mean_log)).powi(2);
+    }
+    let error = |squares: f64| (squares / (n - 1.0) / n).sqrt();
+    (
+        Estimate { value: largest + mean_weight.ln(), standard_error: error(evidence) },
+        Estimate { value: mean_weight.ln() - mean_log, standard_error: error(divergence) },
+    )
+}
+
 /// Importance sampling with r_i = log p(z_i) − log q(z_i), z_i ~ q. With v_i = e^{r_i}/mean(e^r) the standard errors are
 /// by the delta method, from the spread of what one draw adds:
 ///
@@ -41,24 +61,13 @@ pub fn importance(target: &dyn Target, w: &Gaussian, draws: usize, seed: u64) ->
         log_weights.extend_from_slice(run.log_weights);
         Ok(())
     })?;
-    let n = draws as f64;
-    let largest = log_weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mean_weight = log_weights.iter().map(|r| (r - largest).exp()).sum::<f64>() / n;
-    // the sum of r − max r, so that constants in log p do not cancel
-    let mean_log = log_weights.iter().map(|r| r - largest).sum::<f64>() / n;
-    let (mut evidence, mut divergence) = (0.0, 0.0);
-    for r in &log_weights {
-        let v = (r - largest).exp() / mean_weight - 1.0;
-        evidence += v * v;
-        divergence += (v - (r - largest - mean_log)).powi(2);
-    }
-    let error = |squares: f64| (squares / (n - 1.0) / n).sqrt();
+    let (log_evidence, kl) = evidence_and_kl(&log_weights);
     let smoothed = psis::smooth(&log_weights)?;
     let weights: Vec<f64> = smoothed.log_weights.iter().map(|x| x.exp()).collect();
     let (mean, sd) = moments(w, fresh, &weights)?;
     Ok(Importance {
-        log_evidence: Estimate { value: largest + mean_weight.ln(), standard_error: error(evidence) },
-        kl: Estimate { value: mean_weight.ln() - mean_log, standard_error: error(divergence) },
+        log_evidence,
+        kl,
         k_hat: smoothed.k_hat,
         mean,
         sd,

@@ -190,10 +190,18 @@ impl Pattern {
     /// P C for two factors on one pattern: (P C)_kj = Σ_b P_kb C_bj over the ancestors b of k, and the columns of C's
     /// row b are a prefix of the columns of k.
     pub(crate) fn times(&self, right: &Self) -> Self {
-        let mut product = Self::zeros(self.tree.clone());
+        let mut product = self.clone();
+        product.turn(right, &mut Vec::new());
+        product
+    }
+
+    /// P ← P C; `scratch` is memory.
+    pub(crate) fn turn(&mut self, right: &Self, scratch: &mut Vec<f64>) {
+        scratch.clear();
+        scratch.resize(self.values.len(), 0.0);
         for node in self.tree.nodes() {
             let left = panel(&self.values, node);
-            let out = &mut product.values[node.offset..][..node.size * node.width];
+            let out = &mut scratch[node.offset..][..node.size * node.width];
             self.tree.for_each_ancestor(node, |column, b| {
                 let block = &left[column * node.size..][..b.size * node.size];
                 let columns = panel(&right.values, b).chunks_exact(b.size);
@@ -202,7 +210,7 @@ impl Pattern {
                 }
             });
         }
-        product
+        std::mem::swap(&mut self.values, scratch);
     }
 
     /// Sweeps the nodes in order (or in reverse) for each sample; threads take runs of samples.

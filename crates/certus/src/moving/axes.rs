@@ -94,7 +94,7 @@ impl Axes {
             (Axes::Pattern(p), Axes::Pattern(d)) => {
                 linalg::scale(d.values_mut(), -t);
                 d.map_diagonal(&|x| 1.0 + x);
-                *p = p.times(d);
+                p.turn(d, scratch);
             }
             _ => unreachable!("P and D come from the same space"),
         }

@@ -1,6 +1,7 @@
 //! What fresh pairs say of an iterate: the squared gradient without the bias of noise, hence an estimate of the gap; the noise; the
 //! negative ELBO; the weights; and whether −log p is convex where q lives.
 
+use super::bend::CONCAVE;
 use super::{Axes, Pairs};
 use crate::diagnostics::Estimate;
 use crate::error::Error;
@@ -11,10 +12,6 @@ use crate::target::{Target, Witness};
 
 /// Pairs that are evaluated together.
 const RUN: usize = 32;
-/// A measured curvature below minus this, in the frame of q, is a witness against convexity: far above rounding, far below the 1 of a
-/// Gaussian.
-const CONCAVE: f64 = 0.02;
-
 /// Measured at one Gaussian from fresh draws.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -32,104 +29,93 @@ pub struct Measured {
     pub gradients: u64,
 }
 
-/// One half of the pairs: the mean gradient and the mean of its square.
-struct Half {
+/// The mean gradient of one block of pairs.
+struct Block {
     mean: Vec<f64>,
     factor: Axes,
-    square: f64,
+}
+
+/// Blocks of pairs: as many as keep their gradients in 256 MB, at most 16.
+fn blocks(axes: &Axes) -> usize {
+    ((1 << 25) / axes.values().len()).clamp(2, 16)
 }
 
 impl Measured {
-    /// Measures at `w` with 2 × `half` pairs of the given iteration of `random`.
+    /// Measures at `w` with `pairs` pairs (rounded up to whole blocks) of the given iteration of `random`.
     ///
-    /// With ḡ₁ and ḡ₂ of two independent halves ⟨ḡ₁, ḡ₂⟩ has the mean |g|², however noisy the halves are. Its standard error is √2 that
-    /// of ⟨g_k, ḡ₁⟩ over the second half, because both halves err alike.
+    /// With ḡ_a of B independent blocks the mean of ⟨ḡ_a, ḡ_b⟩ over a ≠ b is |g|² on average, however noisy the blocks are; its standard
+    /// error is the jackknife's over blocks.
     pub fn new(
         target: &dyn Target,
         w: &Gaussian,
         random: &Random,
         iteration: u64,
-        half: usize,
+        pairs: usize,
     ) -> Result<Self, Error> {
-        let half = half.max(2);
         let (dim, axes) = (w.dim(), Axes::of(w.factor()));
-        let log_det = w.factor().log_det();
-        let constant = log_det + 0.5 * dim as f64 * (2.0 * std::f64::consts::PI).ln();
-        let mut out = Self {
-            gap: Estimate { value: 0.0, standard_error: 0.0 },
-            noise: 0.0,
-            neg_elbo: Estimate { value: 0.0, standard_error: 0.0 },
-            log_weights: Vec::with_capacity(4 * half),
-            witness: None,
-            gradients: 4 * half as u64,
-        };
-        let (mut pairs, mut means) = (Pairs::default(), Vec::with_capacity(2 * half));
-        let mut visit = |first: usize, end: usize, see: &mut dyn FnMut(&Pairs)| -> Result<(), Error> {
-            for start in (first..end).step_by(RUN) {
-                let n = RUN.min(end - start);
-                pairs.evaluate(target, w.mean(), &axes, random, iteration, start as u64, n)?;
-                out.witness = out.witness.take().or_else(|| concave(&pairs, dim));
-                for (k, u) in pairs.u.chunks_exact(dim).enumerate() {
+        let count = blocks(&axes);
+        let size = pairs.div_ceil(count).max(2);
+        let constant = w.factor().log_det() + 0.5 * dim as f64 * (2.0 * std::f64::consts::PI).ln();
+        let (mut log_weights, mut terms) = (Vec::with_capacity(2 * size * count), Vec::new());
+        let (mut p, mut witness, mut gradients) = (Pairs::default(), None, Vec::with_capacity(count));
+        for block in 0..count {
+            let mut sum = Block { mean: vec![0.0; dim], factor: axes.zeros_like() };
+            for start in (block * size..(block + 1) * size).step_by(RUN) {
+                let n = RUN.min((block + 1) * size - start);
+                p.evaluate(target, w.mean(), &axes, random, iteration, start as u64, n)?;
+                witness = witness.or_else(|| concave(&p, dim));
+                for (k, u) in p.u.chunks_exact(dim).enumerate() {
                     let rest = constant + 0.5 * linalg::norm_squared(u);
-                    let (plus, minus) = (pairs.values[k] + rest, pairs.values[n + k] + rest);
-                    out.log_weights.extend([plus, minus]);
-                    means.push(-0.5 * (plus + minus));
+                    let (plus, minus) = (p.values[k] + rest, p.values[n + k] + rest);
+                    log_weights.extend([plus, minus]);
+                    terms.push(-0.5 * (plus + minus));
                 }
-                pairs.whiten(&axes);
-                see(&pairs);
+                p.whiten(&axes);
+                linalg::add_columns(&mut sum.mean, 1.0 / size as f64, &p.even);
+                sum.factor.add_moment(1.0 / size as f64, &p.odd, &p.u);
             }
-            Ok(())
-        };
-        let mut first = Half::new(&axes, dim);
-        visit(0, half, &mut |p| first.add(p, half))?;
-        let mut direction = first.factor.clone();
-        direction.precondition();
-        let (mut second, mut products) = (Half::new(&axes, dim), Vec::with_capacity(half));
-        let mut turned = Vec::new();
-        visit(half, 2 * half, &mut |p| {
-            second.add(p, half);
-            turned.clear();
-            turned.resize(p.u.len(), 0.0);
-            direction.add_apply(&p.u, &mut turned);
-            for k in (0..p.u.len()).step_by(dim) {
-                let range = k..k + dim;
-                products.push(
-                    linalg::dot(&p.even[range.clone()], &first.mean)
-                        + linalg::dot(&p.odd[range.clone()], &turned[range]),
-                );
-            }
-        })?;
-        let signal = Estimate::of(&products);
-        let gradient =
-            linalg::dot(&first.mean, &second.mean) + linalg::dot(direction.values(), second.factor.values());
-        debug_assert!(
-            (gradient - signal.value).abs() <= 1e-6 * (1.0 + gradient.abs() + signal.standard_error)
-        );
-        out.gap =
-            Estimate { value: 0.5 * signal.value, standard_error: 0.5 * 2f64.sqrt() * signal.standard_error };
-        out.noise = (0.5 * (first.square + second.square) - signal.value).max(0.0);
-        out.neg_elbo = Estimate::of(&means);
-        Ok(out)
+            gradients.push(sum);
+        }
+        let (signal, square) = signal(&gradients);
+        Ok(Self {
+            gap: Estimate { value: 0.5 * signal.value, standard_error: 0.5 * signal.standard_error },
+            noise: size as f64 * (square - signal.value).max(0.0),
+            neg_elbo: Estimate::of(&terms),
+            gradients: log_weights.len() as u64,
+            log_weights,
+            witness,
+        })
     }
 }
 
-impl Half {
-    fn new(axes: &Axes, dim: usize) -> Self {
-        Self { mean: vec![0.0; dim], factor: axes.zeros_like(), square: 0.0 }
-    }
-
-    fn add(&mut self, p: &Pairs, half: usize) {
-        let share = 1.0 / half as f64;
-        linalg::add_columns(&mut self.mean, share, &p.even);
-        self.factor.add_moment(share, &p.odd, &p.u);
-        let dim = self.mean.len();
-        for k in (0..p.u.len()).step_by(dim) {
-            let (even, odd, u) = (&p.even[k..k + dim], &p.odd[k..k + dim], &p.u[k..k + dim]);
-            // |sym(v uᵀ)|² /2 = (|v|²|u|² + (v·u)²)/4; a pattern has less
-            let moment = linalg::norm_squared(odd) * linalg::norm_squared(u) + linalg::dot(odd, u).powi(2);
-            self.square += share * (linalg::norm_squared(even) + 0.25 * moment);
+/// The mean of gᵀH⁻¹g′ over pairs of different blocks with its jackknife error, and the mean over equal ones.
+fn signal(blocks: &[Block]) -> (Estimate, f64) {
+    let n = blocks.len();
+    let mut products = vec![0.0; n * n];
+    for (a, left) in blocks.iter().enumerate() {
+        let mut direction = left.factor.clone();
+        direction.precondition();
+        for (b, right) in blocks.iter().enumerate().skip(a) {
+            let product =
+                linalg::dot(&left.mean, &right.mean) + linalg::dot(direction.values(), right.factor.values());
+            (products[a * n + b], products[b * n + a]) = (product, product);
         }
     }
+    let diagonal: f64 = products.iter().step_by(n + 1).sum();
+    // what block a shares with the others, and what is left without it
+    let shared: Vec<f64> =
+        (0..n).map(|a| products[a * n..][..n].iter().sum::<f64>() - products[a * n + a]).collect();
+    let total: f64 = shared.iter().sum();
+    let m = n as f64;
+    let value = total / (m * (m - 1.0));
+    let variance = if n < 3 {
+        value * value
+    } else {
+        let without: Vec<f64> = shared.iter().map(|s| (total - 2.0 * s) / ((m - 1.0) * (m - 2.0))).collect();
+        let mean = without.iter().sum::<f64>() / m;
+        without.iter().map(|x| (x - mean).powi(2)).sum::<f64>() * (m - 1.0) / m
+    };
+    (Estimate { value, standard_error: variance.sqrt() }, diagonal / m)
 }
 
 /// Two points of these pairs with ⟨π − π′, z − z′⟩ < −0.02 |u − u′|², π = −∇ log p: −log p is not convex between them.

@@ -13,9 +13,11 @@
 //! whose curvature is as small as 1/4 of a Gaussian's.
 
 mod axes;
+mod bend;
 mod measure;
 
 pub use axes::Axes;
+pub use bend::bends_down;
 pub use measure::Measured;
 
 use crate::error::{Error, same_length};
@@ -55,7 +57,11 @@ pub struct MovingMemory {
 impl Moving {
     /// At the Gaussian `w`, before the first step.
     pub fn new(w: &Gaussian) -> Self {
-        let (mean, axes) = (w.mean().to_vec(), Axes::of(w.factor()));
+        Self::at(w.mean().to_vec(), Axes::of(w.factor()))
+    }
+
+    /// At N(m, P Pᵀ), before the first step.
+    pub fn at(mean: Vec<f64>, axes: Axes) -> Self {
         Self { average: (mean.clone(), axes.clone()), mean, axes, averaged: 0, seen: 0.0, iteration: 0 }
     }
 
@@ -80,7 +86,8 @@ impl Moving {
         d.add_moment(1.0 / n, &p.odd, &p.u);
         d.precondition();
         let length = (linalg::norm_squared(slope) + linalg::norm_squared(d.values())).sqrt();
-        let gamma = (n / (n + self.axes.noise_factor() + self.seen / PATIENCE)).min(LONGEST / length);
+        let free = n / (n + self.axes.noise_factor() + self.seen / PATIENCE);
+        let gamma = free.min(LONGEST / length);
         if !gamma.is_finite() {
             return Err(Error::NonFinite {
                 what: "the length of a step",
@@ -92,13 +99,27 @@ impl Moving {
         self.axes.add_apply(slope, &mut self.mean);
         self.axes.turn(gamma, d, scratch);
         self.iteration += 1;
-        self.seen += n;
+        // while steps are cut short the way is long, and noise is not what limits it
+        if gamma == free {
+            self.seen += n;
+        }
         self.averaged += pairs as u64;
         let share = n / self.averaged as f64;
         let (mean, axes) = &mut self.average;
         mean.iter_mut().zip(&self.mean).for_each(|(a, m)| *a += share * (m - *a));
         axes.move_towards(&self.axes, share);
         Ok(())
+    }
+
+    /// d.
+    pub fn dim(&self) -> usize {
+        self.mean.len()
+    }
+
+    /// Moves to `w`; the next steps draw on as if nothing had happened.
+    pub fn go_to(&mut self, w: &Gaussian) {
+        (self.mean, self.axes) = (w.mean().to_vec(), Axes::of(w.factor()));
+        self.averaged = 0;
     }
 
     /// Forgets the average, so that it is over the iterates from here on.

@@ -1,0 +1,143 @@
+//! What is said at the end: levels, witnesses, the estimated gap and divergence.
+
+use std::sync::Arc;
+
+use super::descent::Descent;
+use super::slope::short;
+use super::{Counts, Ending, Outcome, Run};
+use crate::certificate::{Certificate, Checks, Gap, Posterior, Spending, Statement, family_name};
+use crate::diagnostics::{Estimate, importance, psis};
+use crate::error::Error;
+use crate::fit::Status;
+use crate::moving::{Measured, bends_down};
+use crate::random::Purpose;
+use crate::target::Target;
+
+/// What the estimate rests on.
+const RESTS_ON: &str = "−log p is convex and bends around q about as a Gaussian's does";
+
+/// An estimate and twice its standard error.
+pub(super) fn upper(gap: Estimate) -> f64 {
+    gap.value.max(0.0) + 2.0 * gap.standard_error
+}
+
+impl Run<'_, '_> {
+    /// The estimate has reached the goal: is there anything against saying so? `None`: go on.
+    pub(super) fn verdict(&mut self, descent: &mut Descent) -> Result<Option<Ending>, Error> {
+        let Some(measured) = &self.measured else { return Ok(None) };
+        let estimate = measured.gap;
+        let witness = match measured.witness.clone() {
+            Some(witness) => Some(witness),
+            None => {
+                let looks = self.random(Purpose::Estimate);
+                bends_down(&self.target, &self.gaussian, &looks, descent.next_look())?
+            }
+        };
+        if let Some(w) = witness {
+            return Ok(Some((
+                Status::AssumptionViolated,
+                format!(
+                    "the estimated gap to the best Gaussian nearby is {:.2e} ± {:.1e}, but −log p is not convex: by its gradients the \
+                     curvature between {} and {} is {:.3e}, so a better Gaussian may be elsewhere",
+                    estimate.value,
+                    estimate.standard_error,
+                    short(&w.points[0]),
+                    short(&w.points[1]),
+                    w.along
+                ),
+            )));
+        }
+        let curvature = self.target.curvature().filter(|c| c.strong_convexity() > 0.0);
+        if curvature.is_some_and(|c| c.vouched().is_some()) {
+            return self.certify(descent);
+        }
+        let Estimate { value, standard_error } = estimate;
+        let message = format!(
+            "the estimated gap is {:.2e} ± {standard_error:.1e} nats; nothing is proved, because the target declares no constants",
+            value.max(0.0)
+        );
+        Ok(Some((Status::Reached, message)))
+    }
+
+    /// With declared μ and M a bound that holds with probability 1 − δ is what counts; each try gets more draws.
+    fn certify(&mut self, descent: &mut Descent) -> Result<Option<Ending>, Error> {
+        let draws = (self.target.evaluations() as usize).clamp(4096, 1 << 22);
+        let mut checks = Checks::new(Spending::anytime(self.goal.delta), draws, self.goal.seed)?
+            .for_model(self.goal.model_key)
+            .after(descent.checks);
+        let gap = checks.certify(&self.target, &self.gaussian)?;
+        descent.checks = checks.done();
+        let bound = gap.statement.bound();
+        let contradicted = bound.is_none().then(|| gap.statement.reason().unwrap_or("").to_string());
+        self.certified = Some(gap);
+        Ok(match (bound, contradicted) {
+            (Some(bound), _) if bound <= self.goal.gap => Some((
+                Status::Reached,
+                format!("the gap is at most {bound:.2e} nats with probability {}", 1.0 - self.goal.delta),
+            )),
+            (None, Some(reason)) if reason.contains("contradict") => {
+                Some((Status::AssumptionViolated, reason))
+            }
+            _ => None,
+        })
+    }
+
+    /// The result, whatever the ending was.
+    pub(super) fn outcome(self, ending: Result<Ending, Error>) -> Outcome {
+        let (status, message, error) = match ending {
+            Ok((status, message)) => (status, message, None),
+            Err(e) => {
+                let status =
+                    if matches!(e, Error::Target(_)) { Status::UserError } else { Status::NonFinite };
+                (status, format!("after {} steps: {e}", self.iteration), Some(Arc::new(e)))
+            }
+        };
+        let family = family_name(self.gaussian.factor());
+        let unknown = Estimate { value: f64::NAN, standard_error: f64::INFINITY };
+        let (mut gap, mut posterior) =
+            (Gap::none(family.clone(), "nothing was measured"), Posterior::none("nothing was measured"));
+        let (mut neg_elbo, mut k_hat) = (unknown, None);
+        if let Some(m) = &self.measured {
+            neg_elbo = m.neg_elbo;
+            k_hat = psis::k_hat(&m.log_weights);
+            gap.statement = Statement::estimated("part J", upper(m.gap), RESTS_ON)
+                .with("estimate", m.gap.value)
+                .with("standard error", m.gap.standard_error)
+                .with("draws", m.log_weights.len() as f64);
+            posterior = divergence(m, k_hat);
+        }
+        if status == Status::AssumptionViolated {
+            gap = Gap::none(family, "an assumption is violated: see the message");
+        } else if let Some(certified) = self.certified.filter(|c| c.statement.bound().is_some()) {
+            gap = certified;
+        }
+        Outcome {
+            status,
+            message,
+            route: self.route,
+            gaussian: self.gaussian,
+            neg_elbo,
+            certificate: Certificate { gap, posterior },
+            k_hat,
+            counts: Counts { gradients: self.target.evaluations(), ..Counts::default() },
+            trace: self.trace,
+            error,
+            elapsed: self.clock.elapsed(),
+        }
+    }
+}
+
+/// KL(q ‖ p) from the weights of the last look, if their tail allows it.
+fn divergence(m: &Measured, k_hat: Option<f64>) -> Posterior {
+    if let Some(k) = k_hat.filter(|k| *k >= 0.7) {
+        return Posterior::none(format!("the weights of q against p are too heavy-tailed (k-hat {k:.2})"));
+    }
+    let (evidence, kl) = importance::evidence_and_kl(&m.log_weights);
+    let mut out = Posterior::none("");
+    out.statement = Statement::estimated("importance sampling", upper(kl), "the draws of q reach all of p")
+        .with("estimate", kl.value)
+        .with("standard error", kl.standard_error);
+    let spread = 2.0 * evidence.standard_error;
+    out.log_evidence = Some((evidence.value - spread, evidence.value + spread));
+    out
+}
