@@ -1,6 +1,14 @@
 //! What the benchmarks share.
 
+pub mod problems;
+
 use std::time::Instant;
+
+/// CPU seconds of this thread so far.
+pub fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+    text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).expect("nanoseconds") * 1e-9
+}
 
 /// Best time of one call in seconds: several rounds, each long enough for the clock.
 pub fn best(mut work: impl FnMut()) -> f64 {
