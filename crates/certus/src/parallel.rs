@@ -1,6 +1,25 @@
 //! Threads choose who computes, never what: fixed pieces, halved recursively, combined in one fixed binary tree.
 //!
-//! Nothing here allocates, and with one thread (or one piece) nothing touches the pool.
+//! But for [`install`] nothing here allocates, and with one thread (or one piece) nothing touches the pool.
+
+use crate::error::Error;
+
+/// Runs `work` inside a pool of `threads`, or in the current one: inside a pool a join neither allocates nor wakes anybody from outside.
+pub fn install<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+    Ok(match threads {
+        None if rayon::current_thread_index().is_some() => work(),
+        None => rayon::scope(|_| work()),
+        Some(threads) => rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .map_err(|e| Error::Invalid {
+                name: "threads",
+                value: format!("{threads} ({e})"),
+                required: "the threads could not be started; ask for fewer",
+            })?
+            .install(work),
+    })
+}
 
 /// Both halves, on two threads if there are any.
 pub fn join<A: Send, B: Send>(left: impl FnOnce() -> A + Send, right: impl FnOnce() -> B + Send) -> (A, B) {

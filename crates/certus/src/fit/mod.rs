@@ -120,21 +120,7 @@ pub fn resume(
     state: State,
     observer: &mut Observer<'_>,
 ) -> Result<Fit, Error> {
-    // Inside the pool a join neither allocates nor wakes anybody from outside.
-    let run = || run(target, settings, plan, state, observer);
-    Ok(match settings.threads {
-        None if rayon::current_thread_index().is_some() => run(),
-        None => rayon::scope(|_| run()),
-        Some(threads) => rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .map_err(|e| Error::Invalid {
-                name: "threads",
-                value: format!("{threads} ({e})"),
-                required: "the threads could not be started; ask for fewer",
-            })?
-            .install(run),
-    })
+    crate::parallel::install(settings.threads, || run(target, settings, plan, state, observer))
 }
 
 fn run(

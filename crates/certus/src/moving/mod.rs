@@ -14,6 +14,7 @@
 
 mod axes;
 mod measure;
+mod state;
 
 pub use axes::Axes;
 pub use measure::Measured;
