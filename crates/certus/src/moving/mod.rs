@@ -129,6 +129,11 @@ impl Moving {
         self.seen
     }
 
+    /// About how many pairs the first useful step needs: d + 3, or less on a pattern.
+    pub fn noise_factor(&self) -> f64 {
+        self.axes.noise_factor()
+    }
+
     /// Counts `seen` pairs from here on: fewer makes the next steps longer, more shorter.
     pub fn set_seen(&mut self, seen: f64) {
         self.seen = seen;

@@ -26,8 +26,7 @@ impl Moving {
 
     /// Writes the state as a part of another.
     pub fn write(&self, out: &mut Writer) {
-        for count in
-            [self.mean.len() as u64, self.axes.values().len() as u64, self.iteration, self.averaged]
+        for count in [self.mean.len() as u64, self.axes.values().len() as u64, self.iteration, self.averaged]
         {
             out.count(count);
         }
@@ -91,7 +90,12 @@ mod tests {
             self.0
         }
 
-        fn log_density(&self, z: &[f64], values: &mut [f64], gradients: &mut [f64]) -> Result<(), TargetError> {
+        fn log_density(
+            &self,
+            z: &[f64],
+            values: &mut [f64],
+            gradients: &mut [f64],
+        ) -> Result<(), TargetError> {
             for (k, z) in z.chunks_exact(self.0).enumerate() {
                 values[k] = -z.iter().map(|x| x.cosh()).sum::<f64>();
             }
