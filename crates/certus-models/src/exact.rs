@@ -259,11 +259,7 @@ impl Glm {
     /// From the Laplace approximation to the optimum.
     pub fn solve_exactly(&self) -> Result<ExactState, Error> {
         let start = crate::laplace::laplace(self)?;
-        let mut state = self.exact_start(&start.gaussian)?;
-        while !state.done && state.iterations < 300 {
-            self.exact_step(&mut state)?;
-        }
-        Ok(state)
+        self.exact_start(&start.gaussian)?.run(|state| self.exact_step(state))
     }
 }
 

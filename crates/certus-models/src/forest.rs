@@ -38,6 +38,11 @@ pub(crate) struct Visit<'a> {
     pub(crate) panel: &'a mut [f64],
 }
 
+fn add(mut a: Vec<f64>, b: Vec<f64>) -> Vec<f64> {
+    a.iter_mut().zip(&b).for_each(|(x, y)| *x += y);
+    a
+}
+
 impl Forest {
     /// A tree with one root whose nodes come level by level.
     pub(crate) fn new(tree: Tree) -> Result<Self, Error> {
@@ -151,11 +156,57 @@ impl Forest {
                 let count = runs[first..].iter().take_while(|r| nodes[r.start].parent == parent).count();
                 if let Some(parent) = parent {
                     let leaf = |i: usize| jobs[first + i].1.clone();
-                    let add = |mut a: Vec<f64>, b: Vec<f64>| {
-                        a.iter_mut().zip(&b).for_each(|(x, y)| *x += y);
-                        a
-                    };
                     sent[parent] = parallel::reduce(count, 16, &leaf, &add).unwrap_or_default();
+                }
+                first += count;
+            }
+        }
+    }
+
+    /// From the leaves to the root with `n` numbers per coordinate: `work(node, path)` adds a node's part to the (width + 1) × n numbers of
+    /// its path, the last n of which every path shares. `own` receives the d × n sums and, after them, the shared ones.
+    pub(crate) fn gather(&self, n: usize, own: &mut [f64], work: &(impl Fn(usize, &mut [f64]) + Sync)) {
+        let nodes = self.nodes();
+        let mut sent: Vec<Vec<f64>> = vec![Vec::new(); nodes.len()];
+        let (mut rest, shared) = own.split_at_mut(self.dim() * n);
+        for level in self.levels.iter().rev() {
+            let (above, mut here) = std::mem::take(&mut rest).split_at_mut(nodes[level.start].start * n);
+            rest = above;
+            let runs = self.runs(level);
+            let mut jobs = Vec::with_capacity(runs.len());
+            for run in &runs {
+                let size: usize = nodes[run.clone()].iter().map(|node| node.size).sum();
+                let (part, after) = std::mem::take(&mut here).split_at_mut(size * n);
+                here = after;
+                jobs.push((run.clone(), part, Vec::new()));
+            }
+            parallel::for_each_piece(&mut jobs, 1, 1, &|_, job| {
+                let (run, part, out) = &mut job[0];
+                let above = (nodes[run.start].width - nodes[run.start].size) * n;
+                out.resize(above + n, 0.0);
+                let (mut own, mut path) = (&mut **part, Vec::new());
+                for k in run.clone() {
+                    path.clear();
+                    path.extend_from_slice(&sent[k]);
+                    path.resize((nodes[k].width + 1) * n, 0.0);
+                    work(k, &mut path);
+                    let (mine, after) = own.split_at_mut(nodes[k].size * n);
+                    own = after;
+                    mine.copy_from_slice(&path[above..above + mine.len()]);
+                    let shared = path.len() - n;
+                    out[..above].iter_mut().zip(&path).for_each(|(o, p)| *o += p);
+                    out[above..].iter_mut().zip(&path[shared..]).for_each(|(o, p)| *o += p);
+                }
+            });
+            let mut first = 0;
+            while first < runs.len() {
+                let parent = nodes[runs[first].start].parent;
+                let count = runs[first..].iter().take_while(|r| nodes[r.start].parent == parent).count();
+                let leaf = |i: usize| jobs[first + i].2.clone();
+                let sum = parallel::reduce(count, 16, &leaf, &add).unwrap_or_default();
+                match parent {
+                    Some(parent) => sent[parent] = sum,
+                    None => shared.copy_from_slice(&sum),
                 }
                 first += count;
             }
@@ -179,10 +230,16 @@ impl Forest {
 
     /// out ← the entries of a vector on a node's path.
     pub(crate) fn path_vector(&self, x: &[f64], node: usize, out: &mut [f64]) {
+        self.path_vectors(1, x, node, out);
+    }
+
+    /// The same with `each` numbers per coordinate.
+    pub(crate) fn path_vectors(&self, each: usize, x: &[f64], node: usize, out: &mut [f64]) {
         let mut next = Some(node);
         while let Some(k) = next {
             let n = &self.nodes()[k];
-            out[n.width - n.size..n.width].copy_from_slice(&x[n.start..][..n.size]);
+            let own = &x[n.start * each..][..n.size * each];
+            out[(n.width - n.size) * each..n.width * each].copy_from_slice(own);
             next = n.parent;
         }
     }

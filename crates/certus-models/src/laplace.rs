@@ -16,15 +16,26 @@ pub struct Laplace {
     pub iterations: usize,
     /// ½ gᵀH⁻¹g at the mode: about how far −log p is from its minimum.
     pub decrement: f64,
+    /// Gradients at a point spent, values alone included.
+    pub gradients: usize,
+    /// Hessians at a point spent.
+    pub hessians: usize,
 }
 
 const MOST: usize = 200;
 
 /// Finds the mode of −log p. It is convex, so damped Newton with an Armijo rule converges wherever it starts.
 pub fn laplace(model: &Glm) -> Result<Laplace, Error> {
+    laplace_from(model, model.prior().mean())
+}
+
+/// The same from a point of one's own.
+pub fn laplace_from(model: &Glm, start: &[f64]) -> Result<Laplace, Error> {
     let d = model.dim();
-    let mut z = model.prior().mean().to_vec();
+    check_start(start, d)?;
+    let mut z = start.to_vec();
     let mut here = model.derivatives(&z)?;
+    let mut spent = 1;
     let mut last = f64::INFINITY;
     for iteration in 0..MOST {
         let (factor, exact) = factorise(&here, d).ok_or_else(not_identified)?;
@@ -34,33 +45,42 @@ pub fn laplace(model: &Glm) -> Result<Laplace, Error> {
         linalg::solve_lower(&factor, d, true, &mut step);
         // quadratic convergence ends at the rounding of the value
         let floor = 1e-16 * (1.0 + here.value.abs()) * f64::EPSILON.sqrt();
-        let arrived = |z: Vec<f64>| {
+        let arrived = |z: Vec<f64>, spent: usize| {
             if !exact {
                 return Err(not_identified());
             }
             let lower = Lower::new(d, linalg::lower_of_inverse(&factor, d))?;
             let gaussian = Gaussian::new(z, Factor::Lower(lower))?;
-            Ok(Laplace { gaussian, iterations: iteration, decrement })
+            Ok(Laplace { gaussian, iterations: iteration, decrement, gradients: spent, hessians: spent })
         };
         if decrement <= floor || (decrement < 1e-18 && decrement >= last) || iteration + 1 == MOST {
-            return arrived(z);
+            return arrived(z, spent);
         }
         last = decrement;
         let mut tau = 1.0;
         loop {
             let trial: Vec<f64> = z.iter().zip(&step).map(|(z, s)| z - tau * s).collect();
             let there = model.derivatives(&trial)?;
+            spent += 1;
             if there.value <= here.value - 2e-4 * tau * decrement + 1e-13 * here.value.abs() {
                 (z, here) = (trial, there);
                 break;
             }
             tau *= 0.5;
             if tau < 1e-12 {
-                return arrived(z);
+                return arrived(z, spent);
             }
         }
     }
     unreachable!("the loop returns at its last iteration")
+}
+
+/// A start must be a point.
+pub(crate) fn check_start(start: &[f64], dim: usize) -> Result<(), Error> {
+    if start.len() == dim && start.iter().all(|x| x.is_finite()) {
+        return Ok(());
+    }
+    Err(Error::Model(format!("the start must be {dim} finite numbers, one per coefficient")))
 }
 
 /// The Cholesky factor of the Hessian, and whether it is that of the Hessian itself. Far from the mode (Poisson rates of e³⁰) the

@@ -2,6 +2,7 @@
 //! guessed, whose ELBO is exact by one-dimensional quadrature, and whose optimum is found without sampling.
 #![forbid(unsafe_code)]
 
+pub mod auto;
 pub mod certificate;
 pub mod design;
 pub mod envelope;

@@ -17,6 +17,8 @@ pub struct ExactState {
     pub iterations: usize,
     /// Hessian-vector products spent.
     pub products: usize,
+    /// Exact gradients and values of f spent.
+    pub passes: usize,
     /// True once no step can improve f beyond rounding.
     pub done: bool,
 }
@@ -43,7 +45,15 @@ pub(crate) trait Newton {
 impl ExactState {
     /// The state at a Gaussian.
     pub(crate) fn new(gaussian: Gaussian, neg_elbo: f64) -> Self {
-        Self { gaussian, neg_elbo, decrement: f64::INFINITY, iterations: 0, products: 0, done: false }
+        Self {
+            gaussian,
+            neg_elbo,
+            decrement: f64::INFINITY,
+            iterations: 0,
+            products: 0,
+            passes: 1,
+            done: false,
+        }
     }
 
     /// The state at a Gaussian, or, where f is not finite there (Poisson rates of e^{sd²/2}), at a narrower one with the same mean.
@@ -54,7 +64,7 @@ impl ExactState {
         let (mut gaussian, mut tries) = (start, 0);
         loop {
             match neg_elbo(&gaussian) {
-                Ok(f) if f.is_finite() => return Ok(Self::new(gaussian, f)),
+                Ok(f) if f.is_finite() => return Ok(Self { passes: 1 + tries, ..Self::new(gaussian, f) }),
                 Err(Error::NotFinite(_)) | Ok(_) if tries < 60 => {
                     let halved = gaussian.factor().clone().scaled(0.5);
                     gaussian = Gaussian::new(gaussian.mean().to_vec(), halved)?;
@@ -66,9 +76,18 @@ impl ExactState {
         }
     }
 
+    /// Steps until there is nothing left to gain.
+    pub(crate) fn run(mut self, step: impl Fn(&mut Self) -> Result<(), Error>) -> Result<Self, Error> {
+        while !self.done && self.iterations < 300 {
+            step(&mut self)?;
+        }
+        Ok(self)
+    }
+
     /// One Newton-CG step with a line search on the exact f; marks the state as done where there is nothing left to gain.
     pub(crate) fn advance(&mut self, here: &impl Newton) -> Result<(), Error> {
         let right = here.descent();
+        self.passes += 1;
         let decrement = 0.5 * right.iter().enumerate().map(|(i, r)| r * r * here.weight(i)).sum::<f64>();
         let stalled = decrement >= 0.25 * self.decrement && decrement < 1e-12;
         self.decrement = decrement;
@@ -80,6 +99,7 @@ impl ExactState {
         // far too wide (Poisson rates of e^{sd²/2}): a Newton step would shrink the factor by little at a time
         if decrement.is_nan() || decrement > WIDE + right.len() as f64 {
             let (gaussian, f) = here.narrowed()?;
+            self.passes += 1;
             if f < self.neg_elbo {
                 (self.gaussian, self.neg_elbo) = (gaussian, f);
                 self.iterations += 1;
@@ -91,6 +111,7 @@ impl ExactState {
         let mut tau = here.longest_step(&direction);
         while tau > 1e-10 {
             let (gaussian, f) = here.trial(&direction, tau)?;
+            self.passes += 1;
             if f <= self.neg_elbo - 1e-4 * tau * slope + 1e-13 * self.neg_elbo.abs() {
                 (self.gaussian, self.neg_elbo) = (gaussian, f);
                 self.iterations += 1;

@@ -322,7 +322,9 @@ fn rows_stay_in_their_source() {
         let model = Hierarchical::new(design, &terms, likelihood("binomial"), &prior, MEMORY).unwrap();
         let state = model.solve_exactly().unwrap();
         let (z, mut gradient) = (vec![0.1; model.dim()], vec![0.0; model.dim()]);
-        let value = certus::PointTarget::log_density_at(&model, &z, &mut gradient).unwrap();
+        let mut value = [0.0];
+        model.log_density(&z, &mut value, &mut gradient).unwrap();
+        let value = value[0];
         let all = state.gaussian.factor().values().iter().chain(state.gaussian.mean()).chain(&gradient);
         all.chain([&value, &state.neg_elbo]).map(|x| x.to_bits()).collect::<Vec<_>>()
     };

@@ -27,6 +27,7 @@
 //! | the fit that needs no settings: a goal → an outcome | [`mod@auto`], [`moving`] |
 //! | what is proved, probable, estimated of a fit | [`certificate`] |
 //! | Monte-Carlo estimates with standard errors | [`diagnostics`] |
+//! | saved states of whatever steps | [`bytes`] |
 //! | randomness and threads that never change the result | [`random`], [`parallel`] |
 //! | dense operations on column-major slices, for crates built on this one | [`linalg`] |
 //!
@@ -34,6 +35,7 @@
 
 pub mod auto;
 pub mod averaging;
+pub mod bytes;
 pub mod certificate;
 pub mod diagnostics;
 pub mod error;

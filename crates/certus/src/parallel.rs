@@ -1,11 +1,11 @@
 //! Threads choose who computes, never what: fixed pieces, halved recursively, combined in one fixed binary tree.
 //!
-//! Nothing here allocates, and with one thread (or one piece) nothing touches the pool.
+//! But for [`install`] nothing here allocates, and with one thread (or one piece) nothing touches the pool.
 
 use crate::error::Error;
 
-/// Runs `work` on `threads` threads, or in the current pool. Inside a pool a join neither allocates nor wakes anybody from outside.
-pub fn with_threads<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+/// Runs `work` inside a pool of `threads`, or in the current one: inside a pool a join neither allocates nor wakes anybody from outside.
+pub fn install<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
     Ok(match threads {
         None if rayon::current_thread_index().is_some() => work(),
         None => rayon::scope(|_| work()),

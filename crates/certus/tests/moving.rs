@@ -178,7 +178,10 @@ fn estimates_of_the_gap_are_unbiased() {
     let mean = certus::diagnostics::Estimate::of(&values);
     assert!((mean.value - truth).abs() < 5.0 * mean.standard_error, "{mean:?} against {truth}");
     // the bias that a plain square would have is far outside
-    assert!(0.5 * noise / 64.0 > 7.0 * mean.standard_error, "the test could not see a bias: {noise} {mean:?}");
+    assert!(
+        0.5 * noise / 64.0 > 7.0 * mean.standard_error,
+        "the test could not see a bias: {noise} {mean:?}"
+    );
     assert!(inside >= 1360, "{inside} of 1600");
     assert!((noises / noise - 1.0).abs() < 0.1, "noise {noises} against {noise}");
     // and near the optimum it is the gap: a quarter of the third-order terms

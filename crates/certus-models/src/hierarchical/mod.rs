@@ -43,6 +43,14 @@ pub struct Hierarchical {
     curvature: OnceLock<Option<Curvature>>,
 }
 
+/// How large a model is: rows of data, and the numbers, the widest path and the blocks of its pattern.
+pub(crate) struct Extent {
+    pub(crate) rows: usize,
+    pub(crate) stored: usize,
+    pub(crate) widest: usize,
+    pub(crate) groups: usize,
+}
+
 /// Per data row: weighted E φ, E φ′, E φ″(1, x, x²), and the sd of its predictor.
 const KEPT: usize = 6;
 /// Nodes whose rows are handled together.
@@ -135,6 +143,12 @@ impl Hierarchical {
     /// The ancestor pattern the optimum lies in.
     pub fn family(&self) -> Family {
         Family::Pattern(self.forest.tree.clone())
+    }
+
+    pub(crate) fn extent(&self) -> Extent {
+        let tree = &self.forest.tree;
+        let (stored, widest, groups) = (tree.stored(), tree.widest(), tree.nodes().len());
+        Extent { rows: self.layout.data.len(), stored, widest, groups }
     }
 
     /// N(0, I) on the pattern.

@@ -7,15 +7,24 @@ use certus::frame::Frame;
 use super::Hierarchical;
 use super::sums::Whitened;
 use crate::error::Error;
+use crate::laplace::{Laplace, check_start};
 use crate::newton::{ExactState, Newton, dot};
 
 impl Hierarchical {
     /// The mode by damped Newton and the Gaussian with the inverse Hessian there.
     pub fn laplace(&self) -> Result<Gaussian, Error> {
-        let mut w = self.origin();
+        Ok(self.laplace_from(&vec![0.0; self.dim()])?.gaussian)
+    }
+
+    /// The same from a point of one's own, with how it was reached.
+    pub fn laplace_from(&self, start: &[f64]) -> Result<Laplace, Error> {
+        check_start(start, self.dim())?;
+        let mut w = Gaussian::new(start.to_vec(), self.origin().factor().clone())?;
         let mut value = self.energy(&w, true)?;
-        for _ in 0..200 {
+        let (mut gradients, mut hessians, mut last) = (1, 0, f64::INFINITY);
+        for iterations in 0..200 {
             let here = self.first_order(&w, true)?;
+            (gradients, hessians) = (gradients + 1, hessians + 1);
             let factor = self.forest.inverse_factor(&here.factor).ok_or_else(|| {
                 Error::NotIdentified(
                     "the Hessian is singular; give every global coefficient a proper prior".into(),
@@ -25,28 +34,41 @@ impl Hierarchical {
             factor.add_apply_transpose(&here.mean, &mut half);
             factor.add_apply(&half, &mut step);
             let decrement = 0.5 * dot(&half, &half);
+            last = decrement;
             let mut tau = 1.0;
             let mut moved = None;
             while decrement > 1e-20 * (1.0 + value.abs()) && tau > 1e-12 {
                 let mean = w.mean().iter().zip(&step).map(|(z, s)| z - tau * s).collect();
                 let trial = Gaussian::new(mean, factor.clone())?;
                 let f = self.energy(&trial, true)?;
+                gradients += 1;
                 if f <= value - 2e-4 * tau * decrement + 1e-13 * value.abs() {
                     moved = Some((trial, f));
                     break;
                 }
                 tau *= 0.5;
             }
-            let Some((next, f)) = moved else { return Ok(Gaussian::new(w.mean().to_vec(), factor)?) };
+            let Some((next, f)) = moved else {
+                let gaussian = Gaussian::new(w.mean().to_vec(), factor)?;
+                return Ok(Laplace { gaussian, iterations, decrement, gradients, hessians });
+            };
             (w, value) = (next, f);
             if decrement < 1e-14 {
                 let here = self.first_order(&w, true)?;
+                (gradients, hessians) = (gradients + 1, hessians + 1);
                 if let Some(factor) = self.forest.inverse_factor(&here.factor) {
-                    return Ok(Gaussian::new(w.mean().to_vec(), factor)?);
+                    let gaussian = Gaussian::new(w.mean().to_vec(), factor)?;
+                    return Ok(Laplace {
+                        gaussian,
+                        iterations: iterations + 1,
+                        decrement,
+                        gradients,
+                        hessians,
+                    });
                 }
             }
         }
-        Ok(w)
+        Ok(Laplace { gaussian: w, iterations: 200, decrement: last, gradients, hessians })
     }
 
     /// The state at a Gaussian on the pattern.
@@ -83,11 +105,7 @@ impl Hierarchical {
 
     /// From the Laplace approximation to the optimum.
     pub fn solve_exactly(&self) -> Result<ExactState, Error> {
-        let mut state = self.exact_start(&self.laplace()?)?;
-        while !state.done && state.iterations < 300 {
-            self.exact_step(&mut state)?;
-        }
-        Ok(state)
+        self.exact_start(&self.laplace()?)?.run(|state| self.exact_step(state))
     }
 }
 

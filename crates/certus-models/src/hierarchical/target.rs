@@ -1,8 +1,9 @@
-//! A hierarchical model as a [`Target`](certus::Target), point by point, and its curvature: μ and M of the joint precision by bisection with sparse factorisations.
+//! A hierarchical model as a [`Target`] that reads its rows once for all points, and its curvature: μ and M of the joint precision by
+//! bisection with sparse factorisations.
 
-use certus::{Curvature, PointTarget, Provenance, TargetError};
+use certus::{Curvature, Provenance, Target, TargetError};
 
-use super::{Hierarchical, KEPT};
+use super::{Entry, Hierarchical, KEPT};
 use crate::error::Error;
 use crate::rows::Failure;
 
@@ -69,62 +70,107 @@ impl Hierarchical {
     }
 }
 
+/// Rows whose predictors at all points are handled together.
+const BLOCK: usize = 256;
+
+/// Rows of one node that wait for their slopes: predictors point by point, and the entries of every row.
+#[derive(Default)]
+struct Waiting {
+    t: Vec<f64>,
+    entries: Vec<Entry>,
+    ends: Vec<usize>,
+}
+
 impl Hierarchical {
-    /// −log p at z, and its gradient: predictors and slopes node by node, gradients up the tree.
-    fn value_and_gradient(&self, z: &[f64], gradient: &mut [f64]) -> Result<f64, Error> {
+    /// −log p and its gradient at n points, given and returned as n numbers per coordinate, the n values last: every row is read once.
+    fn batch(&self, z: &[f64], n: usize, sums: &mut [f64]) -> Result<(), Error> {
         let (layout, failure) = (&self.layout, Failure::default());
-        // per row: the slope; the sum of the losses of a node's rows in its first place
-        let mut rows = vec![0.0; KEPT * layout.data.len()];
-        self.over_rows(&mut rows, &|node, out| {
-            let range = layout.first[node]..layout.first[node + 1];
-            if range.is_empty() {
-                return;
-            }
-            let mut path = vec![0.0; self.forest.nodes()[node].width];
-            self.forest.path_vector(z, node, &mut path);
-            let mut t = Vec::with_capacity(range.len());
+        self.forest.gather(n, sums, &|node, path| {
+            let at = &self.forest.nodes()[node];
+            let mut here = vec![0.0; at.width * n];
+            self.forest.path_vectors(n, z, node, &mut here);
+            let (gradient, values) = path.split_at_mut(at.width * n);
+            let (mut wait, mut t, last) = (Waiting::default(), vec![0.0; n], layout.first[node + 1]);
             failure.note(layout.rows_of(node, |k, entries| {
-                t.push(layout.offset[k] + entries.iter().map(|&(i, v)| v * path[i]).sum::<f64>());
+                t.fill(layout.offset[k]);
+                for &(i, v) in entries {
+                    t.iter_mut().zip(&here[i * n..]).for_each(|(t, z)| *t += v * z);
+                }
+                wait.t.extend_from_slice(&t);
+                wait.entries.extend_from_slice(entries);
+                wait.ends.push(wait.entries.len());
+                if wait.ends.len() == BLOCK || k + 1 == last {
+                    self.add_rows(k + 1 - wait.ends.len(), &mut wait, gradient, values);
+                }
             }));
-            t.resize(range.len(), f64::NAN);
-            out[0] = self.likelihood.slopes(&mut t, &layout.data[range.clone()], &layout.weight[range]);
-            out.iter_mut().skip(1).step_by(KEPT).zip(t).for_each(|(o, t)| *o = t);
-        });
-        let mut losses = vec![0.0; self.forest.tree.stored()];
-        self.forest.upward(gradient, &mut losses, &|visit| {
-            let node = &self.forest.nodes()[visit.node];
-            let above = node.width - node.size;
-            let mut loss = rows[KEPT * layout.first[visit.node]..KEPT * layout.first[visit.node + 1]]
-                .first()
-                .copied()
-                .unwrap_or(0.0);
-            failure.note(layout.rows_of(visit.node, |k, entries| {
-                entries.iter().for_each(|&(i, v)| visit.vector[i] += rows[k * KEPT + 1] * v);
-            }));
-            for coordinate in node.start..node.start + node.size {
-                let (entries, residual, precision) = self.prior_row(coordinate, z);
-                entries.iter().for_each(|&(i, v)| visit.vector[i] += precision * residual * v);
-                loss += 0.5 * precision * residual * residual;
+            for coordinate in at.start..at.start + at.size {
+                self.add_prior_row(coordinate, &here, gradient, values);
             }
-            visit.own.copy_from_slice(&visit.vector[above..]);
-            // losses travel in the corner of the square that every path shares
-            visit.square[0] += loss;
-            visit.panel[0] = visit.square[0];
         });
-        failure.into_result()?;
-        Ok(losses[0] + self.constant)
+        failure.into_result()
+    }
+
+    /// The losses of waiting rows and their slopes times their entries.
+    fn add_rows(&self, first: usize, wait: &mut Waiting, gradient: &mut [f64], values: &mut [f64]) {
+        let (rows, n) = (wait.ends.len(), values.len());
+        let range = first..first + rows;
+        let mut column = [0.0; BLOCK];
+        for (p, value) in values.iter_mut().enumerate() {
+            (0..rows).for_each(|r| column[r] = wait.t[r * n + p]);
+            let (data, weight) = (&self.layout.data[range.clone()], &self.layout.weight[range.clone()]);
+            *value += self.likelihood.slopes(&mut column[..rows], data, weight);
+            (0..rows).for_each(|r| wait.t[r * n + p] = column[r]);
+        }
+        let mut start = 0;
+        for (&end, slopes) in wait.ends.iter().zip(wait.t.chunks_exact(n)) {
+            for &(i, v) in &wait.entries[start..end] {
+                gradient[i * n..][..n].iter_mut().zip(slopes).for_each(|(g, s)| *g += v * s);
+            }
+            start = end;
+        }
+        wait.t.clear();
+        wait.entries.clear();
+        wait.ends.clear();
+    }
+
+    /// p r²/2 with r = z_i − z_outer, or z_i − its prior mean, at every point.
+    fn add_prior_row(&self, coordinate: usize, here: &[f64], gradient: &mut [f64], values: &mut [f64]) {
+        let (latent, (center, precision)) = (&self.latents[coordinate], self.prior[coordinate]);
+        let n = values.len();
+        for (p, value) in values.iter_mut().enumerate() {
+            let outer = latent.outer.map_or(center, |(_, place)| here[place * n + p]);
+            let residual = here[latent.place * n + p] - outer;
+            *value += 0.5 * precision * residual * residual;
+            gradient[latent.place * n + p] += precision * residual;
+            if let Some((_, place)) = latent.outer {
+                gradient[place * n + p] -= precision * residual;
+            }
+        }
     }
 }
 
-impl PointTarget for Hierarchical {
+impl Target for Hierarchical {
     fn dim(&self) -> usize {
         Hierarchical::dim(self)
     }
 
-    fn log_density_at(&self, point: &[f64], gradient: &mut [f64]) -> Result<f64, TargetError> {
-        let value = self.value_and_gradient(point, gradient)?;
-        gradient.iter_mut().for_each(|g| *g = -*g);
-        Ok(-value)
+    fn log_density(
+        &self,
+        points: &[f64],
+        values: &mut [f64],
+        gradients: &mut [f64],
+    ) -> Result<(), TargetError> {
+        let (d, n) = (Hierarchical::dim(self), values.len());
+        let (mut z, mut sums) = (vec![0.0; d * n], vec![0.0; (d + 1) * n]);
+        for (p, point) in points.chunks_exact(d).enumerate() {
+            point.iter().enumerate().for_each(|(i, x)| z[i * n + p] = *x);
+        }
+        self.batch(&z, n, &mut sums)?;
+        for (p, gradient) in gradients.chunks_exact_mut(d).enumerate() {
+            gradient.iter_mut().enumerate().for_each(|(i, g)| *g = -sums[i * n + p]);
+            values[p] = -(sums[d * n + p] + self.constant);
+        }
+        Ok(())
     }
 
     fn curvature(&self) -> Option<Curvature> {

@@ -67,7 +67,7 @@ pub fn auto_observed(
     if let Some(start) = &goal.start {
         same_length("the start", target.dim(), start.len())?;
     }
-    parallel::with_threads(goal.threads, || {
+    parallel::install(goal.threads, || {
         let mut run = Run::new(target, goal, observer)?;
         let ending = run.route();
         Ok(run.outcome(ending))

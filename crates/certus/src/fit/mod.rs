@@ -121,7 +121,7 @@ pub fn resume(
     state: State,
     observer: &mut Observer<'_>,
 ) -> Result<Fit, Error> {
-    parallel::with_threads(settings.threads, || run(target, settings, plan, state, observer))
+    parallel::install(settings.threads, || run(target, settings, plan, state, observer))
 }
 
 fn run(

@@ -15,6 +15,7 @@
 mod axes;
 mod bend;
 mod measure;
+mod state;
 
 pub use axes::Axes;
 pub use bend::bends_down;
@@ -147,6 +148,11 @@ impl Moving {
     /// Pairs seen, as the step size counts them.
     pub fn seen(&self) -> f64 {
         self.seen
+    }
+
+    /// About how many pairs the first useful step needs: d + 3, or less on a pattern.
+    pub fn noise_factor(&self) -> f64 {
+        self.axes.noise_factor()
     }
 
     /// Counts `seen` pairs from here on: fewer makes the next steps longer, more shorter.

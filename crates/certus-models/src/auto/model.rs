@@ -1,0 +1,87 @@
+//! What the routes need of a model.
+
+use certus::theorem::Local;
+use certus::{Family, Gaussian, Target};
+
+use super::route::Size;
+use crate::certificate::Certified;
+use crate::error::Error;
+use crate::glm::Glm;
+use crate::hierarchical::{Extent, Hierarchical};
+use crate::laplace::{Laplace, laplace, laplace_from};
+use crate::newton::ExactState;
+
+/// A model with an exact f: a target, a certificate, a solver.
+pub trait Model: Target + Certified {
+    /// The numbers that choose the route.
+    fn size(&self) -> Size;
+    /// The factors that the routes work with.
+    fn family(&self) -> Family;
+    /// The Laplace approximation, searched for from a point or from the prior mean.
+    fn laplace_start(&self, from: Option<&[f64]>) -> Result<Laplace, Error>;
+    /// The exact solver's state at a Gaussian.
+    fn exact_start(&self, start: &Gaussian) -> Result<ExactState, Error>;
+    /// One Newton-CG step on the exact f.
+    fn exact_step(&self, state: &mut ExactState) -> Result<(), Error>;
+    /// A ball around w, in its frame, that provably contains the optimum, with the constants of Theorem G; or why there is none.
+    fn certified_ball(&self, w: &Gaussian) -> Result<Result<Local, String>, Error>;
+}
+
+impl Model for Glm {
+    fn size(&self) -> Size {
+        let (rows, dim) = (self.design.rows().len(), self.dim());
+        Size { rows, dim, stored: dim * dim, widest: dim, groups: 0 }
+    }
+
+    fn family(&self) -> Family {
+        Family::Lower
+    }
+
+    fn laplace_start(&self, from: Option<&[f64]>) -> Result<Laplace, Error> {
+        from.map_or_else(|| laplace(self), |from| laplace_from(self, from))
+    }
+
+    fn exact_start(&self, start: &Gaussian) -> Result<ExactState, Error> {
+        Glm::exact_start(self, start)
+    }
+
+    fn exact_step(&self, state: &mut ExactState) -> Result<(), Error> {
+        Glm::exact_step(self, state)
+    }
+
+    fn certified_ball(&self, w: &Gaussian) -> Result<Result<Local, String>, Error> {
+        match self.ball(w) {
+            // no bound of the third derivative, or a curvature that is not finite
+            Err(Error::Model(reason) | Error::NotFinite(reason)) => Ok(Err(reason)),
+            other => other,
+        }
+    }
+}
+
+impl Model for Hierarchical {
+    fn size(&self) -> Size {
+        let Extent { rows, stored, widest, groups } = self.extent();
+        Size { rows, dim: self.dim(), stored, widest, groups }
+    }
+
+    fn family(&self) -> Family {
+        Hierarchical::family(self)
+    }
+
+    fn laplace_start(&self, from: Option<&[f64]>) -> Result<Laplace, Error> {
+        from.map_or_else(|| self.laplace_from(&vec![0.0; self.dim()]), |from| self.laplace_from(from))
+    }
+
+    fn exact_start(&self, start: &Gaussian) -> Result<ExactState, Error> {
+        Hierarchical::exact_start(self, start)
+    }
+
+    fn exact_step(&self, state: &mut ExactState) -> Result<(), Error> {
+        Hierarchical::exact_step(self, state)
+    }
+
+    /// DIFFERENCE: the constants of Theorem G are computed for dense factors only, so a hierarchical model stays in the moving frame.
+    fn certified_ball(&self, _: &Gaussian) -> Result<Result<Local, String>, Error> {
+        Ok(Err("the ball's constants are known for dense factors only".into()))
+    }
+}

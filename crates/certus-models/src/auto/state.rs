@@ -1,0 +1,359 @@
+//! The state of a run on a model, its one `step`, and its bytes.
+
+use certus::auto::Counts;
+use certus::bytes::{Reader, Writer, bad};
+use certus::certificate::{Gap, Level};
+use certus::factor::{Factor, Lower, Pattern};
+use certus::fit::Status;
+use certus::moving::MovingMemory;
+use certus::{Family, Gaussian, Goal};
+
+use super::stochastic::Stochastic;
+use super::{Method, Model, Route};
+use crate::error::Error;
+use crate::newton::ExactState;
+
+/// Means and standard deviations are proved to be this close, in standard deviations, before the exact route ends.
+const CLOSE: f64 = 0.01;
+/// The exact route looks for a certificate once the step before started from a decrement below this: quadratic convergence leaves less than
+/// its square.
+const NEAR: f64 = 0.02;
+
+/// All that a run carries from one step to the next. It holds no clock, host or thread count.
+#[derive(Clone, Debug)]
+pub struct ModelState {
+    asked: Method,
+    route: Route,
+    counts: Counts,
+    stage: Stage,
+    /// The best Gaussian that was looked at.
+    look: Option<Look>,
+    ended: Option<(Status, String)>,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    Exact(ExactState),
+    Stochastic(Box<Stochastic>),
+}
+
+/// What an exact pass says of a Gaussian.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) gaussian: Gaussian,
+    pub(super) neg_elbo: f64,
+    pub(super) gap: Gap,
+}
+
+impl Look {
+    pub(super) fn new(model: &dyn Model, gaussian: Gaussian) -> Result<Self, Error> {
+        let (gap, value) = (model.certified_gap(&gaussian)?, model.exact_value(&gaussian)?);
+        Ok(Self { gaussian, neg_elbo: value.value, gap })
+    }
+
+    pub(super) fn bound(&self) -> f64 {
+        self.gap.statement.bound().unwrap_or(f64::INFINITY)
+    }
+
+    fn reaches(&self, goal: &Goal) -> bool {
+        self.bound() <= goal.gap
+    }
+
+    /// The bound in words.
+    fn said(&self) -> String {
+        let statement = &self.gap.statement;
+        match statement.level() {
+            Level::None => "there is no bound on the gap".into(),
+            Level::Estimated => format!(
+                "the gap is at most {:.2e} nats, estimated: {}",
+                self.bound(),
+                statement.reason().unwrap_or("nothing stronger can be had")
+            ),
+            level => format!("the gap is at most {:.2e} nats, {level}", self.bound()),
+        }
+    }
+}
+
+impl ModelState {
+    /// Chooses the route and finds the Laplace approximation.
+    pub fn new(model: &dyn Model, goal: &Goal, method: Method) -> Result<Self, Error> {
+        goal.validate()?;
+        let start = model.laplace_start(goal.start.as_deref())?;
+        let mut counts =
+            Counts { gradients: start.gradients as u64, hessians: start.hessians as u64, exact_passes: 0 };
+        let route = Route::of(method, model.size());
+        let stage = match route.method {
+            Method::Stochastic => Stage::Stochastic(Box::new(Stochastic::new(&start.gaussian))),
+            _ => {
+                let state = model.exact_start(&start.gaussian)?;
+                counts.exact_passes = state.passes as u64;
+                Stage::Exact(state)
+            }
+        };
+        Ok(Self { asked: method, route, counts, stage, look: None, ended: None })
+    }
+
+    /// One step: of Newton-CG with a certificate where it may be the last one; or one stochastic step or exact pass. Nothing happens after
+    /// the run has ended.
+    pub fn step(&mut self, model: &dyn Model, goal: &Goal, memory: &mut MovingMemory) -> Result<(), Error> {
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        match &mut self.stage {
+            Stage::Exact(state) => {
+                let before = state.passes;
+                model.exact_step(state)?;
+                self.counts.exact_passes += (state.passes - before) as u64;
+                let (done, near) = (state.done, state.decrement < NEAR);
+                if done || near {
+                    self.look_again(model)?;
+                    self.ended = self.judge(goal, done);
+                }
+            }
+            Stage::Stochastic(run) => {
+                let Some(look) = run.step(model, goal, &mut self.counts, memory)? else { return Ok(()) };
+                self.keep(look);
+                self.ended = self.judge(goal, false);
+                self.plan_on(model, goal)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Certifies where the run is now.
+    fn look_again(&mut self, model: &dyn Model) -> Result<(), Error> {
+        let (gaussian, exact) = match &mut self.stage {
+            Stage::Exact(state) => (state.gaussian.clone(), Some(state.neg_elbo)),
+            Stage::Stochastic(run) => (run.current()?, None),
+        };
+        self.counts.exact_passes += 1;
+        let mut look = Look::new(model, gaussian)?;
+        look.neg_elbo = exact.unwrap_or(look.neg_elbo);
+        if exact.is_some() {
+            // the exact route only ever gets better
+            self.look = None;
+        }
+        self.keep(look);
+        Ok(())
+    }
+
+    fn keep(&mut self, look: Look) {
+        if self.look.as_ref().is_none_or(|best| look.bound() <= best.bound()) {
+            self.look = Some(look);
+        }
+    }
+
+    /// The end, if the best look says so; `done` if nothing moves any more.
+    fn judge(&self, goal: &Goal, done: bool) -> Option<(Status, String)> {
+        let look = self.look.as_ref()?;
+        let close = |error: Option<f64>| error.is_some_and(|e| e <= CLOSE);
+        let exact = matches!(self.stage, Stage::Exact(_));
+        let enough = !exact || done || (close(look.gap.mean_error) && close(look.gap.sd_error));
+        if look.reaches(goal) && enough {
+            return Some((Status::Reached, look.said()));
+        }
+        done.then(|| (Status::NoProgress, format!("rounding ended the run: {}", look.said())))
+    }
+
+    /// What a stochastic run does after a pass that did not end it.
+    fn plan_on(&mut self, model: &dyn Model, goal: &Goal) -> Result<(), Error> {
+        let (Stage::Stochastic(run), Some(look), None) = (&mut self.stage, &self.look, &self.ended) else {
+            return Ok(());
+        };
+        if !run.plan_on(model, goal, &mut self.counts, look)? {
+            self.ended = Some((Status::Limit, format!("the exact passes are spent: {}", look.said())));
+        }
+        Ok(())
+    }
+
+    /// Looks at a run that was stopped between two looks; a limit is forgiven if the goal is reached.
+    pub(super) fn conclude(
+        &mut self,
+        model: &dyn Model,
+        goal: &Goal,
+        status: Status,
+        message: String,
+    ) -> Result<(Status, String), Error> {
+        let fresh = match &self.stage {
+            Stage::Exact(state) => self.look.as_ref().is_none_or(|look| look.gaussian != state.gaussian),
+            Stage::Stochastic(run) => run.unseen(&self.counts) || self.look.is_none(),
+        };
+        if self.ended.is_none() && fresh {
+            match self.look_again(model) {
+                // what made the run stop may forbid a look too
+                Err(Error::NotFinite(_)) if self.look.is_some() => {}
+                other => other?,
+            }
+            let end = self.judge(goal, false);
+            if let (Status::Limit, Some(end)) = (&status, end) {
+                return Ok(end);
+            }
+        }
+        match &self.look {
+            Some(look) if self.ended.is_none() => Ok((status, format!("{message}: {}", look.said()))),
+            _ => Ok((status, message)),
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<&(Status, String)> {
+        self.ended.as_ref()
+    }
+
+    /// What was spent.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Steps taken.
+    pub fn iteration(&self) -> u64 {
+        match &self.stage {
+            Stage::Exact(state) => state.iterations as u64,
+            Stage::Stochastic(run) => run.iteration(),
+        }
+    }
+
+    /// Single-point gradients of the next step.
+    pub fn next_gradients(&self) -> u64 {
+        match &self.stage {
+            Stage::Exact(_) => 0,
+            Stage::Stochastic(run) => run.next_gradients(),
+        }
+    }
+
+    pub(super) fn look(&self) -> Option<&Look> {
+        self.look.as_ref()
+    }
+
+    /// What was chosen and why, and what came of it.
+    pub(super) fn described(&self) -> String {
+        match &self.stage {
+            Stage::Exact(_) => self.route.why.clone(),
+            Stage::Stochastic(run) => format!("{}; {}", self.route.why, run.described(&self.counts)),
+        }
+    }
+
+    pub(super) fn into_result(self) -> Result<(Look, Counts), Error> {
+        let look = self.look.ok_or_else(|| Error::NotFinite("no Gaussian could be looked at".into()))?;
+        Ok((look, self.counts))
+    }
+}
+
+const MAGIC: &[u8; 16] = b"certus model v1\n";
+
+impl ModelState {
+    /// The state as bytes. What can be computed again from the model (values of f, certificates, constants of balls) is not in them, so
+    /// that bytes cannot claim what the model does not confirm.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new(MAGIC);
+        out.count(self.asked as u64);
+        for count in [self.counts.gradients, self.counts.hessians, self.counts.exact_passes] {
+            out.count(count);
+        }
+        out.count(u64::from(self.look.is_some()));
+        if let Some(look) = &self.look {
+            write_gaussian(&mut out, &look.gaussian);
+        }
+        match &self.stage {
+            Stage::Exact(state) => {
+                out.count(0);
+                write_gaussian(&mut out, &state.gaussian);
+                for count in [state.iterations, state.products, state.passes, usize::from(state.done)] {
+                    out.count(count as u64);
+                }
+                // infinite before the first step
+                out.numbers([&state.decrement.min(f64::MAX)]);
+            }
+            Stage::Stochastic(run) => {
+                out.count(1);
+                run.write(&mut out);
+            }
+        }
+        out.finish()
+    }
+
+    /// The state that [`ModelState::encode`] wrote, for the same model and goal.
+    pub fn decode(bytes: &[u8], model: &dyn Model, goal: &Goal) -> Result<Self, Error> {
+        goal.validate()?;
+        let mut words = Reader::new(bytes, MAGIC)?;
+        let asked = [Method::Auto, Method::Exact, Method::Stochastic];
+        let asked = *asked.get(words.count()? as usize).ok_or_else(|| bad("its method is unknown"))?;
+        let (gradients, hessians, exact_passes) = (words.count()?, words.count()?, words.count()?);
+        let counts = Counts { gradients, hessians, exact_passes };
+        let look = match words.count()? {
+            0 => None,
+            1 => Some(Look::new(model, read_gaussian(&mut words, model)?)?),
+            _ => return Err(bad("the mark of its look is neither 0 nor 1").into()),
+        };
+        let stage = match words.count()? {
+            0 => {
+                let start = read_gaussian(&mut words, model)?;
+                let mut state = model.exact_start(&start)?;
+                if state.gaussian != start {
+                    return Err(bad("f is not finite at its Gaussian").into());
+                }
+                let mut count = || words.count().map(|c| c as usize);
+                (state.iterations, state.products, state.passes) = (count()?, count()?, count()?);
+                state.done = count()? == 1;
+                let decrement = words.number()?;
+                state.decrement = if decrement == f64::MAX { f64::INFINITY } else { decrement };
+                Stage::Exact(state)
+            }
+            1 => Stage::Stochastic(Box::new(Stochastic::read(&mut words, model, goal)?)),
+            _ => return Err(bad("its stage is unknown").into()),
+        };
+        words.finish()?;
+        let route = Route::of(asked, model.size());
+        if matches!(stage, Stage::Stochastic(_)) != (route.method == Method::Stochastic) {
+            return Err(bad("it belongs to another route").into());
+        }
+        let mut state = Self { asked, route, counts, stage, look, ended: None };
+        state.end_as_before(model, goal)?;
+        Ok(state)
+    }
+
+    /// A state that was saved after its end has ended.
+    fn end_as_before(&mut self, model: &dyn Model, goal: &Goal) -> Result<(), Error> {
+        let done = match &self.stage {
+            Stage::Exact(state) => {
+                if let Some(look) = self.look.as_mut().filter(|look| look.gaussian == state.gaussian) {
+                    look.neg_elbo = state.neg_elbo;
+                }
+                state.done
+            }
+            Stage::Stochastic(run) => {
+                if run.is_over(&self.counts) {
+                    self.plan_on(model, goal)?;
+                }
+                false
+            }
+        };
+        self.ended = self.judge(goal, done).or(self.ended.take());
+        Ok(())
+    }
+}
+
+/// The kind of factor, its size, the mean and the entries.
+pub(super) fn write_gaussian(out: &mut Writer, w: &Gaussian) {
+    out.count(u64::from(matches!(w.factor(), Factor::Pattern(_))));
+    out.count(w.dim() as u64);
+    out.count(w.factor().values().len() as u64);
+    out.numbers(w.mean().iter().chain(w.factor().values()));
+}
+
+/// A Gaussian of the model, dense (lower triangular) or on its pattern.
+pub(super) fn read_gaussian(words: &mut Reader<'_>, model: &dyn Model) -> Result<Gaussian, Error> {
+    let size = model.size();
+    let (sparse, dim, stored) = (words.count()? == 1, words.count()?, words.count()?);
+    let expected = if sparse { size.stored } else { size.dim * size.dim };
+    if dim != size.dim as u64 || stored != expected as u64 {
+        return Err(bad("it belongs to a problem of another size").into());
+    }
+    let (mean, values) = (words.numbers(size.dim)?, words.numbers(expected)?);
+    let factor = match (sparse, model.family()) {
+        (true, Family::Pattern(tree)) => Factor::Pattern(Pattern::new(tree, values)?),
+        (false, _) => Factor::Lower(Lower::new(size.dim, values)?),
+        _ => return Err(bad("it belongs to another family").into()),
+    };
+    Ok(Gaussian::new(mean, factor)?)
+}
