@@ -6,9 +6,12 @@ mod common;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use certus::auto::AutoState;
 use certus::certificate::Level;
 use certus::fit::Status;
-use certus::{Curvature, Family, Goal, PointTarget, Provenance, TargetError, auto, auto_observed};
+use certus::{
+    Curvature, Family, Goal, PointTarget, Provenance, TargetError, auto, auto_observed, auto_resume,
+};
 use common::*;
 
 /// log p without any constants.
@@ -144,4 +147,37 @@ fn same_bits_on_any_number_of_threads() {
     let one = run(1, 0);
     assert!(run(2, 0) == one && run(3, 0) == one);
     assert!(run(1, 1) != one);
+}
+
+/// Stopped at any step, saved and gone on, the run ends with the bits and the count of one that was never stopped; damaged bytes are
+/// refused.
+#[test]
+fn a_saved_run_goes_on_with_the_same_bits() {
+    let target = Hill { dim: 5, declared: None };
+    let goal = Goal { gap: 3e-4, ..Goal::default() };
+    let whole = auto(&target, &goal).unwrap();
+    assert_eq!(whole.status, Status::Reached, "{}", whole.message);
+    let mut saved = Vec::new();
+    auto_observed(&target, &goal, &mut |p| {
+        saved.extend(p.state.map(AutoState::encode));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert!(saved.len() > 20);
+    for bytes in saved.iter().step_by(7) {
+        let state = AutoState::decode(bytes).unwrap();
+        assert_eq!(&state.encode(), bytes);
+        let outcome = auto_resume(&target, &goal, &state, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(outcome.gaussian == whole.gaussian && outcome.counts == whole.counts);
+        assert_eq!(outcome.message, whole.message);
+    }
+    let bytes = &saved[20];
+    for length in 0..bytes.len() {
+        assert!(AutoState::decode(&bytes[..length]).is_err());
+    }
+    for k in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[k] ^= 1 << (k % 8);
+        assert!(AutoState::decode(&damaged).is_err(), "byte {k}");
+    }
 }

@@ -94,7 +94,9 @@ fn a_step_on_a_pattern_is_the_formula() {
     let t = target(d, 3);
     let tree = std::sync::Arc::new(certus::Tree::arrow(3, &[2, 2]).unwrap());
     let family = Family::Pattern(tree.clone());
-    let w = Gaussian::new(vec![0.1; d], random_factor(&family, d, 0.2, &mut Dice::new(4))).unwrap();
+    let best = t.optimum(&family);
+    let mean = best.mean().iter().map(|m| m + 0.01).collect();
+    let w = Gaussian::new(mean, best.factor().clone().scaled(1.03)).unwrap();
     let random = Random::new(9, Purpose::Step, 0);
     let mut moving = Moving::new(&w);
     moving.step(&t, &random, n, &mut MovingMemory::default()).unwrap();
@@ -113,8 +115,8 @@ fn a_step_on_a_pattern_is_the_formula() {
     }
     direction.iter_mut().zip(pattern_mask(&tree)).for_each(|(x, inside)| *x *= f64::from(u8::from(inside)));
     // k + 1 + 2√levels = 5 + 1 + 2√2
-    let length = (dot(&g, &g) + dot(&direction, &direction)).sqrt();
-    let gamma = (n as f64 / (n as f64 + 6.0 + 2.0 * 2f64.sqrt())).min(0.5 / length);
+    let gamma = n as f64 / (n as f64 + 6.0 + 2.0 * 2f64.sqrt());
+    assert!(dot(&g, &g) + dot(&direction, &direction) < 0.25, "the step must not be cut");
     let p = w.factor().to_dense();
     let turned = times(&p, &direction, d);
     let got = moving.last().unwrap().factor().to_dense();

@@ -1,8 +1,10 @@
 //! The descent of a black box: when to look, how large the batches are, what to do when the estimates do not fall.
 
 use super::verdict::upper;
+use crate::bytes::{Reader, Writer, bad};
 use crate::diagnostics::Estimate;
 use crate::error::Error;
+use crate::factor::{Factor, Family, Lower};
 use crate::gaussian::Gaussian;
 use crate::moving::{Measured, Moving, MovingMemory};
 use crate::random::Random;
@@ -15,11 +17,13 @@ const MOST: usize = 512;
 const LAST: usize = 512;
 /// Estimates of iteration `LOOKS + k` belong to the k-th look.
 const LOOKS: u64 = 1 << 32;
+const MAGIC: &[u8; 16] = b"certus auto v1\n\n";
 /// How often the descent may go back to an earlier Gaussian with shorter steps.
 const RESTARTS: u32 = 6;
 
-/// What the next step needs besides [`Moving`].
-pub(super) struct Descent {
+/// What the next step of a black box needs: plain data, saveable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AutoState {
     moving: Moving,
     pairs: usize,
     /// Pairs taken, all told, and at the next look.
@@ -33,9 +37,11 @@ pub(super) struct Descent {
     noise: f64,
     /// Checks of the gap made with declared constants.
     pub(super) checks: u64,
+    /// Single-point gradients spent, by whomever.
+    pub(super) gradients: u64,
 }
 
-impl Descent {
+impl AutoState {
     pub(super) fn new(moving: Moving) -> Self {
         let dim = moving.dim();
         let pairs = FEWEST.max((dim / 16).next_power_of_two());
@@ -51,7 +57,66 @@ impl Descent {
             best: None,
             noise: f64::INFINITY,
             checks: 0,
+            gradients: 0,
         }
+    }
+
+    /// The state as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new(MAGIC);
+        out.count(self.moving.dim() as u64);
+        for count in [self.pairs as u64, self.taken, self.next, self.shown, self.looks] {
+            out.count(count);
+        }
+        for count in [u64::from(self.restarts), self.checks, self.gradients, u64::from(self.best.is_some())] {
+            out.count(count);
+        }
+        // infinite before the first look, which a saved number cannot be
+        out.numbers([&if self.noise.is_finite() { self.noise } else { -1.0 }]);
+        self.moving.write(&mut out);
+        if let Some((w, gap)) = &self.best {
+            out.numbers([&gap.value, &gap.standard_error]);
+            out.numbers(w.mean().iter().chain(w.factor().values()));
+        }
+        out.finish()
+    }
+
+    /// The state that [`AutoState::encode`] wrote.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let mut words = Reader::new(bytes, MAGIC)?;
+        let dim = words.count()?;
+        // two matrices follow: refused before any memory is asked for
+        if dim == 0 || dim.saturating_mul(dim).saturating_mul(16) > bytes.len() as u64 {
+            return Err(bad("its dimension does not fit its length"));
+        }
+        let dim = dim as usize;
+        let mut count = || words.count();
+        let (pairs, taken, next, shown, looks) = (count()?, count()?, count()?, count()?, count()?);
+        let (restarts, checks, gradients, has_best) = (count()?, count()?, count()?, count()?);
+        let (Ok(restarts), true, true) =
+            (u32::try_from(restarts), (1..=MOST as u64).contains(&pairs), has_best < 2)
+        else {
+            return Err(bad("one of its counts is out of range"));
+        };
+        let noise = Some(words.number()?).filter(|x| *x >= 0.0).unwrap_or(f64::INFINITY);
+        let like = Gaussian::isotropic(vec![0.0; dim], 1.0, &Family::Lower)?;
+        let moving = Moving::read(&mut words, &like)?;
+        let best = if has_best == 1 {
+            let gap = Estimate { value: words.number()?, standard_error: words.number()? };
+            let mean = words.numbers(dim)?;
+            let factor = Factor::Lower(Lower::new(dim, words.numbers(dim * dim)?)?);
+            Some((Gaussian::new(mean, factor)?, gap))
+        } else {
+            None
+        };
+        words.finish()?;
+        let pairs = pairs as usize;
+        Ok(Self { moving, pairs, taken, next, shown, looks, restarts, best, noise, checks, gradients })
+    }
+
+    /// d.
+    pub fn dim(&self) -> usize {
+        self.moving.dim()
     }
 
     pub(super) fn iteration(&self) -> u64 {

@@ -22,7 +22,7 @@ impl Run<'_, '_> {
         let mut ended = Progress::Moved;
         while ended == Progress::Moved && search.iterations < most {
             ended = search.step(&self.target)?;
-            if let Some(ending) = self.ask(None) {
+            if let Some(ending) = self.ask(None, None) {
                 return Ok(ControlFlow::Break(ending));
             }
         }

@@ -13,6 +13,7 @@ mod outcome;
 mod slope;
 mod verdict;
 
+pub use descent::AutoState;
 pub use outcome::{Counts, Goal, Outcome, TracePoint};
 pub use slope::Mismatch;
 
@@ -28,7 +29,6 @@ use crate::moving::{Measured, Moving, MovingMemory};
 use crate::parallel;
 use crate::random::{Purpose, Random};
 use crate::target::{Counted, Target};
-use descent::Descent;
 use mode::Place;
 
 /// What an observer sees, at every step.
@@ -42,6 +42,8 @@ pub struct AutoProgress<'a> {
     pub gap: Option<Estimate>,
     /// The Gaussian, at the mode, in the frame, at looks and now and then between them.
     pub gaussian: Option<&'a Gaussian>,
+    /// What [`auto_resume`] goes on from, once the descent has begun.
+    pub state: Option<&'a AutoState>,
     /// Since the run began.
     pub elapsed: Duration,
 }
@@ -60,19 +62,54 @@ pub fn auto_observed(
     goal: &Goal,
     observer: &mut AutoObserver<'_>,
 ) -> Result<Outcome, Error> {
+    run(target, goal, observer, |run| run.route())
+}
+
+/// Goes on from a saved state; the bits are those of a run that was never stopped.
+pub fn auto_resume(
+    target: &dyn Target,
+    goal: &Goal,
+    state: &AutoState,
+    observer: &mut AutoObserver<'_>,
+) -> Result<Outcome, Error> {
+    same_length("the saved state", target.dim(), state.dim())?;
+    run(target, goal, observer, |run| {
+        run.target = Counted::new(target, state.gradients);
+        run.route = format!("black box of dimension {}, gone on from a saved state{DESCENT}", state.dim());
+        run.gaussian = state.averaged()?;
+        run.descend(state.clone())
+    })
+}
+
+const DESCENT: &str =
+    "; then sticking the landing in q's own frame, pairs (u, -u), gap estimated from fresh draws";
+
+fn run<'a, 'o>(
+    target: &'a dyn Target,
+    goal: &'a Goal,
+    observer: &'a mut AutoObserver<'o>,
+    route: impl FnOnce(&mut Run<'a, 'o>) -> Result<Ending, Error> + Send,
+) -> Result<Outcome, Error> {
     goal.validate()?;
-    if target.dim() == 0 {
-        return Err(Error::invalid("the dimension of the target", 0, "at least 1 is required"));
+    if !(1..=MOST_DIM).contains(&target.dim()) {
+        return Err(Error::invalid(
+            "the dimension of the target",
+            target.dim(),
+            "between 1 and 20,000 are possible with a dense factor; use a pattern and `fit` beyond",
+        ));
     }
     if let Some(start) = &goal.start {
         same_length("the start", target.dim(), start.len())?;
     }
     parallel::install(goal.threads, || {
         let mut run = Run::new(target, goal, observer)?;
-        let ending = run.route();
+        let ending = route(&mut run);
         Ok(run.outcome(ending))
     })?
 }
+
+/// A dense factor of this size is 3 GB.
+const MOST_DIM: usize = 20_000;
 
 /// How a run ended, in words.
 type Ending = (Status, String);
@@ -140,31 +177,17 @@ impl<'a, 'o> Run<'a, 'o> {
             ControlFlow::Break(ending) => return Ok(ending),
         };
         self.gaussian = axes.gaussian(&here.point)?;
-        self.route = format!(
-            "black box of dimension {}: {words}; then sticking the landing in q's own frame, pairs (u, -u), gap estimated from fresh draws",
-            here.point.len()
-        );
+        self.route = format!("black box of dimension {}: {words}{DESCENT}", here.point.len());
         if let Some(ending) = self.look(None) {
             return Ok(ending);
         }
-        self.descend(Moving::at(here.point, axes))
+        self.descend(AutoState::new(Moving::at(here.point, axes)))
     }
 
-    fn descend(&mut self, moving: Moving) -> Result<Ending, Error> {
+    fn descend(&mut self, mut descent: AutoState) -> Result<Ending, Error> {
         let (steps, looks) = (self.random(Purpose::Step), self.random(Purpose::Estimate));
-        let mut descent = Descent::new(moving);
         let mut memory = MovingMemory::default();
         loop {
-            descent.step(&self.target, &steps, &mut memory)?;
-            self.iteration = descent.iteration();
-            // between looks somebody may watch; what is returned is what was measured
-            let shown = if descent.is_worth_showing() { Some(descent.averaged()?) } else { None };
-            if let Some(ending) = self.ask(shown.as_ref()) {
-                if self.measured.is_none() {
-                    self.gaussian = descent.averaged()?;
-                }
-                return Ok(ending);
-            }
             if descent.is_due() {
                 let (gaussian, measured) = descent.look(&self.target, &looks, self.goal.gap)?;
                 let gap = measured.gap;
@@ -183,6 +206,16 @@ impl<'a, 'o> Run<'a, 'o> {
                     return Ok((Status::NoProgress, reason));
                 }
             }
+            descent.step(&self.target, &steps, &mut memory)?;
+            (self.iteration, descent.gradients) = (descent.iteration(), self.target.evaluations());
+            // between looks somebody may watch; what is returned is what was measured
+            let shown = if descent.is_worth_showing() { Some(descent.averaged()?) } else { None };
+            if let Some(ending) = self.ask(shown.as_ref(), Some(&descent)) {
+                if self.measured.is_none() {
+                    self.gaussian = descent.averaged()?;
+                }
+                return Ok(ending);
+            }
         }
     }
 
@@ -196,16 +229,17 @@ impl<'a, 'o> Run<'a, 'o> {
             bound,
         });
         let gaussian = self.gaussian.clone();
-        self.ask(Some(&gaussian))
+        self.ask(Some(&gaussian), None)
     }
 
     /// Asks the observer, the clock and the count whether to go on.
-    fn ask(&mut self, gaussian: Option<&Gaussian>) -> Option<Ending> {
+    fn ask(&mut self, gaussian: Option<&Gaussian>, state: Option<&AutoState>) -> Option<Ending> {
         let progress = AutoProgress {
             iteration: self.iteration,
             gradients: self.target.evaluations(),
             gap: self.measured.as_ref().map(|m| m.gap),
             gaussian,
+            state,
             elapsed: self.clock.elapsed(),
         };
         if (self.observer)(&progress).is_break() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::descent::Descent;
+use super::descent::AutoState;
 use super::slope::short;
 use super::{Counts, Ending, Outcome, Run};
 use crate::certificate::{Certificate, Checks, Gap, Posterior, Spending, Statement, family_name};
@@ -23,7 +23,7 @@ pub(super) fn upper(gap: Estimate) -> f64 {
 
 impl Run<'_, '_> {
     /// The estimate has reached the goal: is there anything against saying so? `None`: go on.
-    pub(super) fn verdict(&mut self, descent: &mut Descent) -> Result<Option<Ending>, Error> {
+    pub(super) fn verdict(&mut self, descent: &mut AutoState) -> Result<Option<Ending>, Error> {
         let Some(measured) = &self.measured else { return Ok(None) };
         let estimate = measured.gap;
         let witness = match measured.witness.clone() {
@@ -60,7 +60,7 @@ impl Run<'_, '_> {
     }
 
     /// With declared μ and M a bound that holds with probability 1 − δ is what counts; each try gets more draws.
-    fn certify(&mut self, descent: &mut Descent) -> Result<Option<Ending>, Error> {
+    fn certify(&mut self, descent: &mut AutoState) -> Result<Option<Ending>, Error> {
         let draws = (self.target.evaluations() as usize).clamp(4096, 1 << 22);
         let mut checks = Checks::new(Spending::anytime(self.goal.delta), draws, self.goal.seed)?
             .for_model(self.goal.model_key)
