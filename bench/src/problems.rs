@@ -34,8 +34,11 @@ pub fn load(dir: &Path, name: &str) -> Option<Problem> {
     }
     let columns = x.len() / y.len();
     let rows = Memory { x, y, columns, ..Memory::default() };
-    let likelihood: Arc<dyn Likelihood> =
-        if name.starts_with("lin") { Arc::new(Linear::new(1.0).expect("a sigma")) } else { Arc::new(Logistic) };
+    let likelihood: Arc<dyn Likelihood> = if name.starts_with("lin") {
+        Arc::new(Linear::new(1.0).expect("a sigma"))
+    } else {
+        Arc::new(Logistic)
+    };
     let unit = |d: usize| Prior::independent(vec![0.0; d], &vec![1.0; d]).expect("a prior");
     let design = |rows: &Memory| Design::new(Arc::new(rows.clone()), false);
     let (dense, grouped) = if group.is_empty() {

@@ -21,13 +21,26 @@ impl Target for Opaque<'_> {
     fn dim(&self) -> usize {
         self.0.dim()
     }
-    fn log_density(&self, points: &[f64], values: &mut [f64], gradients: &mut [f64]) -> Result<(), TargetError> {
+    fn log_density(
+        &self,
+        points: &[f64],
+        values: &mut [f64],
+        gradients: &mut [f64],
+    ) -> Result<(), TargetError> {
         self.0.log_density(points, values, gradients)
     }
 }
 
 /// One line.
-fn report(setting: &str, problem: &str, seed: u64, cpu: f64, gap: f64, outcome: &Outcome, trace: &[[f64; 3]]) {
+fn report(
+    setting: &str,
+    problem: &str,
+    seed: u64,
+    cpu: f64,
+    gap: f64,
+    outcome: &Outcome,
+    trace: &[[f64; 3]],
+) {
     let statement = &outcome.certificate.gap.statement;
     let number = |x: Option<f64>| x.filter(|x| x.is_finite()).map_or("null".into(), |x| format!("{x:.6e}"));
     let trace: Vec<String> = trace.iter().map(|t| format!("[{},{:.5},{:.4e}]", t[0], t[1], t[2])).collect();

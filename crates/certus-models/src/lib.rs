@@ -31,3 +31,8 @@ pub use newton::ExactState;
 pub use posterior::PosteriorSettings;
 pub use prior::Prior;
 pub use rows::{Memory, Rows};
+
+/// The programs of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

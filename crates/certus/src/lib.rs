@@ -1,5 +1,30 @@
-#![doc = include_str!("../../../README.md")]
-#![forbid(unsafe_code)]
+//! The mathematics of certus: fits a Gaussian to a Bayesian posterior and says how good the answer is, on whose word.
+//!
+//! [`auto()`] needs a target and a gap and nothing else. [`fit()`] runs the proximal and projected stochastic-gradient methods of Domke,
+//! Garrigos and Gower ("Provable convergence guarantees for black-box variational inference") with steps and bounds from the problem's own
+//! constants:
+//!
+//! ```rust
+//! use certus::{Curvature, PointTarget, Provenance, Settings, TargetError, fit};
+//!
+//! struct Posterior; // N((1, 2), diag(1, 1/4))
+//! impl PointTarget for Posterior {
+//!     fn dim(&self) -> usize { 2 }
+//!     fn log_density_at(&self, z: &[f64], gradient: &mut [f64]) -> Result<f64, TargetError> {
+//!         gradient.copy_from_slice(&[1.0 - z[0], 4.0 * (2.0 - z[1])]);
+//!         Ok(-0.5 * (z[0] - 1.0).powi(2) - 2.0 * (z[1] - 2.0).powi(2))
+//!     }
+//!     fn curvature(&self) -> Option<Curvature> {
+//!         Curvature::new(1.0, 4.0, Provenance::DeclaredByUser("second derivatives".into())).ok()
+//!     }
+//! }
+//!
+//! let fit = fit(&Posterior, &Settings { tolerance: Some(0.1), iterations: 100_000, ..Settings::default() })?;
+//! assert!(fit.guarantee.as_ref().is_ok_and(|g| g.bound() <= 0.1));
+//! assert!((fit.gaussian.mean()[1] - 2.0).abs() < 0.3);
+//! println!("{fit}");
+//! # Ok::<(), certus::Error>(())
+//! ```
 //!
 //! # The problem
 //!
@@ -32,6 +57,8 @@
 //! | dense operations on column-major slices, for crates built on this one | [`linalg`] |
 //!
 //! Labels such as A15, B5 or Theorem G refer to `docs/maths.md` in the repository, which states and proves them.
+
+#![forbid(unsafe_code)]
 
 pub mod auto;
 pub mod averaging;

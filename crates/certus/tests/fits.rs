@@ -303,25 +303,3 @@ fn bad_states_are_refused() {
     let other = Plan::new(&wide, &Settings::default()).unwrap();
     assert!(State::decode(&good, &other.start()).unwrap_err().to_string().contains("another size"));
 }
-
-/// README.md shows what its program prints; the program itself is a doctest.
-#[test]
-fn readme_shows_what_is_printed() {
-    struct Posterior;
-    impl PointTarget for Posterior {
-        fn dim(&self) -> usize {
-            2
-        }
-        fn log_density_at(&self, z: &[f64], gradient: &mut [f64]) -> Result<f64, TargetError> {
-            gradient.copy_from_slice(&[1.0 - z[0], 4.0 * (2.0 - z[1])]);
-            Ok(-0.5 * (z[0] - 1.0).powi(2) - 2.0 * (z[1] - 2.0).powi(2))
-        }
-        fn curvature(&self) -> Option<Curvature> {
-            Curvature::new(1.0, 4.0, Provenance::DeclaredByUser("second derivatives".into())).ok()
-        }
-    }
-    let settings = Settings { tolerance: Some(0.1), iterations: 100_000, ..Settings::default() };
-    let printed = fit(&Posterior, &settings).unwrap().to_string();
-    let readme = include_str!("../../../README.md");
-    assert!(readme.contains(&format!("```text\n{printed}```")), "README.md must show:\n{printed}");
-}

@@ -81,8 +81,7 @@ pub fn auto_resume(
     })
 }
 
-const DESCENT: &str =
-    "; then sticking the landing in q's own frame, pairs (u, -u), gap estimated from fresh draws";
+const DESCENT: &str = "; then descent in q's own frame, the gap estimated from fresh draws";
 
 fn run<'a, 'o>(
     target: &'a dyn Target,

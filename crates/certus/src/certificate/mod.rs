@@ -261,7 +261,13 @@ impl Statement {
     fn write(&self, f: &mut fmt::Formatter<'_>, what: &str, more: &[String]) -> fmt::Result {
         match self.bound {
             Some(bound) => {
-                writeln!(f, "{what} at most {} nats, {} ({})", figure(bound), self.level, self.theorem)?;
+                let size = match (self.level, self.constant("estimate"), self.constant("standard error")) {
+                    (Level::Estimated, Some(value), Some(error)) => {
+                        format!("about {} ± {}", figure(value.max(0.0)), figure(error))
+                    }
+                    _ => format!("at most {}", figure(bound)),
+                };
+                writeln!(f, "{what} {size} nats, {} ({})", self.level, self.theorem)?;
                 more.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
                 for a in &self.assumptions {
                     writeln!(f, "  rests on: {}, {}", a.what, a.provenance)?;
