@@ -55,9 +55,18 @@ impl PointTarget for Hill {
 fn gaussian_targets_are_found_exactly() {
     for (d, kappa) in [(1, 1.0), (3, 1e2), (20, 1e4), (30, 1e8), (140, 1e2)] {
         let t = GaussianTarget::with_kappa(d, kappa, &mut Dice::new(d as u64));
-        let outcome = auto(&Opaque(&t), &Goal::default()).unwrap();
+        let mut frame = None;
+        let outcome = auto_observed(&Opaque(&t), &Goal::default(), &mut |p| {
+            frame = p.gaussian.filter(|_| p.iteration == 0).cloned().or(frame.take());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
         assert_eq!(outcome.status, Status::Reached, "d = {d}: {}", outcome.message);
         let best = t.optimum(&Family::Lower);
+        // secants of a quadratic are exact: the frame is the posterior before the first step
+        for (width, sd) in frame.unwrap().sd().iter().zip(best.sd()) {
+            assert!((width / sd - 1.0).abs() < 1e-4, "d = {d}: the frame's sd {width} against {sd}");
+        }
         for i in 0..d {
             let sd = best.sd()[i];
             let (mean, width) = (outcome.gaussian.mean()[i], outcome.gaussian.sd()[i]);

@@ -243,11 +243,11 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "flat ridge",
-            2,
+            3,
             total(|z, g| {
-                let t = z[0] + z[1] - 1.0;
-                (g[0], g[1]) = (-t, -t);
-                -0.5 * t * t
+                let (t, s) = (z[0] + 1.7 * z[1] - 1.0, z[2] - 0.3 * z[1]);
+                (g[0], g[1], g[2]) = (-t, -1.7 * t + 0.3 * s, -s);
+                -0.5 * (t * t + s * s)
             }),
             &[NoProgress],
             "the direction (",
