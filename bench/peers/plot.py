@@ -15,14 +15,14 @@ import results
 
 COLOURS = {"NumPyro": "#0072B2", "BlackJAX": "#E69F00", "Stan": "#009E73", "PyMC": "#D55E00", "viabel": "#CC79A7"}
 CERTUS = {"auto": ("black", "-"), "stochastic": ("#6a3d9a", "-"), "black box": ("#777777", "-")}
-MARKERS = ["o", "s", "D", "^"]  # the default and the first, second ... tuned setting of a tool
+MARKERS = {"NumPyro": "oP", "BlackJAX": "sX", "Stan": "^<", "PyMC": "Dd", "viabel": "v>"}  # first and second setting of a kind
 FLOOR, CEILING, TARGET = 1e-9, 1e7, 0.01
 AXES = (("gradients", "gradients of the log density"), ("cpu_seconds", "CPU seconds, one thread, without compilation"))
 
 
 def clip(gap):
-    """A gap inside the drawn range; runs without a number go to the top."""
-    return CEILING if gap is None else min(max(gap, FLOOR), CEILING)
+    """A gap inside the drawn range."""
+    return min(max(gap, FLOOR), CEILING)
 
 
 def style(tool, setting, lines):
@@ -31,14 +31,20 @@ def style(tool, setting, lines):
     tuned = {s: any(x.get("tuned") for x in lines if (x["tool"], x["setting"]) == (tool, s)) for s in settings}
     rank = [s for s in settings if tuned[s] == tuned[setting]].index(setting)
     colour = COLOURS.get(tool, "#444444")
-    return {"marker": MARKERS[rank % len(MARKERS)], "mec": colour, "mfc": colour if tuned[setting] else "white"}
+    return {"marker": MARKERS.get(tool, "o*")[rank % 2], "mec": colour, "mfc": colour if tuned[setting] else "white"}
 
 
 def draw(axes, lines, key, problem):
     """One panel."""
     axes.axhline(TARGET, color="#b00020", lw=0.8, ls=(0, (4, 3)), zorder=1)
-    for x in lines:
-        if x["problem"] != problem or "skipped" in x:
+    runs = [x for x in lines if x["problem"] == problem and "skipped" not in x]
+    lost = [x for x in runs if x["gap"] is None]
+    for i, (tool, setting) in enumerate(results.settings_of(lost)):
+        mine = [x for x in runs if (x["tool"], x["setting"]) == (tool, setting)]
+        text = f"{tool}, {setting}: NaN {sum(x['gap'] is None for x in mine)}/{len(mine)}"
+        axes.text(0.99, 0.97 - 0.1 * i, text, transform=axes.transAxes, ha="right", va="top", fontsize=7, color=COLOURS.get(tool))
+    for x in runs:
+        if x["gap"] is None:
             continue
         if x["tool"] == "certus":
             colour, dash = CERTUS.get(x["setting"], ("#333333", ":"))
@@ -48,8 +54,6 @@ def draw(axes, lines, key, problem):
             axes.plot([max(x[key], 1e-12)], [clip(x["gap"])], marker="*", ms=8, mfc=colour, mec="white", mew=0.5, ls="", zorder=5)
         else:
             look = style(x["tool"], x["setting"], lines)
-            if x["gap"] is None:
-                look = look | {"marker": "x"}
             axes.plot([x[key]], [clip(x["gap"])], ls="", ms=5.5, mew=1.2, alpha=0.9, zorder=3, clip_on=False, **look)
 
 
@@ -64,8 +68,6 @@ def handles(lines):
         runs = [x for x in lines if (x["tool"], x["setting"]) == (tool, setting) and "skipped" not in x]
         if tool != "certus" and runs:
             out.append(Line2D([], [], ls="", ms=6, mew=1.2, label=f"{tool}, {setting}", **style(tool, setting, lines)))
-    if any("gap" in x and x["gap"] is None for x in lines):
-        out.append(Line2D([], [], ls="", ms=6, mew=1.2, marker="x", color="#444444", label="at the top: ended in NaN"))
     out.append(Line2D([], [], color="#b00020", lw=0.9, ls=(0, (4, 3)), label=f"gap {TARGET}"))
     return out
 
