@@ -4,6 +4,8 @@ import statistics
 
 from problems import NAMES
 
+TOOLS = ["certus", "NumPyro", "BlackJAX", "Stan", "PyMC", "viabel"]
+
 
 def read(paths):
     """All result lines of the files."""
@@ -25,10 +27,10 @@ def problems_of(lines):
 
 
 def settings_of(lines):
-    """Pairs (tool, setting), grouped by tool; certus first, then as the files have them."""
-    pairs = list(dict.fromkeys((x["tool"], x["setting"]) for x in lines))
-    tools = ordered((tool for tool, _ in pairs), ["certus"])
-    return sorted(pairs, key=lambda pair: tools.index(pair[0]))
+    """Pairs (tool, setting), grouped by tool, certus first, a tool's default before its tuned settings."""
+    pairs = {(x["tool"], x["setting"]): bool(x.get("tuned")) for x in lines}
+    tools = ordered((tool for tool, _ in pairs), TOOLS)
+    return sorted(pairs, key=lambda pair: (tools.index(pair[0]), pairs[pair]))
 
 
 def median_gap(runs):
