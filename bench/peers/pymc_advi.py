@@ -83,7 +83,7 @@ def fit(problem, options, seed, limit):
 
 SETTINGS = {
     "default (10000 steps)": ({"steps": 10000, "samples": 1}, False),
-    # With pm.Bernoulli this one ends in NaN on logit_bc, logit_d100 and logit_d500 too, whose first draws overflow it.
+    # With pm.Bernoulli this one fails on logit_bc, logit_d100 and logit_d500 too (ParameterValueError: 0 <= p <= 1).
     "Adam decayed, stable likelihood, 50000 gradients": (
         {"steps": 5000, "samples": 10, "stable": True, "optimizer": lambda n: decayed_adam(0.02, 2e-5, n)},
         True,
