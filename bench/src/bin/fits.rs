@@ -1,6 +1,6 @@
-//! Fits the benchmark problems without settings, one thread: `fits SEEDS DIR...` (directories as `data/`). One JSON line per run, as
-//! `bench/peers` writes them: settings "auto" and "stochastic" for the model, "black box" with nothing but its log density, and
-//! "black box, gap 1e-6" to see how soon it passes what others reach. The gap is exact.
+//! Fits the benchmark problems without settings, one thread: `fits models|boxes SEEDS DIR...` (directories as `data/`). One JSON line per run,
+//! as `bench/peers` writes them: settings "auto" and "stochastic" for models; "black box" with nothing but the log density, and "black box,
+//! gap 1e-6" to see how soon it passes what others reach. The gap is exact.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -12,7 +12,7 @@ use certus_models::Glm;
 use certus_models::auto::{Method, Model, fit};
 
 const NAMES: [&str; 8] =
-    ["lin_d10", "lin_d100", "lin_ill_d50", "logit_d10", "logit_d100", "logit_d500", "logit_bc", "hier_logit"];
+    ["lin_d10", "lin_d100", "lin_ill_d50", "logit_d10", "logit_bc", "hier_logit", "logit_d100", "logit_d500"];
 
 /// A model's log density, and nothing else.
 struct Opaque<'a>(&'a Glm);
@@ -90,6 +90,11 @@ fn model(problem: &Problem, name: &str, method: Method, seed: u64) {
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
+    let models = match arguments.next().as_deref() {
+        Some("models") => true,
+        Some("boxes") => false,
+        other => panic!("models or boxes, not {other:?}"),
+    };
     let seeds: u64 = arguments.next().and_then(|s| s.parse().ok()).expect("how many seeds?");
     let folders: Vec<String> = arguments.collect();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
@@ -100,8 +105,11 @@ fn main() {
                 continue;
             };
             for seed in 0..seeds {
-                model(&problem, name, Method::Auto, seed);
-                model(&problem, name, Method::Stochastic, seed);
+                if models {
+                    model(&problem, name, Method::Auto, seed);
+                    model(&problem, name, Method::Stochastic, seed);
+                    continue;
+                }
                 black_box(&problem, name, "black box", &Goal { seed, ..Goal::default() });
                 let far = Goal { seed, gap: 1e-6, max_gradients: Some(12_000), ..Goal::default() };
                 black_box(&problem, name, "black box, gap 1e-6", &far);

@@ -11,8 +11,10 @@ use crate::target::Target;
 
 /// Pairs kept.
 const MEMORY: usize = 12;
-/// The search ends when it promises to gain less than this many nats; the frame polishes the rest.
+/// The search ends when it promises to gain less than this many nats, three times in a row, because young pairs know little of flat
+/// directions; the frame polishes the rest.
 const ENOUGH: f64 = 0.01;
+const QUIET: u32 = 3;
 
 /// A point with −log p and its gradient there.
 #[derive(Clone, Debug)]
@@ -47,6 +49,8 @@ pub(super) struct Search {
     pub(super) iterations: u64,
     /// What the last step promised to gain, in nats.
     pub(super) promise: f64,
+    /// How often in a row that was next to nothing.
+    quiet: u32,
 }
 
 /// How a step of the search ended.
@@ -62,7 +66,7 @@ pub(super) enum Progress {
 
 impl Search {
     pub(super) fn new(here: Place) -> Self {
-        Self { here, pairs: VecDeque::new(), iterations: 0, promise: f64::INFINITY }
+        Self { here, pairs: VecDeque::new(), iterations: 0, promise: f64::INFINITY, quiet: 0 }
     }
 
     /// H x, H the inverse Hessian that the pairs imply, by the two loops (Nocedal 1980). Without pairs: the step of one nat, or
@@ -100,8 +104,12 @@ impl Search {
         }
         self.promise = 0.5 * slope;
         // without pairs the promise is a convention, not a measurement
-        let arrived = self.promise <= ENOUGH && !self.pairs.is_empty();
-        if arrived || linalg::norm_squared(&self.here.slope) == 0.0 {
+        let small = self.promise <= ENOUGH && !self.pairs.is_empty();
+        self.quiet = if small { self.quiet + 1 } else { 0 };
+        if self.quiet == QUIET
+            || (small && self.promise <= 1e-6)
+            || linalg::norm_squared(&self.here.slope) == 0.0
+        {
             return Ok(Progress::Arrived);
         }
         let (mut low, mut high, mut t) = (0.0, f64::INFINITY, 1.0);
@@ -174,5 +182,58 @@ impl Search {
             unit[j] = 0.0;
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::TargetError;
+    use crate::target::{Counted, PointTarget};
+
+    /// −log p = 100(y − x²)² + (1 − x)², or, with a domain, x − 3 log x + y²/2 for x > 0.
+    struct Valley {
+        bounded: bool,
+    }
+
+    impl PointTarget for Valley {
+        fn dim(&self) -> usize {
+            2
+        }
+        fn log_density_at(&self, z: &[f64], g: &mut [f64]) -> Result<f64, TargetError> {
+            let (x, y) = (z[0], z[1]);
+            if self.bounded {
+                (g[0], g[1]) = (3.0 / x - 1.0, -y);
+                return Ok(3.0 * x.ln() - x - 0.5 * y * y);
+            }
+            let r = y - x * x;
+            (g[0], g[1]) = (400.0 * r * x + 2.0 * (1.0 - x), -200.0 * r);
+            Ok(-100.0 * r * r - (1.0 - x).powi(2))
+        }
+    }
+
+    /// Rosenbrock's valley from its usual start, and a domain that ends on the way: both arrive, going down all the way, in few evaluations.
+    #[test]
+    fn it_arrives() {
+        for (bounded, start, mode, most) in
+            [(false, vec![-1.2, 1.0], [1.0, 1.0], 60), (true, vec![0.01, 30.0], [3.0, 0.0], 40)]
+        {
+            let valley = Valley { bounded };
+            let target = Counted::new(&valley, 0);
+            let mut search = Search::new(Place::at(&target, start).expect("no error"));
+            let mut last = search.here.value;
+            while search.step(&target).expect("no error") == Progress::Moved {
+                assert!(search.here.value <= last);
+                last = search.here.value;
+            }
+            let off = search.here.point.iter().zip(mode).map(|(z, m)| (z - m).abs()).fold(0.0, f64::max);
+            assert!(
+                off < 0.3 && search.promise <= ENOUGH,
+                "{:?}, promise {}",
+                search.here.point,
+                search.promise
+            );
+            assert!(target.evaluations() <= most, "{} evaluations", target.evaluations());
+        }
     }
 }
