@@ -20,7 +20,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 /// The library crates and where their sources are.
 fn crates() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    ["certus", "certus-models"].iter().map(|c| folder.join(c).join("src")).collect()
+    ["certus", "certus-models", "certus-store"].iter().map(|c| folder.join(c).join("src")).collect()
 }
 
 /// The top-level module a file belongs to: `factor/lower.rs` → `factor`.

@@ -1,0 +1,103 @@
+//! What can go wrong with files, and the exit code that says so.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Every error of the crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The output is there already.
+    #[error("{} exists already: choose another directory, or overwrite it", path.display())]
+    Exists {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The output exists and does not look like a fit, so it is not overwritten.
+    #[error("{} holds other files and no fit, so it is not overwritten", path.display())]
+    NotAFit {
+        /// Where.
+        path: PathBuf,
+    },
+    /// Another process writes there.
+    #[error("{} is in use by another process", path.display())]
+    InUse {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The output cannot be created.
+    #[error("{} cannot be created: {source}", path.display())]
+    CannotCreate {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Writing failed (disk full, no permission); what was there before is still there.
+    #[error("{} could not be written: {source}", path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no such input, or it cannot be read.
+    #[error("{} cannot be read: {source}", path.display())]
+    Missing {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The input was read and is not what it should be.
+    #[error("{} is damaged or not ours: {reason}", path.display())]
+    Damaged {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A checkpoint of other settings or other data.
+    #[error("the checkpoint in {} belongs to another fit: its settings or its data differ", path.display())]
+    AnotherFit {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The caller's parts do not fit together.
+    #[error("{0}")]
+    Mismatch(String),
+}
+
+impl Error {
+    /// The exit code of a program that ends with this error.
+    ///
+    /// | code | meaning |
+    /// |---|---|
+    /// | 65 | bad data: a damaged file, a checkpoint of another fit |
+    /// | 66 | no such input |
+    /// | 70 | our own bug |
+    /// | 73 | the output exists or cannot be created |
+    /// | 74 | writing failed |
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Damaged { .. } | Error::AnotherFit { .. } => 65,
+            Error::Missing { .. } => 66,
+            Error::Mismatch(_) => 70,
+            Error::Exists { .. } | Error::NotAFit { .. } | Error::InUse { .. } => 73,
+            Error::CannotCreate { .. } => 73,
+            Error::Write { .. } => 74,
+        }
+    }
+
+    pub(crate) fn write(path: &Path, source: io::Error) -> Self {
+        Self::Write { path: path.to_path_buf(), source }
+    }
+
+    pub(crate) fn cannot_create(path: &Path, source: io::Error) -> Self {
+        Self::CannotCreate { path: path.to_path_buf(), source }
+    }
+
+    pub(crate) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_path_buf(), reason: reason.into() }
+    }
+}

@@ -1,0 +1,28 @@
+//! What a fit leaves on disk: the record, the Gaussian, draws, checkpoints, and the report.
+//!
+//! | file | what | module |
+//! |---|---|---|
+//! | `fit.json` | everything the fit says; docs/fit-json.md explains every field | [`record`] |
+//! | `arrays.safetensors` | the Gaussian, to the bit | [`arrays`] |
+//! | `checkpoint.0`, `checkpoint.1` | two generations of a state to go on from | [`checkpoint`] |
+//! | `report.html` | all of it for people | [`report`] |
+//! | draws, wherever the user wants them | Parquet or CSV | [`draws`] |
+//!
+//! Every file is written whole or not at all ([`directory`]). Nothing but `fit.json` and the report holds a time.
+
+#![forbid(unsafe_code)]
+
+pub mod arrays;
+pub mod checkpoint;
+pub mod directory;
+pub mod draws;
+pub mod error;
+pub mod record;
+pub mod report;
+
+pub use arrays::Arrays;
+pub use checkpoint::{Checkpoints, Fingerprint, Kind, Timer};
+pub use directory::FitDirectory;
+pub use error::Error;
+pub use record::{Meta, Record};
+pub use report::report;
