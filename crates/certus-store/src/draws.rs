@@ -2,6 +2,7 @@
 //!
 //! Draw k depends on the seed and k only, so more draws begin with the ones of a smaller file.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -30,8 +31,9 @@ impl Draws<'_> {
         if d != given {
             return Err(Error::Mismatch(format!("{given} names were given for {d} parameters")));
         }
-        if let Some(name) = self.names.iter().enumerate().find(|(i, name)| self.names[..*i].contains(name)) {
-            return Err(Error::Mismatch(format!("two parameters are called {}", name.1)));
+        let mut seen = HashSet::new();
+        if let Some(name) = self.names.iter().find(|name| !seen.insert(*name)) {
+            return Err(Error::Mismatch(format!("two parameters are called {name}")));
         }
         Ok(self.gaussian.sample(self.n, self.seed))
     }
@@ -45,7 +47,7 @@ impl Draws<'_> {
             let _ = writeln!(out, "# {line}");
         }
         let _ =
-            writeln!(out, "# method = variational\n#   num_samples = {}\n#   seed = {}", self.n, self.seed);
+            writeln!(out, "# draws of a Gaussian approximation by certus\n#   num_samples = {}\n#   seed = {}", self.n, self.seed);
         let names: Vec<String> = self.names.iter().map(|name| quoted(name)).collect();
         let _ = writeln!(out, "{}", names.join(","));
         for draw in draws.chunks_exact(self.gaussian.dim()) {
@@ -70,5 +72,75 @@ fn quoted(name: &str) -> String {
         format!("\"{}\"", name.replace('"', "\"\""))
     } else {
         name.to_string()
+    }
+}
+
+#[cfg(feature = "parquet")]
+mod columns {
+    //! Parquet: a column of doubles per parameter, compressed by Snappy.
+
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use parquet::basic::{Compression, Repetition, Type as Physical};
+    use parquet::data_type::DoubleType;
+    use parquet::errors::ParquetError;
+    use parquet::file::metadata::KeyValue;
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::types::Type;
+
+    use super::Draws;
+    use crate::directory::write_atomically;
+    use crate::error::Error;
+
+    /// Rows of a row group.
+    const GROUP: usize = 1 << 16;
+
+    impl Draws<'_> {
+        /// The bytes of a Parquet file with a required double column per parameter and a row per draw; the metadata have the seed.
+        pub fn to_parquet(&self) -> Result<Vec<u8>, Error> {
+            let draws = self.sample()?;
+            self.encode(&draws).map_err(|e| Error::Mismatch(format!("the draws cannot be encoded: {e}")))
+        }
+
+        fn encode(&self, draws: &[f64]) -> Result<Vec<u8>, ParquetError> {
+            let d = self.gaussian.dim();
+            let column = |name: &String| {
+                let column = Type::primitive_type_builder(name, Physical::DOUBLE);
+                column.with_repetition(Repetition::REQUIRED).build().map(Arc::new)
+            };
+            let fields = self.names.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+            let schema = Type::group_type_builder("draws").with_fields(fields).build()?;
+            let seed = KeyValue { key: "certus.seed".into(), value: Some(self.seed.to_string()) };
+            let properties = WriterProperties::builder()
+                .set_compression(Compression::SNAPPY)
+                .set_dictionary_enabled(false)
+                .set_created_by(concat!("certus ", env!("CARGO_PKG_VERSION")).into())
+                .set_key_value_metadata(Some(vec![seed]))
+                .build();
+            let mut bytes = Vec::new();
+            let mut file = SerializedFileWriter::new(&mut bytes, Arc::new(schema), Arc::new(properties))?;
+            let mut values = Vec::new();
+            for rows in draws.chunks(GROUP * d) {
+                let mut group = file.next_row_group()?;
+                let mut coordinate = 0;
+                while let Some(mut column) = group.next_column()? {
+                    values.clear();
+                    values.extend(rows.iter().skip(coordinate).step_by(d));
+                    column.typed::<DoubleType>().write_batch(&values, None, None)?;
+                    column.close()?;
+                    coordinate += 1;
+                }
+                group.close()?;
+            }
+            file.close()?;
+            Ok(bytes)
+        }
+
+        /// Writes a Parquet file, whole or not at all.
+        pub fn write_parquet(&self, path: &Path) -> Result<(), Error> {
+            write_atomically(path, &self.to_parquet()?)
+        }
     }
 }

@@ -150,7 +150,7 @@ fn coefficients(out: &mut String, record: &Record, extras: &Extras) {
             out.push_str("<p>There is nothing to draw: no interval is finite and longer than a point.</p>\n")
         }
     }
-    out.push_str("<div class=\"scroll\"><table><caption>Marginals of the Gaussian, on the scale of the data</caption><thead><tr>");
+    out.push_str("<div class=\"scroll\"><table class=\"marginals\"><caption>Marginals of the Gaussian, on the scale of the data</caption><thead><tr>");
     for head in ["name", "mean", "sd", "5 %", "median", "95 %"] {
         let _ = write!(out, "<th scope=\"col\">{head}</th>");
     }

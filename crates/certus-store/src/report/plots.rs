@@ -9,12 +9,13 @@ use crate::record::{Parameter, TracePoint};
 pub(super) const DRAWN: usize = 40;
 /// Points of a trace that are drawn.
 const POINTS: usize = 400;
-/// The height of the trace.
-const HEIGHT: f64 = 240.0;
+/// The height of the trace, and the room above and below its axis.
+const HEIGHT: f64 = 256.0;
+const ROOM: f64 = 8.0;
 
-/// Round numbers that divide an interval into at most five parts.
+/// Round numbers that divide an interval into at most six parts.
 fn ticks(low: f64, high: f64) -> Vec<f64> {
-    let raw = (high - low) / 4.0;
+    let raw = (high - low) / 5.0;
     let power = 10f64.powf(raw.log10().floor());
     let step =
         power * [1.0, 2.0, 5.0, 10.0].into_iter().find(|m| m * power >= raw * (1.0 - 1e-9)).unwrap_or(10.0);
@@ -116,7 +117,8 @@ pub(super) fn trace(
     let top = (high.log10() + 0.05).ceil().max(bottom + 1.0);
     let right = bounds.iter().map(|b| b.0).fold(seconds, f64::max).max(1e-9);
     let x = |seconds: f64| percent(0.97 * seconds / right);
-    let y = |value: f64| format!("{:.1}", HEIGHT * (top - value.log10()) / (top - bottom));
+    let height = |log: f64| ROOM + (HEIGHT - 2.0 * ROOM) * (top - log) / (top - bottom);
+    let y = |value: f64| format!("{:.1}", height(value.log10()));
     let mut out = format!(
         r#"<figure class="trace"><div class="axes" role="img" aria-label="The bound on the gap against time, from {} to {} nats in {}."><svg width="64" height="{HEIGHT}" aria-hidden="true">"#,
         bounds.first().map_or("nothing".into(), |b| up(b.1)),
@@ -127,38 +129,30 @@ pub(super) fn trace(
     let decades: Vec<f64> =
         (0..=6).map(|k| bottom + f64::from(k) * step).take_while(|d| *d <= top + 1e-9).collect();
     for decade in &decades {
-        let at = HEIGHT * (top - decade) / (top - bottom);
+        let at = height(*decade);
         let text = if (-3.0..=3.0).contains(decade) {
             format!("{}", 10f64.powi(*decade as i32))
         } else {
             format!("1e{decade:.0}")
         };
-        let _ = write!(
-            out,
-            r#"<text x="56" y="{:.1}" text-anchor="end">{text}</text>"#,
-            at.clamp(10.0, HEIGHT) + 3.5
-        );
+        let _ = write!(out, r#"<text x="56" y="{:.1}" text-anchor="end">{text}</text>"#, at + 4.0);
     }
     let _ = write!(out, r#"</svg><svg width="100%" height="{}" aria-hidden="true">"#, HEIGHT + 22.0);
     for decade in &decades {
-        let at = HEIGHT * (top - decade) / (top - bottom);
+        let at = height(*decade);
         let _ = write!(out, r#"<line class="grid" x1="0" x2="100%" y1="{at:.1}" y2="{at:.1}"/>"#);
     }
-    for (what, class, value) in [("goal", "goal", goal), ("certified", "certified", certified)] {
+    // each word on the side of its line where the other line is not
+    let certified_is_higher = certified > goal;
+    for (what, value, above) in
+        [("goal", goal, !certified_is_higher), ("certified", certified, certified_is_higher)]
+    {
         if let Some(value) = value {
-            let at = y(value);
-            let _ = write!(out, r#"<line class="{class}" x1="0" x2="100%" y1="{at}" y2="{at}"/>"#);
-            let above = at.parse::<f64>().unwrap_or(20.0);
-            // inside the picture, and the two words on either side of their lines
-            let text = if what == "goal" && above > 16.0 || above > HEIGHT - 18.0 {
-                above - 5.0
-            } else {
-                above + 15.0
-            };
-            let (place, anchor) = if what == "goal" { ("99.5%", "end") } else { ("0.5%", "start") };
+            let at = height(value.log10());
+            let text = if above { at - 5.0 } else { at + 14.0 };
             let _ = write!(
                 out,
-                r#"<text class="{class}" x="{place}" y="{text:.1}" text-anchor="{anchor}">{what} {}</text>"#,
+                r#"<line class="{what}" x1="0" x2="100%" y1="{at:.1}" y2="{at:.1}"/><text class="{what}" x="0.5%" y="{text:.1}">{what} {}</text>"#,
                 up(value)
             );
         }
@@ -217,7 +211,7 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_few() {
-        assert_eq!(ticks(0.0, 1.0), [0.0, 0.5, 1.0]);
+        assert_eq!(ticks(0.0, 1.0), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
         assert_eq!(ticks(-3.0, 5.0), [-2.0, 0.0, 2.0, 4.0]);
         for (low, high) in [(0.0, 1e-9), (-1e6, 3e7), (0.1, 0.13), (-0.26, 2.33)] {
             let ticks = ticks(low, high);
@@ -241,8 +235,8 @@ mod tests {
             bound: Some(bound),
         };
         let text = trace(&[point(0.0, 5.0), point(1.0, 0.05), point(2.0, 0.5)], 2.0, None, None).unwrap();
-        // decades 1 to −2 over 240: 5 at 240 (1 − log 5)/3, then 160 lower and 80 back
-        let first = 80.0 * (1.0 - 5f64.log10());
+        // decades 1 to −2 over 240, 8 below the top: 5 at 8 + 240 (1 − log 5)/3, then 160 lower and 80 back
+        let first = 8.0 + 80.0 * (1.0 - 5f64.log10());
         for (x, y) in [("0.00%", first), ("48.50%", first + 160.0), ("97.00%", first + 80.0)] {
             assert!(
                 text.contains(&format!(r#"<circle class="mean" cx="{x}" cy="{y:.1}""#)),
