@@ -46,8 +46,11 @@ impl Draws<'_> {
         for line in comments.iter().flat_map(|text| text.lines()) {
             let _ = writeln!(out, "# {line}");
         }
-        let _ =
-            writeln!(out, "# draws of a Gaussian approximation by certus\n#   num_samples = {}\n#   seed = {}", self.n, self.seed);
+        let _ = writeln!(
+            out,
+            "# draws of a Gaussian approximation by certus\n#   num_samples = {}\n#   seed = {}",
+            self.n, self.seed
+        );
         let names: Vec<String> = self.names.iter().map(|name| quoted(name)).collect();
         let _ = writeln!(out, "{}", names.join(","));
         for draw in draws.chunks_exact(self.gaussian.dim()) {

@@ -4,7 +4,7 @@
 mod common;
 
 use certus_store::record::{Level, Parameter, Record, TracePoint};
-use certus_store::report::{Draws, Extras, report, write};
+use certus_store::report::{Comparison, Extras, report, write};
 use certus_store::{FitDirectory, directory::REPORT};
 use common::{fitted, fresh};
 
@@ -120,7 +120,7 @@ fn text_from_outside_stays_text() {
     record.certificate.gap.assumptions[0].what = evil();
     record.certificate.posterior.reason = Some(evil());
     record.parameters.iter_mut().for_each(|p| p.name = evil());
-    let draws = Some(Draws { source: evil(), parameters: record.parameters.clone() });
+    let draws = Some(Comparison { source: evil(), parameters: record.parameters.clone() });
     let extras = Extras { title: Some(evil()), data: vec![(evil(), evil())], draws, directory: Some(evil()) };
     let page = report(&record, &extras);
     assert_balanced(&page);
@@ -201,7 +201,7 @@ fn draws_are_set_beside_the_gaussian() {
     let (mut record, mut extras) = rich();
     record.parameters = vec![Parameter::normal("a", 1.0, 2.0), Parameter::normal("b", 0.0, 1.0)];
     let parameters = vec![Parameter::normal("a", 2.0, 4.0), Parameter::normal("b", 0.0, 1.0)];
-    extras.draws = Some(Draws { source: "4,000 exact draws".into(), parameters });
+    extras.draws = Some(Comparison { source: "4,000 exact draws".into(), parameters });
     let page = report(&record, &extras);
     assert_balanced(&page);
     // (1 − 2)/2 and 2/4
@@ -240,7 +240,7 @@ fn pages() {
         .parameters
         .iter()
         .map(|p| Parameter::normal(p.name.clone(), p.mean.unwrap() + 0.02, 1.05 * p.sd.unwrap()));
-    extras.draws = Some(Draws { source: "4,000 exact draws".into(), parameters: other.collect() });
+    extras.draws = Some(Comparison { source: "4,000 exact draws".into(), parameters: other.collect() });
     std::fs::write(folder.join("limit.html"), report(&record, &extras)).unwrap();
     record.status = certus::Status::AssumptionViolated;
     record.message = "the gradient is not that of the log density: at (0.31, -1.2) its slope is 2.0 times the measured one".into();

@@ -29,14 +29,14 @@ pub struct Extras {
     /// Lines of the summary of the data: what, and its value.
     pub data: Vec<(String, String)>,
     /// Other draws of the posterior to compare with.
-    pub draws: Option<Draws>,
+    pub draws: Option<Comparison>,
     /// Where the fit is, as the user would type it, for the commands that the report names.
     pub directory: Option<String>,
 }
 
 /// A summary of draws of the posterior: exact ones, or those of another program.
 #[derive(Clone, Debug)]
-pub struct Draws {
+pub struct Comparison {
     /// Where they come from.
     pub source: String,
     /// One entry per parameter of the record, in its order.
@@ -78,7 +78,7 @@ pub fn write(directory: &FitDirectory, record: &Record, extras: &Extras) -> Resu
 }
 
 fn section(out: &mut String, id: &str, title: &str) {
-    let _ = write!(out, "<section aria-labelledby=\"{id}\"><h2 id=\"{id}\">{title}</h2>\n");
+    let _ = writeln!(out, "<section aria-labelledby=\"{id}\"><h2 id=\"{id}\">{title}</h2>");
 }
 
 fn paragraphs(out: &mut String, sentences: &[String]) {
@@ -179,9 +179,9 @@ fn run(out: &mut String, record: &Record) {
         None => out.push_str("<p>The run was looked at too few times for a picture.</p>"),
     }
     let c = &record.counts;
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "<p class=\"small\">Spent: {} gradients, {} Hessians, {} exact passes over the data, in {}.</p>\n",
+        "<p class=\"small\">Spent: {} gradients, {} Hessians, {} exact passes over the data, in {}.</p>",
         count(c.gradients),
         count(c.hessians),
         count(c.exact_passes),
@@ -197,9 +197,9 @@ fn run(out: &mut String, record: &Record) {
         out.push_str("</tr></thead><tbody>\n");
         let (every, last) = (record.trace.len().div_ceil(TRACE_LINES), record.trace.len() - 1);
         for (_, p) in record.trace.iter().enumerate().filter(|(k, _)| k.is_multiple_of(every) || *k == last) {
-            let _ = write!(
+            let _ = writeln!(
                 out,
-                "<tr><td>{:.3}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                "<tr><td>{:.3}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                 p.seconds,
                 count(p.iteration),
                 count(p.gradients),
@@ -227,19 +227,19 @@ fn posterior(out: &mut String, record: &Record, extras: &Extras) {
     out.push_str("</section>\n");
 }
 
-fn compare(out: &mut String, record: &Record, draws: &Draws) {
-    let _ = write!(
+fn compare(out: &mut String, record: &Record, draws: &Comparison) {
+    let _ = writeln!(
         out,
-        "<div class=\"scroll\"><table><caption>Against {}</caption><thead><tr><th scope=\"col\">name</th><th scope=\"col\">mean of q</th><th scope=\"col\">of draws</th><th scope=\"col\">difference / sd</th><th scope=\"col\">ratio of sds</th></tr></thead><tbody>\n",
+        "<div class=\"scroll\"><table><caption>Against {}</caption><thead><tr><th scope=\"col\">name</th><th scope=\"col\">mean of q</th><th scope=\"col\">of draws</th><th scope=\"col\">difference / sd</th><th scope=\"col\">ratio of sds</th></tr></thead><tbody>",
         escape(&draws.source)
     );
     for (q, p) in record.parameters.iter().zip(&draws.parameters).take(plots::DRAWN) {
         let difference = q.mean.zip(p.mean).zip(q.sd).map(|((a, b), sd)| (a - b) / sd);
         let ratio = q.sd.zip(p.sd).map(|(a, b)| a / b);
         let fixed = |x: Option<f64>| x.filter(|x| x.is_finite()).map_or("–".into(), |x| format!("{x:.3}"));
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(&q.name),
             short(q.mean),
             short(p.mean),
