@@ -43,12 +43,14 @@ fn every_truncation_every_flipped_bit_and_every_extra_byte_is_refused() {
     let mut longer = bytes.clone();
     longer.push(0);
     assert!(Checkpoint::decode(&longer).is_err());
-    // an unknown kind is refused though its sum is right
-    let mut strange = example(1).encode();
-    strange[20] = 9;
-    let sum = check_sum(&strange[..SUMMED], &strange[HEADER..]);
-    strange[SUMMED..HEADER].copy_from_slice(&sum);
-    assert_eq!(Checkpoint::decode(&strange), Err("its kind is unknown"));
+    // an unknown kind and a wrong length are refused though the sum is right
+    for (place, reason) in [(20, "its kind is unknown"), (32, "its length is not the one it says")] {
+        let mut strange = example(1).encode();
+        strange[place] += 6;
+        let sum = check_sum(&strange[..SUMMED], &strange[HEADER..]);
+        strange[SUMMED..HEADER].copy_from_slice(&sum);
+        assert_eq!(Checkpoint::decode(&strange), Err(reason));
+    }
 }
 
 #[test]
