@@ -192,6 +192,10 @@ fn nested_counts() {
         check("nested counts", &outcome, best);
         assert!(matches!(outcome.gaussian.factor(), Factor::Pattern(_)));
     }
+    // what draws cannot reach ends with the tenth pass
+    let outcome = fit(&model, &Goal { gap: 1e-12, ..goal(2) }, Method::Stochastic).unwrap();
+    assert_eq!((outcome.status.clone(), outcome.counts.exact_passes), (Status::Limit, 10), "{outcome}");
+    assert!(outcome.message.contains("passes are spent") && bound(&outcome, best) < 1e-3, "{outcome}");
 }
 
 /// A stopped run says what it has, with a bound that holds.
