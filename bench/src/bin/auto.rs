@@ -1,16 +1,15 @@
-//! The fit without settings, one thread: a stochastic step against the bare batch gradient of the same size, timed in turns; and the time of
-//! `auto` with defaults on the CSV problems given as arguments (a column `group` makes a problem hierarchical, a name in `lin` linear).
+//! The fit without settings, one thread: a stochastic step against the bare batch gradient of the same size, timed in turns. What whole
+//! fits cost is in `fits`.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use certus::moving::MovingMemory;
 use certus::random::{Purpose, Random};
 use certus::{Goal, Target};
-use certus_models::auto::{Method, Model, ModelState, fit};
-use certus_models::likelihood::{Likelihood, Linear, Logistic};
-use certus_models::{Design, Glm, GroupTerm, Hierarchical, Memory, Prior};
+use certus_models::auto::{Method, ModelState};
+use certus_models::likelihood::Logistic;
+use certus_models::{Design, Glm, Memory, Prior};
 
 const ROUNDS: usize = 15;
 
@@ -52,65 +51,10 @@ fn overhead(n: usize, d: usize) {
     );
 }
 
-fn read(path: &Path) -> Box<dyn Model> {
-    let text = std::fs::read_to_string(path).expect("a CSV file");
-    let mut lines = text.lines();
-    let names: Vec<&str> = lines.next().expect("a header").split(',').collect();
-    let xs: Vec<usize> = (0..names.len()).filter(|&j| names[j].starts_with('x')).collect();
-    let at = |name: &str| names.iter().position(|n| *n == name);
-    let (y, group) = (at("y").expect("a column y"), at("group"));
-    let (mut memory, mut groups) = (Memory { columns: xs.len(), ..Memory::default() }, Vec::new());
-    for line in lines {
-        let row: Vec<f64> = line.split(',').map(|cell| cell.parse().expect("a number")).collect();
-        memory.x.extend(xs.iter().map(|&j| row[j]));
-        memory.y.push(row[y]);
-        groups.extend(group.map(|g| row[g] as usize));
-    }
-    let d = xs.len();
-    let linear = path.file_stem().is_some_and(|name| name.to_string_lossy().starts_with("lin"));
-    let likelihood: Arc<dyn Likelihood> =
-        if linear { Arc::new(Linear::new(1.0).expect("a scale")) } else { Arc::new(Logistic) };
-    let prior = Prior::independent(vec![0.0; d], &vec![1.0; d]).expect("a prior");
-    let design = Design::new(Arc::new(memory), false);
-    if group.is_none() {
-        return Box::new(Glm::new(design, likelihood, prior).expect("a model"));
-    }
-    let term = GroupTerm { group: groups, slopes: (0..d).collect(), sd: vec![1.0; d], within: None };
-    Box::new(Hierarchical::new(design, &[term], likelihood, &prior, 1 << 30).expect("a model"))
-}
-
-fn problem(path: &str) {
-    let model = read(Path::new(path));
-    let name = Path::new(path).file_stem().expect("a name").to_string_lossy().into_owned();
-    for method in [Method::Auto, Method::Stochastic] {
-        let mut times = Vec::new();
-        let mut last = None;
-        for seed in 0..5 {
-            let outcome = fit(&*model, &Goal { seed, ..Goal::default() }, method).expect("a fit");
-            times.push(1e3 * outcome.elapsed.as_secs_f64());
-            last = Some(outcome);
-        }
-        times.sort_by(f64::total_cmp);
-        let outcome = last.expect("five fits");
-        println!(
-            "{name} {}: median of 5 {:.1} ms, {}, gap {} at most {:.1e}; {} gradients, {} Hessians, {} exact passes",
-            method.as_str(),
-            times[2],
-            outcome.status.as_str(),
-            outcome.certificate.gap.statement.level(),
-            outcome.certificate.gap.statement.bound().unwrap_or(f64::INFINITY),
-            outcome.counts.gradients,
-            outcome.counts.hessians,
-            outcome.counts.exact_passes
-        );
-    }
-}
-
 fn main() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
     pool.install(|| {
         overhead(10_000, 100);
         overhead(5000, 500);
-        std::env::args().skip(1).for_each(|path| problem(&path));
     });
 }
