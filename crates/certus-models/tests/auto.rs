@@ -109,13 +109,12 @@ fn auto_reaches_the_small_problems() {
 
 #[test]
 fn stochastic_reaches_the_small_problems() {
-    for (name, most) in [("logit_d10", 5000), ("logit_bc", 10_000), ("hier_logit", 10_000), ("lin_d10", 100)]
-    {
+    for (name, most) in [("logit_d10", 5000), ("logit_bc", 10_000), ("lin_d10", 100)] {
         let p = problem(&data_dir(), name);
         assert_eq!(stochastic_on(name, &p.model, p.neg_elbo, most, 2), 2, "{name}");
     }
     let best = problem(&data_dir(), "hier_logit").neg_elbo;
-    assert_eq!(stochastic_on("arrow", &arrow(), best, 5000, 2), 2);
+    assert_eq!(stochastic_on("arrow", &arrow(), best, 5000, 1), 1);
 }
 
 #[test]
@@ -193,6 +192,10 @@ fn nested_counts() {
         check("nested counts", &outcome, best);
         assert!(matches!(outcome.gaussian.factor(), Factor::Pattern(_)));
     }
+    // what draws cannot reach ends with the tenth pass
+    let outcome = fit(&model, &Goal { gap: 1e-12, ..goal(2) }, Method::Stochastic).unwrap();
+    assert_eq!((outcome.status.clone(), outcome.counts.exact_passes), (Status::Limit, 10), "{outcome}");
+    assert!(outcome.message.contains("passes are spent") && bound(&outcome, best) < 1e-3, "{outcome}");
 }
 
 /// A stopped run says what it has, with a bound that holds.
@@ -295,8 +298,9 @@ fn threads_do_not_matter() {
     let models: [&dyn Model; 2] = [&p.model, &arrow];
     for model in models {
         for method in [Method::Exact, Method::Stochastic] {
-            let run =
-                |threads| bits(&fit(model, &Goal { threads: Some(threads), ..goal(4) }, method).unwrap());
+            let run = |threads| {
+                bits(&fit(model, &Goal { threads: Some(threads), gap: 0.1, ..goal(4) }, method).unwrap())
+            };
             let one = run(1);
             assert!(one == run(2) && one == run(3));
         }
@@ -312,8 +316,8 @@ fn saved_states() {
     let cases: [(&dyn Model, Method, f64, usize); 4] = [
         (&p.model, Method::Exact, 0.01, 1),
         (&p.model, Method::Stochastic, 2e-4, 1),
-        (&tiny, Method::Stochastic, 3e-7, 97),
-        (&arrow, Method::Stochastic, 0.01, 7),
+        (&tiny, Method::Stochastic, 3e-7, 9973),
+        (&arrow, Method::Stochastic, 5.0, 3),
     ];
     for (model, method, gap, every) in cases {
         let goal = Goal { gap, ..goal(6) };

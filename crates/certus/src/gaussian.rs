@@ -1,6 +1,7 @@
 //! q_w = N(m, C Cᵀ), the point w = (m, C) the methods move.
 
 use std::f64::consts::PI;
+use std::fmt;
 
 use crate::error::{Error, same_length};
 use crate::factor::{Factor, Family, Workspace};
@@ -123,6 +124,19 @@ impl Gaussian {
         let go = |a: &mut [f64], b: &[f64]| a.iter_mut().zip(b).for_each(|(x, y)| *x += t * (y - *x));
         go(&mut self.mean, &other.mean);
         go(self.factor.values_mut(), other.factor.values());
+    }
+
+    /// Mean and sd of the first ten coordinates, a line each.
+    pub(crate) fn write_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:>10} {:>12} {:>12}", "", "mean", "sd")?;
+        let shown = 10;
+        for (i, (mean, sd)) in self.mean.iter().zip(self.sd()).enumerate().take(shown) {
+            writeln!(f, "{:>10} {mean:>12.5} {sd:>12.5}", format!("z[{i}]"))?;
+        }
+        if self.dim() > shown {
+            writeln!(f, "{:>10} and {} more", "", self.dim() - shown)?;
+        }
+        Ok(())
     }
 
     /// True if every entry is finite and the diagonal of C is positive.

@@ -25,6 +25,8 @@ const TASK: usize = 16 * BLOCK;
 /// | `Check` | k = 1, 2, … | the k-th check of [`crate::certificate::Checks`], of the gap or of the posterior |
 /// | `Check` | 0xD6·2³² to 0xD6·2³² + 3 | the envelope of `certus-models` |
 /// | `Estimate` | 0; 1 | [`crate::diagnostics::neg_elbo`]; [`crate::diagnostics::importance()`] |
+/// | `Estimate` | 2³² + k | the k-th look of [`crate::auto()`] |
+/// | `Estimate` | 2⁴⁰, 2⁴⁰ + 1 | its check of the gradient |
 ///
 /// A statement that holds with probability 1 − δ over its draws holds for a Gaussian that was chosen without them. So what
 /// certifies has its own purpose: a Gaussian may be chosen by a run and by any estimate, with any seed, and be certified with

@@ -49,6 +49,22 @@ fn near(t: &GaussianTarget, off: f64, dice: &mut Dice) -> Gaussian {
     Gaussian::new(mean, from_dense(&Family::Lower, &lower)).unwrap()
 }
 
+/// The mean of (S u) uᵀ over the draws of the first step, rebuilt from the seed.
+fn moment(s: &[f64], random: &Random, d: usize, n: usize) -> Vec<f64> {
+    let mut u = vec![0.0; d * n];
+    random.normals(0, 0, d, &mut u);
+    let mut out = vec![0.0; d * d];
+    for column in u.chunks_exact(d) {
+        let v = times(s, column, d);
+        for j in 0..d {
+            for i in 0..d {
+                out[j * d + i] += v[i] * column[j] / n as f64;
+            }
+        }
+    }
+    out
+}
+
 /// One step is m − γPg and P(I − (γ/2) sym(S mean u uᵀ)) with γ = n/(n + d + 3), the draws rebuilt from the seed.
 #[test]
 fn a_step_is_the_formula() {
@@ -60,17 +76,8 @@ fn a_step_is_the_formula() {
     moving.step(&t, &random, n, &mut MovingMemory::default()).unwrap();
 
     let (g, s) = residual(&t, &w);
-    let mut u = vec![0.0; d * n];
-    random.normals(0, 0, d, &mut u);
-    let mut moment = vec![0.0; d * d];
-    for column in u.chunks_exact(d) {
-        let v = times(&s, column, d);
-        for j in 0..d {
-            for i in 0..d {
-                moment[j * d + i] += 0.5 * (v[i] * column[j] + column[i] * v[j]) / n as f64;
-            }
-        }
-    }
+    let half = moment(&s, &random, d, n);
+    let moment: Vec<f64> = half.iter().zip(transpose(&half, d)).map(|(a, b)| 0.5 * (a + b)).collect();
     let gamma = n as f64 / (n as f64 + d as f64 + 3.0);
     let p = w.factor().to_dense();
     let step = times(&p, &g, d);
@@ -102,17 +109,8 @@ fn a_step_on_a_pattern_is_the_formula() {
     moving.step(&t, &random, n, &mut MovingMemory::default()).unwrap();
 
     let (g, s) = residual(&t, &w);
-    let mut u = vec![0.0; d * n];
-    random.normals(0, 0, d, &mut u);
-    let mut direction = vec![0.0; d * d];
-    for column in u.chunks_exact(d) {
-        let v = times(&s, column, d);
-        for j in 0..d {
-            for i in 0..d {
-                direction[j * d + i] += v[i] * column[j] / n as f64 * if i == j { 0.5 } else { 1.0 };
-            }
-        }
-    }
+    let mut direction = moment(&s, &random, d, n);
+    direction.iter_mut().step_by(d + 1).for_each(|x| *x *= 0.5);
     direction.iter_mut().zip(pattern_mask(&tree)).for_each(|(x, inside)| *x *= f64::from(u8::from(inside)));
     // k + 1 + 2√levels = 5 + 1 + 2√2
     let gamma = n as f64 / (n as f64 + 6.0 + 2.0 * 2f64.sqrt());

@@ -357,3 +357,38 @@ pub(super) fn read_gaussian(words: &mut Reader<'_>, model: &dyn Model) -> Result
     };
     Ok(Gaussian::new(mean, factor)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::likelihood::Logistic;
+    use crate::{Design, Glm, Memory, Prior};
+    use std::sync::Arc;
+
+    /// A gap that is proved does not end the exact route while the optimum may be more than 0.01 sd away, unless nothing moves any more.
+    #[test]
+    fn the_exact_route_wants_more_than_the_gap() {
+        let wave = |k: usize| (k as f64 * 1.3).sin() + (k as f64 * 0.37).cos();
+        let rows = Memory {
+            x: (0..180).map(wave).collect(),
+            y: (0..60).map(|i| f64::from(u8::from(i % 3 == 0))).collect(),
+            columns: 3,
+            ..Memory::default()
+        };
+        let prior = Prior::independent(vec![0.0; 3], &[1.0; 3]).expect("a prior");
+        let model = Glm::new(Design::new(Arc::new(rows), false), Arc::new(Logistic), prior).expect("a model");
+        let goal = Goal { gap: 10.0, ..Goal::default() };
+        let mut state = ModelState::new(&model, &goal, Method::Exact).expect("a mode");
+        state.look_again(&model).expect("finite");
+        let error = state.look.as_ref().and_then(|look| look.gap.mean_error).expect("a bound");
+        assert!(error > 0.01 && error < 0.4, "{error}");
+        assert!(state.judge(&goal, false).is_none());
+        assert_eq!(state.judge(&goal, true).expect("done").0, Status::Reached);
+        let strict = Goal { gap: 1e-9, ..goal.clone() };
+        assert_eq!(state.judge(&strict, true).expect("done").0, Status::NoProgress);
+        // the stochastic route is content with the gap
+        let run = Stage::Stochastic(Box::new(Stochastic::new(&state.look.clone().expect("a look").gaussian)));
+        state.stage = run;
+        assert_eq!(state.judge(&goal, false).expect("enough").0, Status::Reached);
+    }
+}

@@ -26,8 +26,8 @@ const MOVING_PASSES: u64 = 8;
 const PAIRS: u64 = 8;
 /// Pairs before the first pass after the one at the start, at least.
 const FIRST: u64 = 32;
-/// A bound more than this many goals away is far.
-const FAR: f64 = 8.0;
+/// Passes are skipped only up to this many times the pairs of the first one: beyond, a large bound says more of the theorems than of the run.
+const SKIP: u64 = 64;
 /// The ball is left alone if Theorem G promises the gap only after this many times the gradients spent.
 const PATIENCE: u64 = 64;
 /// Tells the draws in the ball from those that chose its centre.
@@ -149,10 +149,10 @@ impl Stochastic {
                 return Ok(true);
             }
         }
+        let first = FIRST.max((self.moving.noise_factor() as u64).next_power_of_two());
         self.next = match self.pairs {
-            0 => FIRST.max((self.moving.noise_factor() as u64).next_power_of_two()),
-            pairs if best.bound() > FAR * goal.gap => 4 * pairs,
-            pairs => 2 * pairs,
+            0 => first,
+            pairs => (2 * pairs).max((pairs * skipped(best.bound() / goal.gap)).min(SKIP * first)),
         };
         self.restart_average();
         Ok(true)
@@ -225,6 +225,15 @@ impl Stochastic {
     }
 }
 
+/// How many times the pairs seen the next pass comes: the root of how far the bound is from the goal, because the gap falls at least like one
+/// over the pairs and a large bound falls faster; a power of two from 2 to 16.
+fn skipped(ratio: f64) -> u64 {
+    if !ratio.is_finite() {
+        return 2;
+    }
+    (ratio.sqrt().clamp(2.0, 16.0).ceil() as u64).next_power_of_two()
+}
+
 impl Ball {
     /// The ball around `center` with the plan of Theorem G; `None` if there is no ball, or no promise in it.
     fn new(model: &dyn Model, goal: &Goal, center: &Gaussian) -> Result<Option<Self>, Error> {
@@ -261,4 +270,32 @@ impl Ball {
 fn framed<'a>(model: &'a dyn Model, center: &Gaussian) -> Result<Framed<'a>, Error> {
     debug_assert!(!matches!(center.factor(), Factor::Pattern(_)), "balls are dense");
     Ok(Framed::new(model, Frame::of(center)?, None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use certus::Family;
+
+    /// Steps meet every pass, whatever was skipped, and averages begin half way.
+    #[test]
+    fn steps_meet_passes() {
+        assert_eq!([0.5, 3.0, 17.0, 65.0, 1e9, f64::INFINITY].map(skipped), [2, 2, 8, 16, 16, 2]);
+        let start = Gaussian::isotropic(vec![0.0; 3], 1.0, &Family::Lower).expect("proper");
+        for factors in [[2, 2, 2, 2], [16, 4, 2, 2], [4, 8, 2, 16]] {
+            let mut run = Stochastic { pairs: 0, next: FIRST, ..Stochastic::new(&start) };
+            for factor in factors {
+                let mut met = 2 * run.pairs == run.next;
+                while !run.is_due() {
+                    let pairs = run.pairs_of_step();
+                    assert!(pairs == PAIRS || 8 * pairs <= run.pairs);
+                    run.pairs += pairs;
+                    met |= 2 * run.pairs == run.next;
+                    assert!(run.pairs <= run.next);
+                }
+                assert!(met, "half way was missed");
+                run.next = factor * run.pairs;
+            }
+        }
+    }
 }

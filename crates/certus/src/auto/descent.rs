@@ -44,7 +44,7 @@ pub struct AutoState {
 impl AutoState {
     pub(super) fn new(moving: Moving) -> Self {
         let dim = moving.dim();
-        let pairs = FEWEST.max((dim / 16).next_power_of_two());
+        let pairs = FEWEST.max((dim / 16).next_power_of_two()).min(MOST);
         let next = (4 * pairs as u64).max(dim as u64 / 4);
         Self {
             moving,

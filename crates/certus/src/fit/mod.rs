@@ -201,14 +201,6 @@ impl fmt::Display for Fit {
             Err(reason) => writeln!(f, "proved     nothing: {reason}")?,
         }
         writeln!(f, "gradients  {} in {} iterations", self.state.gradients(), self.state.iteration())?;
-        writeln!(f, "{:>10} {:>12} {:>12}", "", "mean", "sd")?;
-        let shown = 10;
-        for (i, (mean, sd)) in self.gaussian.mean().iter().zip(self.gaussian.sd()).enumerate().take(shown) {
-            writeln!(f, "{:>10} {mean:>12.5} {sd:>12.5}", format!("z[{i}]"))?;
-        }
-        if self.gaussian.dim() > shown {
-            writeln!(f, "{:>10} and {} more", "", self.gaussian.dim() - shown)?;
-        }
-        Ok(())
+        self.gaussian.write_table(f)
     }
 }
