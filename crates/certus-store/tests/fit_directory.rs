@@ -163,9 +163,10 @@ fn damaged_arrays_are_refused_without_panic() {
     let nan = f64::NAN.to_le_bytes();
     for k in 0..2 {
         let gaussian = gaussians().remove(k);
-        let mut bytes = Arrays { gaussian, vectors: [].into() }.encode().unwrap();
+        let mut bytes = Arrays { gaussian, vectors: [("v".to_string(), vec![1.0])].into() }.encode().unwrap();
         let end = bytes.len();
-        for place in [end - 8, end - 32] {
+        // the vector, the mean, the factor
+        for place in [end - 8, end - 16, end - 40] {
             let old: [u8; 8] = bytes[place..place + 8].try_into().unwrap();
             bytes[place..place + 8].copy_from_slice(&nan);
             assert!(Arrays::decode(&bytes).unwrap_err().contains("NaN"));
