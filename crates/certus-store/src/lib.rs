@@ -5,7 +5,7 @@
 //! | `fit.json` | everything the fit says; docs/fit-json.md explains every field | [`record`] |
 //! | `arrays.safetensors` | the Gaussian, to the bit | [`arrays`] |
 //! | `checkpoint.0`, `checkpoint.1` | two generations of a state to go on from | [`checkpoint`] |
-//! | `report.html` | all of it for people | [`report`] |
+//! | `report.html` | all of it for people | [`mod@report`] |
 //! | draws, wherever the user wants them | Parquet or CSV | [`draws`] |
 //!
 //! Every file is written whole or not at all ([`directory`]). Nothing but `fit.json` and the report holds a time.
