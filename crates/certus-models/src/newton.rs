@@ -1,6 +1,7 @@
 //! One Newton-CG step on the exact ELBO, shared by dense and hierarchical models, and the state it moves.
 
 use certus::Gaussian;
+pub(crate) use certus::linalg::dot;
 
 use crate::error::Error;
 
@@ -152,8 +153,4 @@ impl ExactState {
         }
         Ok(x)
     }
-}
-
-pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| x * y).sum()
 }

@@ -71,7 +71,7 @@ impl Fresh {
     ) -> Result<(), Error> {
         same_length("the target", w.dim(), target.dim())?;
         let dim = w.dim();
-        let constant = w.factor().log_det() + 0.5 * dim as f64 * (2.0 * std::f64::consts::PI).ln();
+        let constant = w.log_normaliser();
         let (mut z, mut g, mut values) = (Vec::new(), Vec::new(), Vec::new());
         self.normals(dim, range, &mut |start, u| {
             z.resize(u.len(), 0.0);

@@ -96,6 +96,11 @@ impl Gaussian {
         -self.factor.log_det() - 0.5 * self.dim() as f64 * (1.0 + (2.0 * PI).ln())
     }
 
+    /// log det C + (d/2) log 2π: log q_w(m + C u) is minus this minus |u|²/2.
+    pub(crate) fn log_normaliser(&self) -> f64 {
+        self.factor.log_det() + 0.5 * self.dim() as f64 * (2.0 * PI).ln()
+    }
+
     /// log q_w at the columns of a `d × n` batch; false if C is not positive definite.
     pub fn log_density(&self, points: &[f64], values: &mut [f64], workspace: &mut Workspace) -> bool {
         let dim = self.dim();
@@ -106,7 +111,7 @@ impl Gaussian {
         if !self.factor.solve(&mut x, workspace) {
             return false;
         }
-        let constant = -self.factor.log_det() - 0.5 * dim as f64 * (2.0 * PI).ln();
+        let constant = -self.log_normaliser();
         for (value, column) in values.iter_mut().zip(x.chunks_exact(dim)) {
             *value = constant - 0.5 * column.iter().map(|x| x * x).sum::<f64>();
         }

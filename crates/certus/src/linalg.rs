@@ -318,7 +318,7 @@ pub fn norm_squared(x: &[f64]) -> f64 {
 }
 
 /// Σ x y.
-pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
+pub fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(a, b)| a * b).sum()
 }
 

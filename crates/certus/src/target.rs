@@ -239,6 +239,41 @@ pub struct Witness {
     pub across: f64,
 }
 
+/// How π = −∇ log p changes between two points.
+pub(crate) struct Change {
+    /// |Δz|².
+    pub(crate) apart: f64,
+    /// ⟨Δπ, Δz⟩.
+    pub(crate) product: f64,
+    turned: f64,
+}
+
+impl Change {
+    /// From Δz and Δπ, coordinate by coordinate.
+    pub(crate) fn new(differences: impl Iterator<Item = (f64, f64)>) -> Self {
+        let (mut apart, mut product, mut turned) = (0.0, 0.0, 0.0);
+        for (dz, dg) in differences {
+            apart += dz * dz;
+            product += dg * dz;
+            turned += dg * dg;
+        }
+        Self { apart, product, turned }
+    }
+
+    fn along(&self) -> f64 {
+        self.product / self.apart
+    }
+
+    fn across(&self) -> f64 {
+        (self.turned / self.apart).sqrt()
+    }
+
+    /// The two points with what was measured between them.
+    pub(crate) fn witness(&self, points: [Vec<f64>; 2]) -> Witness {
+        Witness { points, along: self.along(), across: self.across() }
+    }
+}
+
 /// A target that compares the first point of every batch with the first point it ever saw, and keeps a pair that
 /// contradicts μ|Δz|² ≤ ⟨Δπ, Δz⟩ or |Δπ| ≤ M|Δz|.
 ///
@@ -264,20 +299,13 @@ impl<'a> Guarded<'a> {
 
     fn compare(&self, z: &[f64], g: &[f64]) {
         let (z0, g0) = self.reference.get_or_init(|| (z.to_vec(), g.to_vec()));
-        let (mut zz, mut gz, mut gg, mut scale) = (0.0, 0.0, 0.0, 0.0);
-        for i in 0..z.len() {
-            let (dz, dg) = (z[i] - z0[i], g0[i] - g[i]);
-            zz += dz * dz;
-            gz += dg * dz;
-            gg += dg * dg;
-            scale += g[i] * g[i] + g0[i] * g0[i];
-        }
-        let (along, across) = (gz / zz, (gg / zz).sqrt());
-        let slack = 1e-9 * self.curvature.smoothness + 1e-12 * (scale / zz).sqrt();
-        let violated =
-            along < self.curvature.strong_convexity - slack || across > self.curvature.smoothness + slack;
-        if zz > 0.0 && violated {
-            self.witness.get_or_init(|| Witness { points: [z0.clone(), z.to_vec()], along, across });
+        let change = Change::new((0..z.len()).map(|i| (z[i] - z0[i], g0[i] - g[i])));
+        let scale: f64 = g.iter().zip(g0).map(|(g, g0)| g * g + g0 * g0).sum();
+        let slack = 1e-9 * self.curvature.smoothness + 1e-12 * (scale / change.apart).sqrt();
+        let violated = change.along() < self.curvature.strong_convexity - slack
+            || change.across() > self.curvature.smoothness + slack;
+        if change.apart > 0.0 && violated {
+            self.witness.get_or_init(|| change.witness([z0.clone(), z.to_vec()]));
         }
     }
 }

@@ -128,10 +128,9 @@ fn run(
             Ok(()) => {}
             Err(Error::NotFinite(reason)) => break (Status::NonFinite, reason),
             Err(Error::Core(e @ (certus::Error::NonFinite { .. } | certus::Error::Target(_)))) => {
-                let user = matches!(e, certus::Error::Target(_));
-                let message = e.to_string();
+                let ending = (Status::from(&e), e.to_string());
                 error = Some(Arc::new(e));
-                break (if user { Status::UserError } else { Status::NonFinite }, message);
+                break ending;
             }
             Err(other) => return Err(other),
         }

@@ -9,7 +9,8 @@ mod words;
 
 use std::fmt::Write;
 
-use html::{count, escape, short, time, up};
+use certus::certificate::figure;
+use html::{count, escape, short, time};
 
 use crate::directory::{FitDirectory, REPORT};
 use crate::error::Error;
@@ -98,13 +99,13 @@ fn verdict(out: &mut String, record: &Record, tone: &str) {
     paragraphs(out, &words::posterior(posterior)[..1]);
     out.push_str("</div>\n<dl class=\"facts\">");
     let bound = |bound: Option<f64>, level: Level| match bound {
-        Some(bound) => format!("≤ {} <small>nats, {}</small>", up(bound), level_word(level)),
+        Some(bound) => format!("≤ {} <small>nats, {}</small>", figure(bound), level_word(level)),
         None => "none".into(),
     };
     let error = record
         .neg_elbo_se
         .filter(|e| *e > 0.0)
-        .map_or(String::new(), |e| format!(" <small>± {}</small>", up(e)));
+        .map_or(String::new(), |e| format!(" <small>± {}</small>", figure(e)));
     let mut facts = vec![
         ("Gap to the best Gaussian", bound(gap.bound, gap.level)),
         ("KL from the posterior", bound(posterior.bound, posterior.level)),
@@ -204,7 +205,7 @@ fn run(out: &mut String, record: &Record) {
                 count(p.iteration),
                 count(p.gradients),
                 short(p.neg_elbo),
-                p.bound.map_or("–".into(), up)
+                p.bound.map_or("–".into(), figure)
             );
         }
         out.push_str("</tbody></table></div></details>");

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::html::{escape, percent, short, time, up};
+use certus::certificate::figure;
+
+use super::html::{escape, percent, short, time};
 use crate::record::{Parameter, TracePoint};
 
 /// Coefficients that are drawn.
@@ -121,8 +123,8 @@ pub(super) fn trace(
     let y = |value: f64| format!("{:.1}", height(value.log10()));
     let mut out = format!(
         r#"<figure class="trace"><div class="axes" role="img" aria-label="The bound on the gap against time, from {} to {} nats in {}."><svg width="64" height="{HEIGHT}" aria-hidden="true">"#,
-        bounds.first().map_or("nothing".into(), |b| up(b.1)),
-        certified.or(bounds.last().map(|b| b.1)).map_or("nothing".into(), up),
+        bounds.first().map_or("nothing".into(), |b| figure(b.1)),
+        certified.or(bounds.last().map(|b| b.1)).map_or("nothing".into(), figure),
         time(seconds)
     );
     let step = ((top - bottom) / 6.0).ceil().max(1.0);
@@ -153,7 +155,7 @@ pub(super) fn trace(
             let _ = write!(
                 out,
                 r#"<line class="{what}" x1="0" x2="100%" y1="{at:.1}" y2="{at:.1}"/><text class="{what}" x="0.5%" y="{text:.1}">{what} {}</text>"#,
-                up(value)
+                figure(value)
             );
         }
     }

@@ -1,8 +1,9 @@
 //! The verdict in sentences: what is proved, what is only estimated, what failed.
 
 use certus::Status;
+use certus::certificate::figure;
 
-use super::html::{escape, up};
+use super::html::escape;
 use crate::record::{Assumption, Gap, Level, Posterior, Record, Voucher};
 
 /// How the page is coloured; the words say the same.
@@ -92,9 +93,9 @@ fn size(level: Level, bound: f64, constants: &std::collections::BTreeMap<String,
     let constant = |name: &str| constants.get(name).copied().flatten();
     match (level, constant("estimate"), constant("standard error")) {
         (Level::Estimated, Some(value), Some(error)) => {
-            format!("about {} ± {}", up(value.max(0.0)), up(error))
+            format!("about {} ± {}", figure(value.max(0.0)), figure(error))
         }
-        _ => format!("at most {}", up(bound)),
+        _ => format!("at most {}", figure(bound)),
     }
 }
 
@@ -173,9 +174,9 @@ pub(super) fn assumption(a: &Assumption) -> String {
 
 fn errors(of: &str, mean: Option<f64>, sd: Option<f64>) -> Option<String> {
     let mean = mean.map(|e| {
-        format!("every mean of {of} lies within {} standard deviations of the one given here", up(e))
+        format!("every mean of {of} lies within {} standard deviations of the one given here", figure(e))
     });
-    let sd = sd.map(|e| format!("every standard deviation within {} %", up(100.0 * e)));
+    let sd = sd.map(|e| format!("every standard deviation within {} %", figure(100.0 * e)));
     let both: Vec<_> = mean.into_iter().chain(sd).collect();
     (!both.is_empty()).then(|| format!("At the same level, {}.", both.join(", and ")))
 }

@@ -114,6 +114,7 @@ pub(super) fn curved(target: &dyn Target, search: &Search) -> Result<Curved, Err
             break;
         }
     }
+    linalg::symmetrise(&mut hessian, dim);
     let found = axes(&hessian, &lengths);
     Ok(Curved { flat: flat.or(found.flat), ..found })
 }
@@ -124,8 +125,7 @@ fn axes(hessian: &[f64], lengths: &[f64]) -> Curved {
     let mut scaled = vec![0.0; dim * dim];
     for j in 0..dim {
         for i in 0..dim {
-            let both = 0.5 * (hessian[j * dim + i] + hessian[i * dim + j]);
-            scaled[j * dim + i] = lengths[i] * both * lengths[j];
+            scaled[j * dim + i] = lengths[i] * hessian[j * dim + i] * lengths[j];
         }
     }
     let (values, vectors) = linalg::eigen(&scaled, dim).unwrap_or_else(|| {

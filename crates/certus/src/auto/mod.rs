@@ -142,7 +142,7 @@ impl<'a, 'o> Run<'a, 'o> {
             goal,
             observer,
             clock: Instant::now(),
-            // half of what a Gaussian with as much noise as any benchmark needs for 0.01 nats
+            // three times what the noisiest benchmark (d = 500) needs for 0.01 nats
             most: goal.max_gradients.unwrap_or(100_000 + 400 * dim as u64),
             route: "the gradient was checked, nothing else done".into(),
             gaussian: Gaussian::isotropic(start, 1.0, &Family::Lower)?,

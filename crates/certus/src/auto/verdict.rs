@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::fit::Status;
 use crate::moving::{Measured, bends_down};
 use crate::random::Purpose;
-use crate::target::Target;
+use crate::target::{Curvature, Guarded, Target};
 
 /// What the estimate rests on.
 const RESTS_ON: &str = "−log p is convex and bends around q about as a Gaussian's does";
@@ -48,8 +48,8 @@ impl Run<'_, '_> {
             )));
         }
         let curvature = self.target.curvature().filter(|c| c.strong_convexity() > 0.0);
-        if curvature.is_some_and(|c| c.vouched().is_some()) {
-            return self.certify(descent);
+        if let Some(declared) = curvature.filter(|c| c.vouched().is_some()) {
+            return self.certify(descent, declared);
         }
         let Estimate { value, standard_error } = estimate;
         let message = format!(
@@ -60,37 +60,33 @@ impl Run<'_, '_> {
     }
 
     /// With declared μ and M a bound that holds with probability 1 − δ is what counts; each try gets more draws.
-    fn certify(&mut self, descent: &mut AutoState) -> Result<Option<Ending>, Error> {
+    fn certify(&mut self, descent: &mut AutoState, declared: Curvature) -> Result<Option<Ending>, Error> {
         let draws = (self.target.evaluations() as usize).clamp(4096, 1 << 22);
         let mut checks = Checks::new(Spending::anytime(self.goal.delta), draws, self.goal.seed)?
             .for_model(self.goal.model_key)
             .after(descent.checks);
-        let gap = checks.certify(&self.target, &self.gaussian)?;
+        let guarded = Guarded::new(&self.target, declared);
+        let gap = checks.certify(&guarded, &self.gaussian)?;
         descent.checks = checks.done();
-        let bound = gap.statement.bound();
-        let contradicted = bound.is_none().then(|| gap.statement.reason().unwrap_or("").to_string());
-        self.certified = Some(gap);
-        Ok(match (bound, contradicted) {
-            (Some(bound), _) if bound <= self.goal.gap => Some((
+        let ending = match gap.statement.bound() {
+            Some(bound) if bound <= self.goal.gap => Some((
                 Status::Reached,
                 format!("the gap is at most {bound:.2e} nats with probability {}", 1.0 - self.goal.delta),
             )),
-            (None, Some(reason)) if reason.contains("contradict") => {
-                Some((Status::AssumptionViolated, reason))
+            None if guarded.witness().is_some() => {
+                Some((Status::AssumptionViolated, gap.statement.reason().unwrap_or("").to_string()))
             }
             _ => None,
-        })
+        };
+        self.certified = Some(gap);
+        Ok(ending)
     }
 
     /// The result, whatever the ending was.
     pub(super) fn outcome(self, ending: Result<Ending, Error>) -> Outcome {
         let (status, message, error) = match ending {
             Ok((status, message)) => (status, message, None),
-            Err(e) => {
-                let status =
-                    if matches!(e, Error::Target(_)) { Status::UserError } else { Status::NonFinite };
-                (status, format!("after {} steps: {e}", self.iteration), Some(Arc::new(e)))
-            }
+            Err(e) => (Status::from(&e), format!("after {} steps: {e}", self.iteration), Some(Arc::new(e))),
         };
         let family = family_name(self.gaussian.factor());
         let unknown = Estimate { value: f64::NAN, standard_error: f64::INFINITY };

@@ -282,8 +282,8 @@ impl Statement {
     }
 }
 
-/// Two significant digits, rounded up.
-fn figure(x: f64) -> String {
+/// Two significant digits, rounded up: for bounds, which may not be made smaller.
+pub fn figure(x: f64) -> String {
     if !(x > 1e-290 && x.is_finite()) {
         return if x > 0.0 && x < 1.0 { "1e-290".into() } else { format!("{x}") };
     }
@@ -354,6 +354,13 @@ mod tests {
             (f64::INFINITY, "inf"),
         ] {
             assert_eq!(figure(x), text);
+        }
+        for x in [1.0f64, 0.0123, 7.77e-12, 9.99, 99.9, 1e5 / 3.0, 2.5e-300] {
+            assert!(
+                figure(x).parse::<f64>().is_ok_and(|shown| shown >= x * (1.0 - 1e-12)),
+                "{x} → {}",
+                figure(x)
+            );
         }
     }
 

@@ -40,6 +40,13 @@ pub enum Status {
     Interrupted,
 }
 
+/// How a run ends when an evaluation of the target fails.
+impl From<&Error> for Status {
+    fn from(error: &Error) -> Self {
+        if matches!(error, Error::Target(_)) { Status::UserError } else { Status::NonFinite }
+    }
+}
+
 impl Status {
     /// The word used in files and on the command line.
     pub fn as_str(&self) -> &'static str {
@@ -149,8 +156,7 @@ fn run(
         let info = match plan.step(target, &mut state, &mut memory) {
             Ok(info) => info,
             Err(e) => {
-                let status =
-                    if matches!(e, Error::Target(_)) { Status::UserError } else { Status::NonFinite };
+                let status = Status::from(&e);
                 let message = format!("iteration {}: {e}", state.iteration());
                 error = Some(std::sync::Arc::new(e));
                 break (status, message);

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::gaussian::Gaussian;
 use crate::linalg;
 use crate::random::Random;
-use crate::target::{Target, Witness};
+use crate::target::{Change, Target, Witness};
 
 /// Differences of gradients that are spent, shared out over draws of q, their mirror images, and the same twice and three times as far
 /// out.
@@ -128,10 +128,8 @@ impl Around<'_> {
         if linalg::dot(&v, &found.product) >= -CONCAVE {
             return Ok(None);
         }
-        let apart: Vec<f64> = found.points[0].iter().zip(&found.points[1]).map(|(a, b)| a - b).collect();
-        let length = linalg::norm_squared(&apart);
-        let along = linalg::dot(&apart, &found.slopes) / length;
-        let across = (linalg::norm_squared(&found.slopes) / length).sqrt();
-        Ok(Some(Witness { points: found.points, along, across }))
+        let [a, b] = &found.points;
+        let change = Change::new((0..v.len()).map(|i| (a[i] - b[i], found.slopes[i])));
+        Ok(Some(change.witness(found.points)))
     }
 }

@@ -8,10 +8,11 @@ use crate::error::Error;
 use crate::gaussian::Gaussian;
 use crate::linalg;
 use crate::random::Random;
-use crate::target::{Target, Witness};
+use crate::target::{Change, Target, Witness};
 
 /// Pairs that are evaluated together.
 const RUN: usize = 32;
+
 /// Measured at one Gaussian from fresh draws.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -55,7 +56,7 @@ impl Measured {
         let (dim, axes) = (w.dim(), Axes::of(w.factor()));
         let count = blocks(&axes);
         let size = pairs.div_ceil(count).max(2);
-        let constant = w.factor().log_det() + 0.5 * dim as f64 * (2.0 * std::f64::consts::PI).ln();
+        let constant = w.log_normaliser();
         let (mut log_weights, mut terms) = (Vec::with_capacity(2 * size * count), Vec::new());
         let (mut p, mut witness, mut gradients) = (Pairs::default(), None, Vec::with_capacity(count));
         for block in 0..count {
@@ -74,7 +75,9 @@ impl Measured {
                 linalg::add_columns(&mut sum.mean, 1.0 / size as f64, &p.even);
                 sum.factor.add_moment(1.0 / size as f64, &p.odd, &p.u);
             }
-            gradients.push(sum);
+            let mut mean = vec![0.0; dim];
+            axes.add_apply_transpose(&sum.mean, &mut mean);
+            gradients.push(Block { mean, ..sum });
         }
         let (signal, square) = signal(&gradients);
         Ok(Self {
@@ -122,27 +125,18 @@ fn signal(blocks: &[Block]) -> (Estimate, f64) {
 fn concave(pairs: &Pairs, dim: usize) -> Option<Witness> {
     let (points, gradients) = pairs.ends();
     let n = pairs.u.len() / dim;
-    let at = |x: &[f64], k: usize| x[k * dim..(k + 1) * dim].to_vec();
     // both ends of a pair, and the same end of neighbours
     let ends = (0..n).map(|k| (k, n + k));
     let neighbours = (1..n).flat_map(|k| [(k - 1, k), (n + k - 1, n + k), (k - 1, n + k)]);
     for (i, j) in ends.chain(neighbours) {
         let sign = |k: usize| if k < n { 1.0 } else { -1.0 };
-        let (mut product, mut length, mut apart) = (0.0, 0.0, 0.0);
-        for c in 0..dim {
-            let dz = points[i * dim + c] - points[j * dim + c];
-            product += dz * (gradients[i * dim + c] - gradients[j * dim + c]);
-            length += dz * dz;
-            let u = sign(i) * pairs.u[i % n * dim + c] - sign(j) * pairs.u[j % n * dim + c];
-            apart += u * u;
-        }
-        if product < -CONCAVE * apart && apart > 0.25 {
-            let across = {
-                let gap: f64 =
-                    (0..dim).map(|c| (gradients[i * dim + c] - gradients[j * dim + c]).powi(2)).sum();
-                (gap / length).sqrt()
-            };
-            return Some(Witness { points: [at(points, i), at(points, j)], along: product / length, across });
+        let place = |k: usize| k * dim..(k + 1) * dim;
+        let between = |x: &[f64], c: usize| x[i * dim + c] - x[j * dim + c];
+        let change = Change::new((0..dim).map(|c| (between(points, c), between(gradients, c))));
+        let u = |c: usize| sign(i) * pairs.u[i % n * dim + c] - sign(j) * pairs.u[j % n * dim + c];
+        let apart: f64 = (0..dim).map(|c| u(c) * u(c)).sum();
+        if change.product < -CONCAVE * apart && apart > 0.25 {
+            return Some(change.witness([points[place(i)].to_vec(), points[place(j)].to_vec()]));
         }
     }
     None

@@ -10,7 +10,7 @@
 //!
 //! is Newton's step at γ = 1. The noise of n pairs is at most about (d + 3)|g|²/n plus what is left at the optimum, and the step that
 //! makes the expected error smallest, folded along the run, is γ = n/(n + d + 3 + s/4) after s pairs: the 4 keeps directions converging
-//! whose curvature is as small as 1/4 of a Gaussian's.
+//! whose curvature is as small as 1/8 of a Gaussian's.
 
 mod axes;
 mod bend;
@@ -30,7 +30,7 @@ use crate::target::Target;
 
 /// The longest step, in the frame of the iterate: P(I − D) with |D| ≤ ½ stays invertible.
 const LONGEST: f64 = 0.5;
-/// Directions with 1/PATIENCE of a Gaussian's curvature still converge as fast as the noise falls.
+/// Directions with more than 1/(2 PATIENCE) of a Gaussian's curvature still converge as fast as the noise falls.
 const PATIENCE: f64 = 4.0;
 
 /// The iterate with what the next step needs: plain data, saveable.
@@ -79,9 +79,12 @@ impl Moving {
         p.whiten(&self.axes);
         let n = pairs as f64;
         // E v and D = H⁻¹ sym E v uᵀ
+        scratch.clear();
+        scratch.resize(self.mean.len(), 0.0);
+        linalg::add_columns(scratch, 1.0 / n, &p.even);
         slope.clear();
         slope.resize(self.mean.len(), 0.0);
-        linalg::add_columns(slope, 1.0 / n, &p.even);
+        self.axes.add_apply_transpose(scratch, slope);
         let d = direction.get_or_insert_with(|| self.axes.zeros_like());
         d.values_mut().fill(0.0);
         d.add_moment(1.0 / n, &p.odd, &p.u);
@@ -172,7 +175,7 @@ pub(crate) struct Pairs {
     gradients: Vec<f64>,
     /// log p at m + P u, then at m − P u.
     pub(crate) values: Vec<f64>,
-    /// (π(z₊) + π(z₋))/2 with π = −∇ log p; whitened: the even part of v.
+    /// (π(z₊) + π(z₋))/2 with π = −∇ log p; its mean, turned into the frame, is that of v.
     pub(crate) even: Vec<f64>,
     /// (π(z₊) − π(z₋))/2; whitened: the odd part of v.
     pub(crate) odd: Vec<f64>,
@@ -223,14 +226,12 @@ impl Pairs {
         Ok(())
     }
 
-    /// π → v = Pᵀπ − u: the u of the two ends cancels in the even part.
+    /// π → v = Pᵀπ − u in the odd part; the u of the two ends cancels in the even one, of which only the mean is needed.
     pub(crate) fn whiten(&mut self, axes: &Axes) {
-        for part in [&mut self.even, &mut self.odd] {
-            self.whitened.clear();
-            self.whitened.resize(part.len(), 0.0);
-            axes.add_apply_transpose(part, &mut self.whitened);
-            std::mem::swap(part, &mut self.whitened);
-        }
+        self.whitened.clear();
+        self.whitened.resize(self.odd.len(), 0.0);
+        axes.add_apply_transpose(&self.odd, &mut self.whitened);
+        std::mem::swap(&mut self.odd, &mut self.whitened);
         linalg::add_scaled(&mut self.odd, -1.0, &self.u);
     }
 
