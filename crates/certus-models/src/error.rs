@@ -11,8 +11,13 @@ pub enum Error {
     #[error("{0}")]
     Model(String),
     /// The posterior is not proper, or the data do not identify a coefficient with a flat prior.
-    #[error("{0}")]
-    NotIdentified(String),
+    #[error("{reason}")]
+    NotIdentified {
+        /// Why.
+        reason: String,
+        /// The witness: a direction of the coefficients along which −log p does not grow, its largest entry ±1; empty if none was found.
+        direction: Vec<f64>,
+    },
     /// The exact route would need more memory than was given; the figure is in the message.
     #[error("{0}")]
     TooLarge(String),

@@ -111,7 +111,7 @@ impl Glm {
         if !largest.is_finite() || rows.iter().step_by(KEPT).any(|t| !t.is_finite()) {
             return Err(Error::NotFinite("a linear predictor is not finite".into()));
         }
-        let quadrature = Quadrature::new(self.likelihood.strip(), largest);
+        let quadrature = Quadrature::within_reason(self.likelihood.strip(), largest)?;
         self.pool.map(self.design.rows(), KEPT, &mut rows, &|leaf, scratch, out| {
             self.design.prepare(leaf, scratch, |leaf| {
                 for i in 0..leaf.data.len() {

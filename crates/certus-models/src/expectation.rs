@@ -6,11 +6,14 @@
 
 use std::f64::consts::{PI, TAU};
 
+use crate::error::Error;
 use crate::likelihood::{Datum, Likelihood, Moments};
 
 /// Where the nodes end: 2Q(9) < 3e-19.
 const END: f64 = 9.0;
 const FIRST: f64 = 0.125;
+/// The largest sd, in units of the strip.
+const WIDEST: f64 = 1e4;
 const RATIO: f64 = 1.25;
 
 struct Grid {
@@ -48,6 +51,18 @@ impl Quadrature {
     pub fn new(strip: f64, largest_sd: f64) -> Self {
         let grids = sds(largest_sd).map(|sd| Grid::new((strip / sd).min(8.0), 0.5));
         Self { grids: grids.collect() }
+    }
+
+    /// The same, unless that many nodes (a million or more) say that some coefficient is not known at all.
+    pub(crate) fn within_reason(strip: f64, largest_sd: f64) -> Result<Self, Error> {
+        if largest_sd <= WIDEST * strip {
+            return Ok(Self::new(strip, largest_sd));
+        }
+        let reason = format!(
+            "a linear predictor has the sd {largest_sd:.1e}: the data say next to nothing of some coefficient, and neither does its prior; \
+             give it a prior sd that you believe"
+        );
+        Err(Error::NotIdentified { reason, direction: Vec::new() })
     }
 
     fn grid(&self, sd: f64) -> &Grid {

@@ -6,6 +6,7 @@ use certus::{Gaussian, linalg};
 use crate::error::Error;
 use crate::glm::{Derivatives, Glm};
 use crate::newton::dot;
+use crate::prior::Precision;
 
 /// The Laplace approximation and how it was reached.
 #[derive(Clone, Debug)]
@@ -37,24 +38,36 @@ pub fn laplace_from(model: &Glm, start: &[f64]) -> Result<Laplace, Error> {
     let mut here = model.derivatives(&z)?;
     let mut spent = 1;
     let mut last = f64::INFINITY;
+    let flat = match model.prior().precision() {
+        Precision::Diagonal(precision) => precision.contains(&0.0),
+        Precision::Dense(_) => false,
+    };
     for iteration in 0..MOST {
-        let (factor, exact) = factorise(&here, d).ok_or_else(not_identified)?;
+        if let Some(j) = (0..d).find(|j| !here.hessian[j * (d + 1)].is_finite()) {
+            return Err(Error::NotFinite(format!(
+                "the curvature along coefficient {j} (counted from 0) is {}: the numbers of its column are too large; standardise \
+                 or rescale them",
+                here.hessian[j * (d + 1)]
+            )));
+        }
+        let (factor, exact) =
+            factorise(&here, d).ok_or_else(|| not_identified(model, &z, &here.gradient, &here))?;
         let mut step = here.gradient.clone();
         linalg::solve_lower(&factor, d, false, &mut step);
         let decrement = 0.5 * dot(&step, &step);
         linalg::solve_lower(&factor, d, true, &mut step);
         // quadratic convergence ends at the rounding of the value
         let floor = 1e-16 * (1.0 + here.value.abs()) * f64::EPSILON.sqrt();
-        let arrived = |z: Vec<f64>, spent: usize| {
-            if !exact {
-                return Err(not_identified());
+        let arrived = |z: Vec<f64>, here: &Derivatives, spent: usize| {
+            if !exact || (flat && endless(model, &z, &step, here.value).is_some()) {
+                return Err(not_identified(model, &z, &step, here));
             }
             let lower = Lower::new(d, linalg::lower_of_inverse(&factor, d))?;
             let gaussian = Gaussian::new(z, Factor::Lower(lower))?;
             Ok(Laplace { gaussian, iterations: iteration, decrement, gradients: spent, hessians: spent })
         };
         if decrement <= floor || (decrement < 1e-18 && decrement >= last) || iteration + 1 == MOST {
-            return arrived(z, spent);
+            return arrived(z, &here, spent);
         }
         last = decrement;
         let mut tau = 1.0;
@@ -68,7 +81,7 @@ pub fn laplace_from(model: &Glm, start: &[f64]) -> Result<Laplace, Error> {
             }
             tau *= 0.5;
             if tau < 1e-12 {
-                return arrived(z, spent);
+                return arrived(z, &here, spent);
             }
         }
     }
@@ -102,10 +115,52 @@ fn factorise(here: &Derivatives, d: usize) -> Option<(Vec<f64>, bool)> {
     None
 }
 
-fn not_identified() -> Error {
-    Error::NotIdentified(
-        "the Hessian of −log p is singular: the data do not identify a coefficient with a flat prior (constant, duplicate or \
-         collinear columns, or perfect separation); give every coefficient a proper prior"
-            .into(),
-    )
+/// How much of the value a way back must cost for the way there to have mattered.
+const MATTERS: f64 = 1e-6;
+
+/// A direction along which −log p falls for ever, if the last point or the last step is one: forward by a thousand times the size of the
+/// point nothing is lost, back by its own size something is. A convex function with a minimum in between would grow a thousandfold.
+fn endless(model: &Glm, z: &[f64], step: &[f64], value: f64) -> Option<Vec<f64>> {
+    let size = |v: &[f64]| v.iter().fold(0.0_f64, |a, x| a.max(x.abs()));
+    let at = |v: &[f64], t: f64| {
+        let point: Vec<f64> = z.iter().zip(v).map(|(z, v)| z + t * v).collect();
+        model.derivatives(&point).map_or(f64::INFINITY, |there| there.value)
+    };
+    let back: Vec<f64> = step.iter().map(|x| -x).collect();
+    [z.to_vec(), back].into_iter().find(|v| {
+        let t = size(z) / size(v);
+        t.is_finite()
+            && at(v, -t) > value + MATTERS * (1.0 + value.abs())
+            && at(v, 1e3 * t) <= value + 1e-13 * value.abs()
+    })
+}
+
+/// Why there is no mode, with a witness: a direction along which −log p falls for ever, or one in which the Hessian is singular.
+fn not_identified(model: &Glm, z: &[f64], step: &[f64], here: &Derivatives) -> Error {
+    let remedy = "give every coefficient a proper prior";
+    if let Some(direction) = endless(model, z, step, here.value) {
+        let reason = format!(
+            "the responses are separated: along a direction of the coefficients −log p falls for ever, so with a flat prior there is no \
+             posterior; {remedy}"
+        );
+        return Error::NotIdentified { reason, direction: scaled(direction) };
+    }
+    let d = z.len();
+    let root: Vec<f64> = (0..d).map(|i| here.hessian[i * (d + 1)].sqrt().max(f64::MIN_POSITIVE)).collect();
+    let balanced: Vec<f64> = (0..d * d).map(|k| here.hessian[k] / (root[k / d] * root[k % d])).collect();
+    let direction = linalg::eigen(&balanced, d)
+        .map(|(_, vectors)| scaled((0..d).map(|i| vectors[i] / root[i]).collect()))
+        .filter(|v| v.iter().all(|x| x.is_finite()))
+        .unwrap_or_default();
+    let reason = format!(
+        "the Hessian of −log p is singular: the data do not identify a coefficient with a flat prior (constant, duplicate or collinear \
+         columns); {remedy}"
+    );
+    Error::NotIdentified { reason, direction }
+}
+
+/// Its largest entry made ±1.
+fn scaled(v: Vec<f64>) -> Vec<f64> {
+    let most = v.iter().fold(0.0_f64, |a, x| a.max(x.abs()));
+    v.into_iter().map(|x| x / most).collect()
 }

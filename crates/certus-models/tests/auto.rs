@@ -204,7 +204,7 @@ fn stopped_runs() {
     let p = problem(&data_dir(), "logit_bc");
     for method in [Method::Exact, Method::Stochastic] {
         let mut seen = 0;
-        let outcome = fit_observed(&p.model, &goal(0), method, &mut |point| {
+        let outcome = fit_observed(&p.model, &goal(0), method, &mut |point, _| {
             seen = point.iteration;
             if point.iteration >= 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
@@ -243,7 +243,7 @@ fn refusals() {
     let model = Glm::new(Design::new(Arc::new(memory), false), Arc::new(Logistic), flat).unwrap();
     for method in [Method::Auto, Method::Stochastic] {
         let error = fit(&model, &goal(0), method).unwrap_err();
-        assert!(matches!(error, Error::NotIdentified(_)), "{error}");
+        assert!(matches!(error, Error::NotIdentified { .. }), "{error}");
     }
     let p = problem(&data_dir(), "logit_d10");
     for bad in [
@@ -332,7 +332,7 @@ fn saved_states() {
             }
         }
         let bytes = state.encode();
-        let parts = resume(model, &goal, state, &mut |_| ControlFlow::Continue(())).unwrap();
+        let parts = resume(model, &goal, state, &mut |_, _| ControlFlow::Continue(())).unwrap();
         assert!(bits(&whole) == bits(&parts) && whole.counts == parts.counts);
         assert_eq!((whole.status, whole.message, whole.route), (parts.status, parts.message, parts.route));
         // what has ended stays so

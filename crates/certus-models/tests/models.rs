@@ -239,5 +239,27 @@ fn bad_input_is_named() {
         ..Memory::default()
     };
     let model = Glm::new(Design::new(Arc::new(twice), false), Arc::new(Poisson), flat).unwrap();
-    assert!(matches!(laplace(&model), Err(Error::NotIdentified(_))));
+    let Err(Error::NotIdentified { direction, .. }) = laplace(&model) else { panic!("two equal columns") };
+    assert!((direction[0] + direction[1]).abs() < 1e-6 && direction[0].abs() > 0.99, "{direction:?}");
+    // responses that a direction separates: the log density grows along it for ever
+    let apart = Memory {
+        x: vec![1.0, -2.0, 1.0, -1.0, 1.0, 1.0, 1.0, 2.0],
+        y: vec![0.0, 0.0, 1.0, 1.0],
+        columns: 2,
+        ..Memory::default()
+    };
+    let flat = Prior::independent(vec![0.0; 2], &[f64::INFINITY; 2]).unwrap();
+    let model = Glm::new(Design::new(Arc::new(apart), false), Arc::new(Logistic), flat).unwrap();
+    let Err(Error::NotIdentified { reason, direction }) = laplace(&model) else { panic!("separated") };
+    assert!(reason.contains("separated"), "{reason}");
+    // the witness itself: every row is on its side
+    for (x, y) in [(-2.0, 0.0), (-1.0, 0.0), (1.0, 1.0), (2.0, 1.0)] {
+        assert!((direction[0] + direction[1] * x > 0.0) == (y == 1.0), "{direction:?}");
+    }
+    // numbers whose squares are not finite
+    let huge =
+        Memory { x: vec![1e200, -1e200, 3e200], y: vec![0.0, 1.0, 1.0], columns: 1, ..Memory::default() };
+    let prior = Prior::independent(vec![0.0], &[1.0]).unwrap();
+    let model = Glm::new(Design::new(Arc::new(huge), false), Arc::new(Logistic), prior).unwrap();
+    assert!(matches!(laplace(&model), Err(Error::NotFinite(_))));
 }

@@ -10,6 +10,10 @@ use crate::error::Error;
 pub const RECORD: &str = "fit.json";
 /// The Gaussian.
 pub const ARRAYS: &str = "arrays.safetensors";
+/// What the user set, written when a fit begins.
+pub const SETTINGS: &str = "settings.json";
+/// How rows are made and what the latents mean.
+pub const MEANING: &str = "meaning.json";
 /// The report.
 pub const REPORT: &str = "report.html";
 /// The two generations of checkpoints.
@@ -110,7 +114,7 @@ impl FitDirectory {
 
     /// Removes what a fit leaves. The record goes last, so that a directory in which this was interrupted is still seen to be a fit.
     fn clear(&self) -> Result<(), Error> {
-        let ours = [CHECKPOINTS[0], CHECKPOINTS[1], ARRAYS, REPORT, RECORD];
+        let ours = [CHECKPOINTS[0], CHECKPOINTS[1], ARRAYS, MEANING, REPORT, SETTINGS, RECORD];
         let entries = fs::read_dir(&self.path).map_err(|e| Error::write(&self.path, e))?;
         let names: Vec<_> = entries.filter_map(|e| e.ok().map(|e| e.file_name())).collect();
         let fit = names.iter().any(|n| {

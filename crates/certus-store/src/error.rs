@@ -63,6 +63,12 @@ pub enum Error {
         /// Where.
         path: PathBuf,
     },
+    /// A file whose name does not say a format that can be written.
+    #[error("{} cannot be written: its name must end in .csv or .parquet", path.display())]
+    Format {
+        /// Where.
+        path: PathBuf,
+    },
     /// The caller's parts do not fit together.
     #[error("{0}")]
     Mismatch(String),
@@ -73,6 +79,7 @@ impl Error {
     ///
     /// | code | meaning |
     /// |---|---|
+    /// | 64 | usage: a format that cannot be written |
     /// | 65 | bad data: a damaged file, a checkpoint of another fit |
     /// | 66 | no such input |
     /// | 70 | our own bug |
@@ -81,6 +88,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Damaged { .. } | Error::AnotherFit { .. } => 65,
+            Error::Format { .. } => 64,
             Error::Missing { .. } => 66,
             Error::Mismatch(_) => 70,
             Error::Exists { .. } | Error::NotAFit { .. } | Error::InUse { .. } => 73,

@@ -4,9 +4,10 @@
 //! |---|---|---|
 //! | `fit.json` | everything the fit says; docs/fit-json.md explains every field | [`record`] |
 //! | `arrays.safetensors` | the Gaussian, to the bit | [`arrays`] |
+//! | `settings.json`, `meaning.json` | what the user set, and what the latents mean: written and read by the caller | [`directory`] |
 //! | `checkpoint.0`, `checkpoint.1` | two generations of a state to go on from | [`checkpoint`] |
 //! | `report.html` | all of it for people | [`mod@report`] |
-//! | draws, wherever the user wants them | Parquet or CSV | [`draws`] |
+//! | draws and predictions, wherever the user wants them | Parquet or CSV | [`sheet`] |
 //!
 //! Every file is written whole or not at all ([`directory`]). Nothing but `fit.json` and the report holds a time.
 
@@ -15,10 +16,10 @@
 pub mod arrays;
 pub mod checkpoint;
 pub mod directory;
-pub mod draws;
 pub mod error;
 pub mod record;
 pub mod report;
+pub mod sheet;
 
 pub use arrays::Arrays;
 pub use checkpoint::{Checkpoints, Fingerprint, Kind, Timer};
@@ -26,3 +27,4 @@ pub use directory::FitDirectory;
 pub use error::Error;
 pub use record::{Meta, Record};
 pub use report::report;
+pub use sheet::Sheet;

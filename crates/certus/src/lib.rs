@@ -64,6 +64,7 @@ pub mod auto;
 pub mod averaging;
 pub mod bytes;
 pub mod certificate;
+pub mod combination;
 pub mod diagnostics;
 pub mod error;
 pub mod estimator;

@@ -137,7 +137,7 @@ fn observers_deadlines_and_resuming() {
     let whole = fit(&target, &settings).unwrap();
     assert_eq!((whole.status.clone(), whole.state.iteration()), (Status::Limit, 40));
     let mut seen = Vec::new();
-    let stopped = fit_observed(&target, &settings, &mut |p| {
+    let stopped = fit_observed(&target, &settings, &mut |p, _| {
         seen.push((p.iteration, p.gradients, p.bound));
         if p.iteration == 17 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
@@ -146,7 +146,8 @@ fn observers_deadlines_and_resuming() {
     assert_eq!(seen.len(), 17);
     assert_eq!((seen[16].0, seen[16].1), (17, 171));
     let plan = Plan::new(&target, &settings).unwrap();
-    let go_on = resume(&target, &settings, &plan, stopped.state, &mut |_| ControlFlow::Continue(())).unwrap();
+    let go_on =
+        resume(&target, &settings, &plan, stopped.state, &mut |_, _| ControlFlow::Continue(())).unwrap();
     assert_eq!(go_on.state.encode(), whole.state.encode());
     let late = fit(&target, &Settings { max_time: Some(Duration::ZERO), ..settings.clone() }).unwrap();
     assert_eq!((late.status, late.state.iteration()), (Status::Limit, 0));

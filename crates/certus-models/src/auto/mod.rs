@@ -11,6 +11,8 @@
 //! Statements have the strongest level that the model allows: proved, or, for probit regression, estimated, because the error of its
 //! quadrature is known from experience only. [`Outcome::message`] says so.
 //!
+//! [`planned`] runs one of the paper's methods instead, with its own steps, and certifies where it ends.
+//!
 //! A run is a [`ModelState`] and its [`step`](ModelState::step): it can be saved after any step, and [`resume`] goes on with the same bits,
 //! for any number of threads.
 //!
@@ -26,11 +28,13 @@
 //! that if its last steps were not looked at.
 
 mod model;
+mod planned;
 mod route;
 mod state;
 mod stochastic;
 
 pub use model::Model;
+pub use planned::{Chosen, planned};
 pub use route::{MOST_MEMORY, MOST_WORK, Route, Size};
 pub use state::ModelState;
 
@@ -70,12 +74,12 @@ impl Method {
     }
 }
 
-/// Called after every step; `Break` stops the run.
-pub type Observer<'a> = dyn FnMut(&TracePoint) -> ControlFlow<()> + Send + 'a;
+/// Called after every step with where the run is and how to save it; `Break` stops the run.
+pub type Observer<'a> = dyn FnMut(&TracePoint, &dyn Fn() -> Vec<u8>) -> ControlFlow<()> + Send + 'a;
 
 /// Fits a Gaussian to a model.
 pub fn fit(model: &dyn Model, goal: &Goal, method: Method) -> Result<Outcome, Error> {
-    fit_observed(model, goal, method, &mut |_| ControlFlow::Continue(()))
+    fit_observed(model, goal, method, &mut |_, _| ControlFlow::Continue(()))
 }
 
 /// Fits a Gaussian to a model, calling `observer` after every step.
@@ -145,7 +149,7 @@ fn run(
         if looked {
             trace.push(point);
         }
-        if observer(&point).is_break() {
+        if observer(&point, &|| state.encode()).is_break() {
             break (Status::Interrupted, format!("stopped after {} iterations", state.iteration()));
         }
     };

@@ -60,7 +60,7 @@ impl Look {
     }
 
     /// The bound in words.
-    fn said(&self) -> String {
+    pub(super) fn said(&self) -> String {
         let statement = &self.gap.statement;
         match statement.level() {
             Level::None => "there is no bound on the gap".into(),

@@ -195,7 +195,7 @@ impl Hierarchical {
         if !largest.is_finite() || rows.iter().step_by(KEPT).any(|t| !t.is_finite()) {
             return Err(Error::NotFinite("a linear predictor is not finite".into()));
         }
-        let quadrature = Quadrature::new(self.likelihood.strip(), largest);
+        let quadrature = Quadrature::within_reason(self.likelihood.strip(), largest)?;
         self.over_rows(&mut rows, &|node, out| {
             for (k, kept) in (self.layout.first[node]..).zip(out.chunks_exact_mut(KEPT)) {
                 let (t, datum, v) = (kept[0], self.layout.data[k], self.layout.weight[k]);

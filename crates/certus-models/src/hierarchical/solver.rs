@@ -26,9 +26,8 @@ impl Hierarchical {
             let here = self.first_order(&w, true)?;
             (gradients, hessians) = (gradients + 1, hessians + 1);
             let factor = self.forest.inverse_factor(&here.factor).ok_or_else(|| {
-                Error::NotIdentified(
-                    "the Hessian is singular; give every global coefficient a proper prior".into(),
-                )
+                let reason = "the Hessian is singular; give every global coefficient a proper prior".into();
+                Error::NotIdentified { reason, direction: Vec::new() }
             })?;
             let (mut half, mut step) = (vec![0.0; self.dim()], vec![0.0; self.dim()]);
             factor.add_apply_transpose(&here.mean, &mut half);

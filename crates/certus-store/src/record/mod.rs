@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use certus::{Gaussian, Outcome, Status};
+use certus::{Outcome, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -217,13 +217,11 @@ pub struct Data {
 
 /// What a record needs beyond the outcome.
 #[derive(Clone, Debug)]
-pub struct Meta<'a> {
+pub struct Meta {
     /// What was fitted: `logistic`, `target`.
     pub model: String,
-    /// The names of the parameters.
-    pub names: Vec<String>,
-    /// The Gaussian on the user's scale, a coordinate per name.
-    pub gaussian: &'a Gaussian,
+    /// The parameters on the user's scale.
+    pub parameters: Vec<Parameter>,
     /// Settings.
     pub settings: Value,
     /// Seed.
@@ -238,38 +236,47 @@ pub struct Meta<'a> {
 
 impl Record {
     /// What `outcome` says, with what only the caller knows.
-    pub fn new(outcome: &Outcome, meta: Meta<'_>) -> Result<Self, Error> {
-        if meta.names.len() != meta.gaussian.dim() {
-            return Err(Error::Mismatch(format!(
-                "{} names were given for {} parameters",
-                meta.names.len(),
-                meta.gaussian.dim()
-            )));
-        }
-        let numbers = meta.gaussian.mean().iter().zip(meta.gaussian.sd());
-        let parameters =
-            meta.names.into_iter().zip(numbers).map(|(name, (mean, sd))| Parameter::normal(name, *mean, sd));
+    pub fn new(outcome: &Outcome, meta: Meta) -> Self {
         let certus::auto::Counts { gradients, hessians, exact_passes } = outcome.counts;
-        Ok(Self {
-            schema: SCHEMA,
-            model: meta.model,
-            status: outcome.status.clone(),
-            message: outcome.message.clone(),
+        Self {
             route: outcome.route.clone(),
             neg_elbo: finite(outcome.neg_elbo.value),
             neg_elbo_se: finite(outcome.neg_elbo.standard_error),
             certificate: Certificate::new(&outcome.certificate),
             k_hat: outcome.k_hat.and_then(finite),
-            parameters: parameters.collect(),
             counts: Counts { gradients, hessians, exact_passes },
             seconds: outcome.elapsed.as_secs_f64(),
             trace: outcome.trace.iter().map(TracePoint::new).collect(),
+            ..Self::failed(outcome.status.clone(), outcome.message.clone(), meta)
+        }
+    }
+
+    /// The record of a fit that failed before it had a Gaussian: how and why, and nothing is certified.
+    pub fn failed(status: Status, message: String, meta: Meta) -> Self {
+        let nothing = certus::Certificate {
+            gap: certus::certificate::Gap::none("all Gaussians", message.clone()),
+            posterior: certus::certificate::Posterior::none(message.clone()),
+        };
+        Self {
+            schema: SCHEMA,
+            model: meta.model,
+            status,
+            message,
+            route: String::new(),
+            neg_elbo: None,
+            neg_elbo_se: None,
+            certificate: Certificate::new(&nothing),
+            k_hat: None,
+            parameters: meta.parameters,
+            counts: Counts { gradients: 0, hessians: 0, exact_passes: 0 },
+            seconds: 0.0,
+            trace: Vec::new(),
             settings: meta.settings,
             seed: meta.seed,
             versions: meta.versions,
             data: meta.data,
             notes: meta.notes,
-        })
+        }
     }
 
     /// The record of a run that went on from where `earlier` was interrupted: its time and trace come first. The counts of a saved state

@@ -8,7 +8,7 @@ use certus::{Goal, Outcome};
 use certus_models::auto::Method;
 use certus_models::likelihood::Logistic;
 use certus_models::{Design, Glm, Memory, Prior};
-use certus_store::record::Data;
+use certus_store::record::{Data, Parameter};
 use certus_store::{Meta, Record};
 
 /// A path under the system's folder for temporary files at which nothing is.
@@ -42,14 +42,11 @@ pub(crate) fn fitted() -> (Outcome, Record) {
 }
 
 pub(crate) fn record(outcome: &Outcome, names: Vec<String>) -> Record {
-    try_record(outcome, names).unwrap()
-}
-
-pub(crate) fn try_record(outcome: &Outcome, names: Vec<String>) -> Result<Record, certus_store::Error> {
+    let gaussian = &outcome.gaussian;
+    let normals = names.into_iter().zip(gaussian.mean().iter().zip(gaussian.sd()));
     let meta = Meta {
         model: "logistic".into(),
-        names,
-        gaussian: &outcome.gaussian,
+        parameters: normals.map(|(name, (mean, sd))| Parameter::normal(name, *mean, sd)).collect(),
         settings: serde_json::json!({"gap": 0.01, "prior_sd": 0.1 + 0.2, "method": "auto"}),
         seed: u64::MAX,
         data: Data { rows: Some(1000), fingerprint: Some("sha256:00ff".into()) },

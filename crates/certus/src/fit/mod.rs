@@ -101,12 +101,12 @@ pub struct Fit {
 const STOPPED: &str = "the run was stopped in a way that may depend on its draws, and the theorem speaks of a number of steps \
                        fixed beforehand";
 
-/// Called after steps; `Break` stops the run.
-pub type Observer<'a> = dyn FnMut(&Progress) -> ControlFlow<()> + Send + 'a;
+/// Called after steps with the state to save; `Break` stops the run.
+pub type Observer<'a> = dyn FnMut(&Progress, &State) -> ControlFlow<()> + Send + 'a;
 
 /// Fits a Gaussian to `target`.
 pub fn fit(target: &dyn Target, settings: &Settings) -> Result<Fit, Error> {
-    fit_observed(target, settings, &mut |_| ControlFlow::Continue(()))
+    fit_observed(target, settings, &mut |_, _| ControlFlow::Continue(()))
 }
 
 /// Fits a Gaussian to `target`, calling `observer` after every step.
@@ -179,7 +179,7 @@ fn run(
             bound: state.bound(),
             elapsed: clock.elapsed(),
         };
-        if observer(&progress).is_break() {
+        if observer(&progress, &state).is_break() {
             break (Status::Interrupted, format!("stopped after {} iterations", state.iteration()));
         }
     };

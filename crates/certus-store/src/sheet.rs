@@ -1,60 +1,59 @@
-//! Draws of the Gaussian as files that other programs read: CSV in CmdStan's style, or Parquet.
-//!
-//! Draw k depends on the seed and k only, so more draws begin with the ones of a smaller file.
+//! Columns of numbers as files that other programs read: draws in CmdStan's style or as Parquet, and predictions.
 
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
 
-use certus::Gaussian;
-
 use crate::directory::write_atomically;
 use crate::error::Error;
 
-/// Which draws.
+/// Named columns.
 #[derive(Clone, Copy, Debug)]
-pub struct Draws<'a> {
-    /// The Gaussian on the user's scale.
-    pub gaussian: &'a Gaussian,
-    /// A name per coordinate; for CmdStan's readers vectors are `theta.1`, `theta.2`, …
+pub struct Sheet<'a> {
+    /// A name per column; for CmdStan's readers vectors are `theta.1`, `theta.2`, …
     pub names: &'a [String],
-    /// How many.
-    pub n: usize,
-    /// Seed.
-    pub seed: u64,
+    /// Row after row.
+    pub values: &'a [f64],
+    /// What to say of them at the head of a CSV file, and in the metadata of a Parquet file under `certus`.
+    pub comments: &'a [String],
 }
 
-impl Draws<'_> {
-    /// The draws as a `d × n` column-major batch, once the parts are known to fit together.
-    fn sample(&self) -> Result<Vec<f64>, Error> {
-        let (d, given) = (self.gaussian.dim(), self.names.len());
-        if d != given {
-            return Err(Error::Mismatch(format!("{given} names were given for {d} parameters")));
+impl Sheet<'_> {
+    /// An error if the parts do not fit together.
+    fn check(&self) -> Result<(), Error> {
+        let (columns, given) = (self.names.len(), self.values.len());
+        if columns == 0 || given % columns != 0 {
+            return Err(Error::Mismatch(format!("{given} numbers were given for {columns} columns")));
         }
         let mut seen = HashSet::new();
-        if let Some(name) = self.names.iter().find(|name| !seen.insert(*name)) {
-            return Err(Error::Mismatch(format!("two parameters are called {name}")));
+        match self.names.iter().find(|name| !seen.insert(*name)) {
+            Some(name) => Err(Error::Mismatch(format!("two columns are called {name}"))),
+            None => Ok(()),
         }
-        Ok(self.gaussian.sample(self.n, self.seed))
     }
 
-    /// The text of a CSV file: comments with `#`, a line of names, a line per draw; every number reads back to its bits. A name with a comma,
-    /// a quote or a line break is quoted. `comments` are lines of the header.
-    pub fn to_csv(&self, comments: &[String]) -> Result<String, Error> {
-        let draws = self.sample()?;
+    /// Writes a CSV or a Parquet file, by the ending of its name.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("csv") => self.write_csv(path),
+            #[cfg(feature = "parquet")]
+            Some("parquet") => self.write_parquet(path),
+            _ => Err(Error::Format { path: path.to_path_buf() }),
+        }
+    }
+
+    /// The text of a CSV file: comments with `#`, a line of names, a line per row; every number reads back to its bits. A name with a comma,
+    /// a quote or a line break is quoted.
+    pub fn to_csv(&self) -> Result<String, Error> {
+        self.check()?;
         let mut out = String::new();
-        for line in comments.iter().flat_map(|text| text.lines()) {
+        for line in self.comments.iter().flat_map(|text| text.lines()) {
             let _ = writeln!(out, "# {line}");
         }
-        let _ = writeln!(
-            out,
-            "# draws of a Gaussian approximation by certus\n#   num_samples = {}\n#   seed = {}",
-            self.n, self.seed
-        );
         let names: Vec<String> = self.names.iter().map(|name| quoted(name)).collect();
         let _ = writeln!(out, "{}", names.join(","));
-        for draw in draws.chunks_exact(self.gaussian.dim()) {
-            for (i, x) in draw.iter().enumerate() {
+        for row in self.values.chunks_exact(self.names.len()) {
+            for (i, x) in row.iter().enumerate() {
                 let comma = if i > 0 { "," } else { "" };
                 let _ = write!(out, "{comma}{x:?}");
             }
@@ -64,8 +63,8 @@ impl Draws<'_> {
     }
 
     /// Writes a CSV file, whole or not at all.
-    pub fn write_csv(&self, path: &Path, comments: &[String]) -> Result<(), Error> {
-        write_atomically(path, self.to_csv(comments)?.as_bytes())
+    pub fn write_csv(&self, path: &Path) -> Result<(), Error> {
+        write_atomically(path, self.to_csv()?.as_bytes())
     }
 }
 
@@ -80,7 +79,7 @@ fn quoted(name: &str) -> String {
 
 #[cfg(feature = "parquet")]
 mod columns {
-    //! Parquet: a column of doubles per parameter, compressed by Snappy.
+    //! Parquet: a column of doubles per name, compressed by Snappy.
 
     use std::path::Path;
     use std::sync::Arc;
@@ -93,39 +92,39 @@ mod columns {
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::types::Type;
 
-    use super::Draws;
+    use super::Sheet;
     use crate::directory::write_atomically;
     use crate::error::Error;
 
     /// Rows of a row group.
     const GROUP: usize = 1 << 16;
 
-    impl Draws<'_> {
-        /// The bytes of a Parquet file with a required double column per parameter and a row per draw; the metadata have the seed.
+    impl Sheet<'_> {
+        /// The bytes of a Parquet file with a required double column per name.
         pub fn to_parquet(&self) -> Result<Vec<u8>, Error> {
-            let draws = self.sample()?;
-            self.encode(&draws).map_err(|e| Error::Mismatch(format!("the draws cannot be encoded: {e}")))
+            self.check()?;
+            self.encode().map_err(|e| Error::Mismatch(format!("the columns cannot be encoded: {e}")))
         }
 
-        fn encode(&self, draws: &[f64]) -> Result<Vec<u8>, ParquetError> {
-            let d = self.gaussian.dim();
+        fn encode(&self) -> Result<Vec<u8>, ParquetError> {
+            let d = self.names.len();
             let column = |name: &String| {
                 let column = Type::primitive_type_builder(name, Physical::DOUBLE);
                 column.with_repetition(Repetition::REQUIRED).build().map(Arc::new)
             };
             let fields = self.names.iter().map(column).collect::<Result<Vec<_>, _>>()?;
-            let schema = Type::group_type_builder("draws").with_fields(fields).build()?;
-            let seed = KeyValue { key: "certus.seed".into(), value: Some(self.seed.to_string()) };
+            let schema = Type::group_type_builder("rows").with_fields(fields).build()?;
+            let words = KeyValue { key: "certus".into(), value: Some(self.comments.join("\n")) };
             let properties = WriterProperties::builder()
                 .set_compression(Compression::SNAPPY)
                 .set_dictionary_enabled(false)
                 .set_created_by(concat!("certus ", env!("CARGO_PKG_VERSION")).into())
-                .set_key_value_metadata(Some(vec![seed]))
+                .set_key_value_metadata(Some(vec![words]))
                 .build();
             let mut bytes = Vec::new();
             let mut file = SerializedFileWriter::new(&mut bytes, Arc::new(schema), Arc::new(properties))?;
             let mut values = Vec::new();
-            for rows in draws.chunks(GROUP * d) {
+            for rows in self.values.chunks(GROUP * d) {
                 let mut group = file.next_row_group()?;
                 let mut coordinate = 0;
                 while let Some(mut column) = group.next_column()? {

@@ -1,11 +1,11 @@
-//! Files of draws hold the bits of `Gaussian::sample`, under the names given.
+//! Files of draws hold the bits they were given, under their names.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
 use certus::factor::Lower;
 use certus::{Factor, Gaussian};
-use certus_store::draws::Draws;
+use certus_store::Sheet;
 use common::fresh;
 
 fn gaussian() -> Gaussian {
@@ -20,41 +20,32 @@ fn names() -> Vec<String> {
 #[test]
 fn csv_reads_like_cmdstan_and_back_to_the_bit() {
     let (gaussian, names) = (gaussian(), names());
-    let draws = Draws { gaussian: &gaussian, names: &names, n: 50, seed: 7 };
-    let path = fresh("draws.csv");
-    draws.write_csv(&path, &["model = logistic".into(), "two\nlines".into()]).unwrap();
+    let (sample, comments) = (gaussian.sample(50, 7), ["model = logistic".into(), "two\nlines".into()]);
+    let sheet = Sheet { names: &names, values: &sample, comments: &comments };
+    let path = fresh("draws").with_extension("csv");
+    sheet.write(&path).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     let comments: Vec<&str> = text.lines().filter(|l| l.starts_with('#')).collect();
-    let expected = [
-        "# model = logistic",
-        "# two",
-        "# lines",
-        "# draws of a Gaussian approximation by certus",
-        "#   num_samples = 50",
-        "#   seed = 7",
-    ];
-    assert_eq!(comments, expected);
+    assert_eq!(comments, ["# model = logistic", "# two", "# lines"]);
     let mut lines = text.lines().filter(|l| !l.starts_with('#'));
     assert_eq!(lines.next(), Some("theta.1,theta.2,\"a \"\"name\"\", quoted\""));
     let numbers: Vec<u64> = lines
         .flat_map(|l| l.split(',').map(|x| x.parse::<f64>().unwrap().to_bits()).collect::<Vec<_>>())
         .collect();
-    let sample: Vec<u64> = gaussian.sample(50, 7).iter().map(|x| x.to_bits()).collect();
+    let sample: Vec<u64> = sample.iter().map(|x| x.to_bits()).collect();
     assert_eq!(numbers, sample);
-    // more draws begin with the same
-    let more = Draws { n: 60, ..draws }.to_csv(&[]).unwrap();
-    let body =
-        |text: &str| text.lines().filter(|l| !l.starts_with('#')).map(String::from).collect::<Vec<_>>();
-    assert_eq!(body(&more)[..51], body(&text));
-    assert_eq!(body(&Draws { n: 0, ..draws }.to_csv(&[]).unwrap()).len(), 1);
+    let none = Sheet { values: &[], comments: &[], ..sheet }.to_csv().unwrap();
+    assert_eq!(none.lines().count(), 1);
+    let error = sheet.write(&fresh("draws").with_extension("xlsx")).unwrap_err();
+    assert!(error.exit_code() == 64 && error.to_string().contains(".parquet"), "{error}");
 }
 
 #[test]
 fn names_must_fit_and_differ() {
-    let gaussian = gaussian();
+    let values = [0.0; 9];
     for names in [vec!["a".to_string(); 3], vec!["a".to_string(), "b".to_string()]] {
-        let error = Draws { gaussian: &gaussian, names: &names, n: 2, seed: 0 }.to_csv(&[]).unwrap_err();
+        let error = Sheet { names: &names, values: &values, comments: &[] }.to_csv().unwrap_err();
         assert_eq!(error.exit_code(), 70, "{error}");
     }
 }
@@ -67,17 +58,17 @@ fn parquet_comes_back_to_the_bit() {
     let (gaussian, names) = (gaussian(), names());
     // more than one row group
     let n = (1 << 16) + 5;
-    let draws = Draws { gaussian: &gaussian, names: &names, n, seed: u64::MAX };
-    let path = fresh("draws.parquet");
-    draws.write_parquet(&path).unwrap();
+    let (sample, comments) = (gaussian.sample(n, 3), ["seed = 3".to_string()]);
+    let sheet = Sheet { names: &names, values: &sample, comments: &comments };
+    let path = fresh("draws").with_extension("parquet");
+    sheet.write(&path).unwrap();
     let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
     let metadata = reader.metadata().file_metadata();
     assert_eq!((metadata.num_rows(), reader.num_row_groups()), (n as i64, 2));
     let seed = &metadata.key_value_metadata().unwrap()[0];
-    assert_eq!((seed.key.as_str(), seed.value.as_deref()), ("certus.seed", Some("18446744073709551615")));
+    assert_eq!((seed.key.as_str(), seed.value.as_deref()), ("certus", Some("seed = 3")));
     let found: Vec<&str> = metadata.schema_descr().columns().iter().map(|c| c.name()).collect();
     assert_eq!(found, names);
-    let sample = gaussian.sample(n, u64::MAX);
     for i in 0..3 {
         let mut column = Vec::new();
         for group in 0..2 {
@@ -94,7 +85,7 @@ fn parquet_comes_back_to_the_bit() {
         assert_eq!(column.len(), n);
     }
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(draws.to_parquet().unwrap(), draws.to_parquet().unwrap(), "the same bytes every time");
-    let none = Draws { n: 0, ..draws }.to_parquet().unwrap();
+    assert_eq!(sheet.to_parquet().unwrap(), sheet.to_parquet().unwrap(), "the same bytes every time");
+    let none = Sheet { values: &[], ..sheet }.to_parquet().unwrap();
     assert!(none.starts_with(b"PAR1"));
 }

@@ -1,0 +1,371 @@
+//! The arguments, as clap and TOML see them: one struct, so that a config file equals flags.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+/// Certified Gaussian posteriors from CSV, Parquet and Arrow files.
+#[derive(Debug, Parser)]
+#[command(name = "certus", version, max_term_width = 110, propagate_version = true)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Fit a model to a file and certify the result
+    Fit(Box<FitArguments>),
+    /// Say what a fit would do, without doing it: rows, coefficients, route, cost, priors
+    Plan(Box<FitArguments>),
+    /// Go on with a fit that was stopped
+    Resume {
+        /// The fit's directory
+        dir: PathBuf,
+        /// The data, if they moved
+        #[arg(long)]
+        data: Option<PathBuf>,
+        /// Print the fit.json object on stdout
+        #[arg(long)]
+        json: bool,
+        /// No progress, no table
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Check a fit's certificate with independent arithmetic
+    Verify {
+        /// The fit's directory
+        dir: PathBuf,
+        /// The data, if they moved
+        #[arg(long)]
+        data: Option<PathBuf>,
+    },
+    /// Draw from the fitted Gaussian
+    Sample {
+        /// The fit's directory
+        dir: PathBuf,
+        /// How many draws
+        #[arg(long, default_value_t = 1000)]
+        draws: usize,
+        /// Where to: .parquet or .csv
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+        /// Seed of the draws
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
+    /// Predict for new rows
+    Predict {
+        /// The fit's directory
+        dir: PathBuf,
+        /// The new data, with the columns of the fit; the response is not needed
+        new: PathBuf,
+        /// Where to: .csv or .parquet
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Write an HTML report into a fit's directory
+    Report {
+        /// The fit's directory
+        dir: PathBuf,
+    },
+    /// Hold two fits against each other
+    Compare {
+        /// One fit's directory
+        left: PathBuf,
+        /// The other's
+        right: PathBuf,
+    },
+    /// Say what this build can do
+    Doctor,
+    /// Print shell completions
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+    /// Panic, to see what happens then
+    #[cfg(feature = "bug")]
+    #[command(hide = true)]
+    Bug,
+}
+
+/// The models.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModelName {
+    /// Normal errors with a known sd, --sigma
+    Linear,
+    /// 0/1 responses
+    Logistic,
+    /// Successes out of --trials
+    Binomial,
+    /// 0/1 responses, normal link
+    Probit,
+    /// Counts
+    Poisson,
+    /// Counts with extra spread, --dispersion
+    NegativeBinomial,
+}
+
+/// The methods.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum MethodChoice {
+    /// Exact where it is affordable, else stochastic
+    #[default]
+    Auto,
+    /// Newton-CG on the exact ELBO
+    Exact,
+    /// Draws, certified by exact passes
+    Stochastic,
+    /// Algorithm 1 of the paper: prox, energy estimator
+    ProxEnergy,
+    /// Algorithm 2: projection, entropy estimator
+    ProjEntropy,
+    /// Algorithm 3: projection, sticking the landing
+    ProjStl,
+    /// Prox with a quadratic control variate
+    ProxCv,
+    /// Sticking the landing in a certified ball
+    BallStl,
+}
+
+/// The shape of the factor of the covariance.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum FactorChoice {
+    /// Dense, or the arrow if there are groups, which loses nothing
+    #[default]
+    Auto,
+    /// Every entry
+    Dense,
+    /// Independent coefficients
+    Diagonal,
+    /// Groups independent given the coefficients of all rows
+    Arrow,
+}
+
+/// The constants of the paper's methods.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConstantsChoice {
+    /// Those of a certified ball where the method has one (ball-stl), else sharp
+    #[default]
+    Local,
+    /// Ours, proved in docs/maths.md
+    Sharp,
+    /// The paper's, misprints corrected
+    Paper,
+}
+
+/// How strong the statement must be for the goal to count as reached.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum LevelChoice {
+    /// A number without a guarantee
+    Estimated,
+    /// With probability 1 - delta
+    Probable,
+    /// A theorem
+    Proved,
+}
+
+/// What to do with missing values.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Missing {
+    /// Refuse, saying how many and where
+    #[default]
+    Error,
+    /// Drop the rows, saying how many
+    Drop,
+}
+
+/// Arguments of `fit` and `plan`; every one may stand in a TOML file under the same name.
+#[derive(Args, Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
+pub struct FitArguments {
+    /// The model
+    #[arg(value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelName>,
+    /// The data: a CSV, TSV, Parquet or Arrow file, or a directory of them
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<PathBuf>,
+    /// The response column
+    #[arg(long, value_name = "COL", help_heading = "Terms")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response: Option<String>,
+    /// Features, by name, interactions as a:b [default: all other numeric columns]
+    #[arg(long, value_name = "A,B,A:B", value_delimiter = ',', help_heading = "Terms")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<Vec<String>>,
+    /// A group term: "g" (intercept by group), "g: a,b" (and slopes), "g: *" (all features), "g/h" (h within g); repeatable
+    #[arg(long, value_name = "TERM", help_heading = "Terms")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<Vec<String>>,
+    /// The sd of group effects: X for every group, or g=X for one; repeatable
+    #[arg(long, value_name = "X|g=X", help_heading = "Terms")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_sd: Option<Vec<String>>,
+    /// Column of row weights
+    #[arg(long, value_name = "COL", help_heading = "Terms")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<String>,
+    /// Column added to the linear predictor
+    #[arg(long, value_name = "COL", help_heading = "Terms")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<String>,
+    /// Column of trials (binomial)
+    #[arg(long, value_name = "COL", help_heading = "Terms")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trials: Option<String>,
+    /// Dispersion (negative-binomial)
+    #[arg(long, value_name = "X", help_heading = "Terms")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dispersion: Option<f64>,
+    /// Sd of the errors (linear)
+    #[arg(long, value_name = "X", help_heading = "Terms")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sigma: Option<f64>,
+    /// Prior sd of coefficients, per sd of the feature unless --no-standardise; 'inf' = flat [default: 2.5]
+    #[arg(long, value_name = "X", help_heading = "Prior")]
+    #[serde(with = "number", skip_serializing_if = "Option::is_none")]
+    pub prior_sd: Option<f64>,
+    /// Prior sd of the intercept; 'inf' = flat [default: 10]
+    #[arg(long, value_name = "X", help_heading = "Prior")]
+    #[serde(with = "number", skip_serializing_if = "Option::is_none")]
+    pub intercept_prior_sd: Option<f64>,
+    /// No intercept
+    #[arg(long, help_heading = "Data")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_intercept: bool,
+    /// Features as they are
+    #[arg(long, help_heading = "Data")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_standardise: bool,
+    /// Missing values
+    #[arg(long, value_enum, help_heading = "Data")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Missing>,
+    /// Only rows for which this SQL condition holds
+    #[arg(long, value_name = "SQL", help_heading = "Data")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r#where: Option<String>,
+    /// A query over the table `data` whose result is the data
+    #[arg(long, value_name = "SQL", help_heading = "Data")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sql: Option<String>,
+    /// How to fit [default: auto]
+    #[arg(long, value_enum, help_heading = "Method")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<MethodChoice>,
+    /// The shape of the covariance's factor [default: auto]
+    #[arg(long, value_enum, help_heading = "Method")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub factor: Option<FactorChoice>,
+    /// Constants of the paper's methods [default: local]
+    #[arg(long, value_enum, help_heading = "Method")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub constants: Option<ConstantsChoice>,
+    /// Draws per iteration of the paper's methods [default: 10]
+    #[arg(long, value_name = "N", help_heading = "Method")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<usize>,
+    /// Iterations of the paper's methods [default: 10000]
+    #[arg(long, value_name = "N", help_heading = "Method")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<u64>,
+    /// The gap to reach, in nats [default: 0.01]
+    #[arg(long, value_name = "NATS", help_heading = "Goal")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap: Option<f64>,
+    /// Probability that a probable statement may fail [default: 0.01]
+    #[arg(long, value_name = "P", help_heading = "Goal")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta: Option<f64>,
+    /// How strong the statement must be [default: the strongest the model allows]
+    #[arg(long, value_enum, help_heading = "Goal")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<LevelChoice>,
+    /// Stop after this long: 90s, 5m, 2h
+    #[arg(long, value_name = "T", help_heading = "Goal")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_time: Option<String>,
+    /// Directory for the result [default: nothing is written]
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out: Option<PathBuf>,
+    /// Replace what is in DIR
+    #[arg(long, help_heading = "Output")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub overwrite: bool,
+    /// Time between checkpoints [default: 30s]
+    #[arg(long, value_name = "T", help_heading = "Output")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_every: Option<String>,
+    /// Print the fit.json object on stdout
+    #[arg(long, help_heading = "Output")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub json: bool,
+    /// No progress, no table
+    #[arg(long, short, help_heading = "Output")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub quiet: bool,
+    /// Seed [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Threads; they never change the result [default: all cores]
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// Read arguments from a TOML file; flags win
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+    /// Print the arguments as TOML and stop
+    #[arg(long, help_heading = "Output")]
+    #[serde(skip)]
+    pub print_config: bool,
+    /// Prior sds by coefficient or term, in a TOML file: [priors] rain = 1.0
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub priors: BTreeMap<String, f64>,
+}
+
+/// Numbers that may be infinite, which JSON cannot say: 'inf' there.
+mod number {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Number(f64),
+        Text(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(x: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+        match x {
+            Some(x) if x.is_finite() => serializer.serialize_f64(*x),
+            Some(x) => serializer.serialize_str(&x.to_string()),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+        Ok(match Option::<Either>::deserialize(deserializer)? {
+            None => None,
+            Some(Either::Number(x)) => Some(x),
+            Some(Either::Text(text)) => {
+                Some(text.parse().map_err(|_| D::Error::custom(format!("\"{text}\" is no number")))?)
+            }
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! How the program ends: one code per kind of ending, and the message on stderr.
+
+use std::fmt;
+use std::io::Write;
+
+use certus::Status;
+use certus_data::DataError;
+
+/// An ending with its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// The goal is reached at the level asked.
+    Reached = 0,
+    /// A limit came first; the result is written, the certificate says what holds.
+    Limit = 10,
+    /// Rounding floor or dead line search.
+    NoProgress = 11,
+    /// A value was not finite.
+    NonFinite = 12,
+    /// An assumption is violated, with a witness.
+    Violated = 13,
+    /// `verify`: the certificate does not hold.
+    Refuted = 14,
+    /// Wrong arguments.
+    Usage = 64,
+    /// Bad data, unknown columns included.
+    Data = 65,
+    /// No such input.
+    NoInput = 66,
+    /// Our bug.
+    Bug = 70,
+    /// The output exists or cannot be created.
+    CannotCreate = 73,
+    /// Writing failed.
+    WriteFailed = 74,
+    /// A bad config file.
+    Config = 78,
+    /// Ctrl-C.
+    Interrupted = 130,
+    /// Terminated.
+    Terminated = 143,
+}
+
+/// A failure: what stderr says, and the code.
+#[derive(Debug)]
+pub struct Failure {
+    /// The code.
+    pub code: Code,
+    /// The message: the value, the place, what was required, what to do.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "certus: {}", self.message)
+    }
+}
+
+impl From<&Status> for Code {
+    fn from(status: &Status) -> Self {
+        match status {
+            Status::Reached => Code::Reached,
+            Status::Limit => Code::Limit,
+            Status::NoProgress => Code::NoProgress,
+            Status::NonFinite => Code::NonFinite,
+            Status::AssumptionViolated => Code::Violated,
+            // the only user code here is the data
+            Status::UserError => Code::Data,
+            Status::Interrupted => Code::Interrupted,
+        }
+    }
+}
+
+/// The codes by number, for errors that know theirs.
+fn by_number(number: u8) -> Code {
+    const ALL: [Code; 9] = [
+        Code::NonFinite,
+        Code::Violated,
+        Code::Usage,
+        Code::Data,
+        Code::NoInput,
+        Code::CannotCreate,
+        Code::WriteFailed,
+        Code::Config,
+        Code::Bug,
+    ];
+    ALL.into_iter().find(|code| *code as u8 == number).unwrap_or(Code::Bug)
+}
+
+impl From<DataError> for Failure {
+    fn from(error: DataError) -> Self {
+        Self::new(by_number(error.exit_code()), error.to_string())
+    }
+}
+
+impl From<certus_models::Error> for Failure {
+    fn from(error: certus_models::Error) -> Self {
+        DataError::from(error).into()
+    }
+}
+
+impl From<certus_store::Error> for Failure {
+    fn from(error: certus_store::Error) -> Self {
+        let hint = match &error {
+            certus_store::Error::Exists { .. } => " (--overwrite)",
+            _ => "",
+        };
+        Self::new(by_number(error.exit_code()), format!("{error}{hint}"))
+    }
+}
+
+/// Writes the result to stdout.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|e| Failure::new(Code::WriteFailed, format!("the result cannot be written to stdout: {e}")))
+}

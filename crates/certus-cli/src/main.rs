@@ -1,0 +1,104 @@
+//! The binary `certus`: arguments, progress, tables, exit codes.
+#![forbid(unsafe_code)]
+// nothing is reachable from outside a binary
+#![allow(clippy::print_stderr, unreachable_pub)]
+
+mod arguments;
+mod config;
+mod exit;
+mod fit;
+mod request;
+mod results;
+mod table;
+mod verify;
+mod watch;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, Command, FitArguments};
+use clap::{CommandFactory, Parser};
+use exit::{Code, Failure, print};
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            let code = if error.use_stderr() { Code::Usage } else { Code::Reached };
+            return ExitCode::from(code as u8);
+        }
+    };
+    // a panic is printed by its own hook
+    let ended = std::panic::catch_unwind(|| run(arguments)).unwrap_or_else(|_| {
+        Err(Failure::new(Code::Bug, "this is a bug in certus: please report it with the lines above"))
+    });
+    let code = ended.unwrap_or_else(|failure| {
+        eprintln!("{failure}");
+        failure.code
+    });
+    ExitCode::from(code as u8)
+}
+
+/// Flags over the config file, if there is one; `None` if the arguments were only to be printed.
+fn settled(flags: FitArguments) -> Result<Option<FitArguments>, Failure> {
+    let arguments = match &flags.config {
+        Some(path) => {
+            let file = config::read(path)?;
+            config::merge(flags, file)
+        }
+        None => flags,
+    };
+    if arguments.print_config {
+        print(&config::print(&arguments)?)?;
+        return Ok(None);
+    }
+    Ok(Some(arguments))
+}
+
+fn run(arguments: Arguments) -> Result<Code, Failure> {
+    match arguments.command {
+        Command::Fit(flags) => settled(*flags)?.map_or(Ok(Code::Reached), |a| fit::fit(&a)),
+        Command::Plan(flags) => settled(*flags)?.map_or(Ok(Code::Reached), |a| fit::plan(&a)),
+        Command::Resume { dir, data, json, quiet } => fit::go_on(&dir, data.as_deref(), json, quiet),
+        Command::Verify { dir, data } => verify::check(&dir, data.as_deref()),
+        Command::Sample { dir, draws, to, seed } => results::sample(&dir, draws, &to, seed),
+        Command::Predict { dir, new, to } => results::predict(&dir, &new, &to),
+        Command::Report { dir } => results::report(&dir),
+        Command::Compare { left, right } => results::compare(&left, &right),
+        Command::Doctor => print(&doctor()).map(|()| Code::Reached),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "certus", &mut script);
+            print(&String::from_utf8_lossy(&script)).map(|()| Code::Reached)
+        }
+        Command::Man => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Arguments::command())
+                .render(&mut page)
+                .map_err(|e| Failure::new(Code::WriteFailed, e.to_string()))?;
+            print(&String::from_utf8_lossy(&page)).map(|()| Code::Reached)
+        }
+        #[cfg(feature = "bug")]
+        Command::Bug => panic!("a bug was asked for"),
+    }
+}
+
+/// What this build can do.
+fn doctor() -> String {
+    let yes = |on: bool| if on { "yes" } else { "no" };
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let scans = if cfg!(feature = "scan") {
+        "CSV, TSV, Parquet, Arrow; --where and --sql"
+    } else {
+        "none: built without `scan`"
+    };
+    let lines = [
+        ("certus", env!("CARGO_PKG_VERSION").to_string()),
+        ("machine", format!("{} {}, {cores} cores", std::env::consts::OS, std::env::consts::ARCH)),
+        ("optimised", yes(!cfg!(debug_assertions)).into()),
+        ("files", scans.into()),
+        ("models", "linear, logistic, binomial, probit, poisson, negative-binomial".into()),
+        ("fit-many, mpi", "no".into()),
+    ];
+    lines.iter().map(|(what, value)| format!("{what:<14} {value}\n")).collect()
+}

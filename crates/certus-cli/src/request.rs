@@ -1,0 +1,169 @@
+//! From arguments to a request, its source and its model.
+
+use std::path::Path;
+
+use certus_data::{
+    DataError, Family, Features, GroupSpec, Missing as DataMissing, Problem, Request, Slopes, Source, Spec,
+    Storage,
+};
+
+use crate::arguments::{FactorChoice, FitArguments, Missing, ModelName};
+use crate::exit::{Code, Failure};
+use crate::watch::Signals;
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure::new(Code::Usage, message)
+}
+
+impl ModelName {
+    /// As certus-data says it.
+    pub fn family(self) -> Family {
+        match self {
+            ModelName::Linear => Family::Linear,
+            ModelName::Logistic => Family::Logistic,
+            ModelName::Binomial => Family::Binomial,
+            ModelName::Probit => Family::Probit,
+            ModelName::Poisson => Family::Poisson,
+            ModelName::NegativeBinomial => Family::NegativeBinomial,
+        }
+    }
+}
+
+impl FitArguments {
+    /// The model, or what to say without one.
+    pub fn family(&self) -> Result<Family, Failure> {
+        let words = "which model? linear, logistic, binomial, probit, poisson or negative-binomial; for example: \
+                     certus fit logistic data.csv --response y";
+        self.model.map(ModelName::family).ok_or_else(|| usage(words))
+    }
+
+    /// The data, or what to say without them.
+    pub fn path(&self) -> Result<&Path, Failure> {
+        self.data.as_deref().ok_or_else(|| {
+            usage("which data? name a CSV, TSV, Parquet or Arrow file, or a directory of them")
+        })
+    }
+
+    /// What is asked of the data.
+    pub fn request(&self) -> Result<Request, Failure> {
+        let family = self.family()?;
+        let response =
+            self.response.as_deref().ok_or_else(|| usage("which column is the response? --response COL"))?;
+        let mut spec = Spec::new(response, family);
+        if let Some(terms) = &self.features {
+            spec.features = Features::Terms(terms.clone());
+        }
+        spec.groups = self.groups()?;
+        spec.weights.clone_from(&self.weights);
+        spec.offset.clone_from(&self.offset);
+        spec.trials.clone_from(&self.trials);
+        spec.intercept = !self.no_intercept;
+        spec.standardise = !self.no_standardise;
+        spec.missing = match self.missing.unwrap_or_default() {
+            Missing::Error => DataMissing::Error,
+            Missing::Drop => DataMissing::Drop,
+        };
+        match (self.factor.unwrap_or_default(), spec.groups.is_empty()) {
+            (FactorChoice::Diagonal, _) => {
+                return Err(usage("--factor diagonal is not built yet: its certificate is separate work"));
+            }
+            (FactorChoice::Arrow, true) => {
+                return Err(usage("--factor arrow needs a --group: without groups the factor is dense"));
+            }
+            (FactorChoice::Dense, false) => {
+                return Err(usage(
+                    "--factor dense does not go with --group: the arrow loses nothing and is smaller",
+                ));
+            }
+            _ => {}
+        }
+        let mut request = Request::new(spec);
+        (request.sigma, request.dispersion) = (self.sigma, self.dispersion);
+        request.prior_sd = self.prior_sd.unwrap_or(request.prior_sd);
+        request.intercept_prior_sd = self.intercept_prior_sd.unwrap_or(request.intercept_prior_sd);
+        request.priors.clone_from(&self.priors);
+        Ok(request)
+    }
+
+    /// `--group "g: a,b"` with `--group-sd X` or `g=X`.
+    fn groups(&self) -> Result<Vec<GroupSpec>, Failure> {
+        let number = |text: &str| {
+            text.parse::<f64>().map_err(|_| {
+                usage(format!("--group-sd is '{text}', but a number above 0, or GROUP=NUMBER, is required"))
+            })
+        };
+        let (mut every, mut named) = (None, Vec::new());
+        for text in self.group_sd.iter().flatten() {
+            match text.split_once('=') {
+                Some((group, sd)) => named.push((group.trim(), number(sd.trim())?)),
+                None => every = Some(number(text.trim())?),
+            }
+        }
+        let mut out = Vec::new();
+        for text in self.group.iter().flatten() {
+            let (factor, slopes) = text.split_once(':').unwrap_or((text, ""));
+            let (factor, slopes) = (factor.trim(), slopes.trim());
+            let terms = slopes.split(',').map(str::trim).filter(|s| !s.is_empty()).map(String::from);
+            let slopes = if slopes == "*" { Slopes::All } else { Slopes::Terms(terms.collect()) };
+            let own = named.iter().find(|(group, _)| *group == factor).map(|(_, sd)| *sd);
+            out.push(GroupSpec { factor: factor.into(), slopes, sd: own.or(every) });
+        }
+        if let Some((group, _)) = named.iter().find(|(group, _)| out.iter().all(|g| g.factor != *group)) {
+            let hint = certus_data::nearest(out.iter().map(|g| g.factor.as_str()), group);
+            return Err(usage(format!("--group-sd names the group '{group}', which is none{hint}")));
+        }
+        if every.is_some() && out.is_empty() {
+            return Err(usage("--group-sd needs a --group"));
+        }
+        Ok(out)
+    }
+
+    /// Reads the data and builds the model.
+    pub fn problem(&self, signals: &Signals) -> Result<Problem, Failure> {
+        let request = self.request()?;
+        let source = open(self.path()?, self.r#where.as_deref(), self.sql.as_deref())?;
+        let source = Stoppable { source, signals };
+        Problem::new(&source, &request, &Storage::default()).map_err(|e| match signals.seen() {
+            Some(code) => Failure::new(code, "stopped while the data were read; nothing was written"),
+            None => e.into(),
+        })
+    }
+}
+
+/// Opens files.
+#[cfg(feature = "scan")]
+pub fn open(path: &Path, filter: Option<&str>, sql: Option<&str>) -> Result<Box<dyn Source>, Failure> {
+    Ok(Box::new(certus_data::FileSource::open(&[path.to_path_buf()], filter, sql)?))
+}
+
+/// Opens files: this build cannot.
+#[cfg(not(feature = "scan"))]
+pub fn open(path: &Path, _: Option<&str>, _: Option<&str>) -> Result<Box<dyn Source>, Failure> {
+    Err(usage(format!(
+        "{} cannot be read: this build has no file scans (build it with the feature `scan`)",
+        path.display()
+    )))
+}
+
+/// A source that a signal ends.
+struct Stoppable<'a> {
+    source: Box<dyn Source>,
+    signals: &'a Signals,
+}
+
+impl Source for Stoppable<'_> {
+    fn columns(&self) -> &[certus_data::ColumnInfo] {
+        self.source.columns()
+    }
+
+    fn scan(
+        &self,
+        wanted: &[usize],
+        visit: &mut dyn FnMut(&certus_data::Batch<'_>) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        self.source.scan(wanted, &mut |batch| match self.signals.seen() {
+            Some(_) => Err(DataError::Read("stopped".into())),
+            None => visit(batch),
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! What is made of a fit that is there: draws, predictions, a report, a comparison.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use certus_data::{Encoding, How, Meaning, Storage};
+use certus_store::directory::{MEANING, REPORT};
+use certus_store::record::Parameter;
+use certus_store::report::Extras;
+use certus_store::{Arrays, FitDirectory, Record, Sheet};
+
+use crate::arguments::FitArguments;
+use crate::exit::{Code, Failure, print};
+use crate::request::open;
+use crate::table::aligned;
+
+/// A fit read from its directory.
+struct Stored {
+    directory: FitDirectory,
+    record: Record,
+    arguments: FitArguments,
+    meaning: Meaning,
+}
+
+impl Stored {
+    fn read(dir: &Path) -> Result<Self, Failure> {
+        let directory = FitDirectory::open(dir)?;
+        let record = Record::read(&directory)?;
+        let bad = |name: &str, e: serde_json::Error| {
+            Failure::new(
+                Code::Data,
+                format!("{} is damaged or not ours: {e}", directory.file(name).display()),
+            )
+        };
+        let arguments = serde_json::from_value(record.settings.clone()).map_err(|e| bad("fit.json", e))?;
+        let meaning = serde_json::from_slice(&directory.read(MEANING)?).map_err(|e| bad(MEANING, e))?;
+        Ok(Self { directory, record, arguments, meaning })
+    }
+
+    fn arrays(&self) -> Result<Arrays, Failure> {
+        let arrays = Arrays::read(&self.directory)?;
+        if arrays.gaussian.dim() == self.meaning.dim() {
+            return Ok(arrays);
+        }
+        let words = format!(
+            "the arrays have {} latents, {MEANING} has {}",
+            arrays.gaussian.dim(),
+            self.meaning.dim()
+        );
+        Err(Failure::new(Code::Data, words))
+    }
+}
+
+/// `certus sample`: row k depends on the seed and k only.
+pub fn sample(dir: &Path, draws: usize, to: &Path, seed: u64) -> Result<Code, Failure> {
+    let stored = Stored::read(dir)?;
+    let gaussian = stored.arrays()?.gaussian;
+    let quantities = stored.meaning.quantities();
+    let latents = gaussian.sample(draws, seed);
+    let mut values = Vec::with_capacity(draws * quantities.len());
+    for z in latents.chunks_exact(gaussian.dim()) {
+        values.extend(quantities.iter().map(|q| q.terms.iter().map(|(i, a)| a * z[*i]).sum::<f64>()));
+    }
+    let names: Vec<String> = quantities.into_iter().map(|q| q.name).collect();
+    let comments = [
+        format!("draws of a Gaussian approximation by certus, model = {}", stored.record.model),
+        format!("num_samples = {draws}"),
+        format!("seed = {seed}"),
+    ];
+    Sheet { names: &names, values: &values, comments: &comments }.write(to)?;
+    print(&format!("{draws} draws of {} parameters in {}\n", names.len(), to.display()))?;
+    Ok(Code::Reached)
+}
+
+/// `certus predict`.
+pub fn predict(dir: &Path, new: &Path, to: &Path) -> Result<Code, Failure> {
+    let stored = Stored::read(dir)?;
+    let gaussian = stored.arrays()?.gaussian;
+    let source = open(new, None, None)?;
+    let family = stored.arguments.family()?;
+    let rows = certus_data::predict(family, &stored.meaning, &gaussian, &*source, &Storage::default())?;
+    let values: Vec<f64> =
+        rows.iter().flat_map(|p| [p.mean, p.q05, p.q50, p.q95, p.linear_mean, p.linear_sd]).collect();
+    let names = ["mean", "q05", "q50", "q95", "linear_mean", "linear_sd"].map(String::from);
+    Sheet { names: &names, values: &values, comments: &[] }.write(to)?;
+    print(&format!("predictions in {}, rows: {}\n", to.display(), rows.len()))?;
+    Ok(Code::Reached)
+}
+
+/// `certus report`.
+pub fn report(dir: &Path) -> Result<Code, Failure> {
+    let stored = Stored::read(dir)?;
+    let response = &stored.meaning.encoding.response;
+    let extras = Extras {
+        title: Some(format!("{} regression of {response}", stored.record.model)),
+        data: data_lines(&stored.arguments, &stored.meaning.encoding),
+        draws: None,
+        directory: Some(dir.display().to_string()),
+    };
+    certus_store::report::write(&stored.directory, &stored.record, &extras)?;
+    print(&format!("{}\n", stored.directory.file(REPORT).display()))?;
+    Ok(Code::Reached)
+}
+
+/// The data in a few lines for the report.
+fn data_lines(arguments: &FitArguments, encoding: &Encoding) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    let mut line = |what: &str, value: String| lines.push((what.to_string(), value));
+    if let Some(path) = &arguments.data {
+        line("file", path.display().to_string());
+    }
+    for (what, value) in [("where", &arguments.r#where), ("query", &arguments.sql)] {
+        value.iter().for_each(|value| line(what, value.clone()));
+    }
+    line("response", encoding.response.clone());
+    let features: Vec<&str> = encoding.features.iter().map(|f| f.name.as_str()).collect();
+    line("features", format!("{}: {}", features.len(), features.join(", ")));
+    for coding in &encoding.columns {
+        if let How::Levels { levels, reference } = &coding.how {
+            let reference = reference.as_ref().map_or(String::new(), |r| format!(" (reference {r})"));
+            line(&format!("levels of {}", coding.name), format!("{}{reference}", levels.join(", ")));
+        }
+    }
+    for group in &encoding.groups {
+        let sd = group.sd.map_or(String::new(), |sd| format!(", sd {sd}"));
+        line(&format!("group {}", group.name), format!("{} levels{sd}", group.levels.len()));
+    }
+    for (what, column) in
+        [("trials", &encoding.trials), ("offset", &encoding.offset), ("weights", &encoding.weights)]
+    {
+        column.iter().for_each(|name| line(what, name.clone()));
+    }
+    line("standardised", if encoding.standardise { "yes" } else { "no" }.into());
+    lines
+}
+
+/// `certus compare`: the parameters that both have, and where they differ most.
+pub fn compare(left: &Path, right: &Path) -> Result<Code, Failure> {
+    let (a, b) = (Stored::read(left)?, Stored::read(right)?);
+    let of: HashMap<&str, &Parameter> = b.record.parameters.iter().map(|p| (p.name.as_str(), p)).collect();
+    let mut rows = Vec::new();
+    for p in &a.record.parameters {
+        let Some(q) = of.get(p.name.as_str()) else { continue };
+        let [m, s, n, t] = [p.mean, p.sd, q.mean, q.sd].map(|x| x.unwrap_or(f64::NAN));
+        rows.push(((n - m) / s, t / s, p.name.clone(), [m, s, n, t]));
+    }
+    let both = rows.len();
+    let worst = rows.iter().map(|r| r.0.abs()).fold(0.0, f64::max);
+    rows.sort_by(|x, y| y.0.abs().total_cmp(&x.0.abs()));
+    let head = ["parameter", "mean", "sd", "mean", "sd", "difference", "sd ratio"].map(String::from).to_vec();
+    let shown = rows.iter().take(40).map(|(difference, ratio, name, numbers)| {
+        let numbers = numbers.iter().map(|x| format!("{x:.5}"));
+        std::iter::once(name.clone())
+            .chain(numbers)
+            .chain([format!("{difference:+.4} sd"), format!("{ratio:.4}")])
+            .collect()
+    });
+    let table: Vec<Vec<String>> = std::iter::once(head).chain(shown).collect();
+    let mut out = format!("{} against {}\n\n{}\n", left.display(), right.display(), aligned(&table));
+    let only = |x: &Stored| x.record.parameters.len() - both;
+    out.push_str(&format!(
+        "{both} parameters in both, {} only in the first, {} only in the second; means differ by at most {worst:.4} sd of the first\n",
+        only(&a),
+        only(&b)
+    ));
+    let same = a.record.data.fingerprint.is_some() && a.record.data.fingerprint == b.record.data.fingerprint;
+    out.push_str(if same {
+        "the data are the same\n"
+    } else {
+        "the data differ, so evidence and ELBO cannot be compared\n"
+    });
+    if let (true, Some(x), Some(y)) = (same, a.record.neg_elbo, b.record.neg_elbo) {
+        out.push_str(&format!(
+            "ELBO: {:.4} and {:.4}, difference {:+.4} nats (a lower bound of the log evidence of each model)\n",
+            -x,
+            -y,
+            x - y
+        ));
+    }
+    print(&out)?;
+    Ok(Code::Reached)
+}

@@ -1,0 +1,140 @@
+//! Progress on stderr, signals, and durations: a bar on a terminal, plain lines elsewhere, nothing when quiet.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use certus::auto::TracePoint;
+use certus::certificate::figure;
+use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::exit::{Code, Failure};
+
+/// Steps of the bar.
+const LENGTH: u64 = 1000;
+/// A line this often where there is no terminal.
+const LINES: Duration = Duration::from_secs(10);
+
+/// Which signal came, if one did.
+#[derive(Clone)]
+pub struct Signals(Arc<AtomicUsize>);
+
+impl Signals {
+    /// Listens for SIGINT and SIGTERM from now on. The first one asks the run to stop, the second one ends the process on the spot.
+    pub fn listen() -> Result<Self, Failure> {
+        let (seen, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        for (signal, code) in [(SIGINT, Code::Interrupted), (SIGTERM, Code::Terminated)] {
+            signal_hook::flag::register_conditional_shutdown(signal, code as i32, again.clone())
+                .and_then(|_| signal_hook::flag::register(signal, again.clone()))
+                .and_then(|_| signal_hook::flag::register_usize(signal, seen.clone(), code as usize))
+                .map_err(|e| Failure::new(Code::Bug, format!("cannot listen for signals: {e}")))?;
+        }
+        Ok(Self(seen))
+    }
+
+    /// The code to end with, if a signal came.
+    pub fn seen(&self) -> Option<Code> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            code if code == Code::Terminated as usize => Some(Code::Terminated),
+            _ => Some(Code::Interrupted),
+        }
+    }
+}
+
+/// What is shown while a fit runs.
+pub struct Watch {
+    bar: Option<ProgressBar>,
+    plain: bool,
+    goal: f64,
+    first: Option<f64>,
+    last: Option<Instant>,
+}
+
+impl Watch {
+    /// A bar on a terminal, lines elsewhere, nothing if `quiet`.
+    pub fn new(quiet: bool, goal: f64) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = (!quiet && terminal).then(|| {
+            let bar = ProgressBar::new(LENGTH);
+            if let Ok(style) = ProgressStyle::with_template("{elapsed:>4} [{bar:24}] {msg}") {
+                bar.set_style(style.progress_chars("=> "));
+            }
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        Self { bar, plain: !quiet && !terminal, goal, first: None, last: None }
+    }
+
+    /// Says what is going on before the first step.
+    pub fn say(&self, text: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(text.to_string());
+        } else if self.plain {
+            eprintln!("{text}");
+        }
+    }
+
+    /// After a step: where the bound is between the first one and the goal, on a logarithmic scale.
+    pub fn step(&mut self, point: &TracePoint) {
+        let text = match point.bound {
+            Some(bound) => format!("gap at most {} nats, goal {}", figure(bound), figure(self.goal)),
+            None => format!("gap not bounded yet, goal {}", figure(self.goal)),
+        };
+        let text = format!("{text}; iteration {}, {} gradients", point.iteration, point.gradients);
+        if let Some(bar) = &self.bar {
+            if let Some(bound) = point.bound {
+                let first = *self.first.get_or_insert((10.0 * bound).max(10.0 * self.goal));
+                let done = (first / bound).ln() / (first / self.goal).ln();
+                bar.set_position((LENGTH as f64 * done.clamp(0.0, 1.0)) as u64);
+            }
+            bar.set_message(text);
+        } else if self.plain && self.last.is_none_or(|t| t.elapsed() > LINES) {
+            eprintln!("{:8.1} s  {text}", point.elapsed.as_secs_f64());
+            self.last = Some(Instant::now());
+        }
+    }
+
+    /// Clears the bar.
+    pub fn done(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// 90s, 5m, 2h, 1.5h, 250ms; a bare number is seconds.
+pub fn duration(text: &str) -> Result<Duration, Failure> {
+    let bad = || Failure::new(Code::Usage, format!("'{text}' is no time: write 90s, 5m or 2h"));
+    let (number, unit) = match text.find(|c: char| c.is_ascii_alphabetic()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let number: f64 = number.trim().parse().map_err(|_| bad())?;
+    let factor = match unit.trim() {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86400.0,
+        _ => return Err(bad()),
+    };
+    Duration::try_from_secs_f64(number * factor).map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        for (text, seconds) in [("90s", 90.0), ("5m", 300.0), ("1.5h", 5400.0), ("2", 2.0), ("250ms", 0.25)] {
+            assert_eq!(duration(text).expect("a time").as_secs_f64(), seconds);
+        }
+        for text in ["", "soon", "-1s", "5 parsecs", "nan", "1e400h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

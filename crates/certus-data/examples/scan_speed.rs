@@ -1,0 +1,139 @@
+//! How fast columns come out of a Parquet file, against a bare decode of the same file in the same run.
+//!
+//! `cargo run --profile dist -p certus-data --features scan --example scan_speed -- ROWS [FILE]` makes FILE (a temporary one by default) with
+//! ROWS rows, a 0/1 response and 20 features, if it is not there, and prints one line per way of reading it.
+#![allow(clippy::print_stdout)]
+
+use std::error::Error;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use certus_data::{Family, FileSource, Source, Spec, prepare};
+use parquet::basic::{Compression, Repetition, Type as Physical};
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::DoubleType;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::Type;
+
+const FEATURES: usize = 20;
+const GROUP: usize = 1 << 20;
+
+/// Bits that depend on (row, column) only.
+fn mixed(row: usize, column: usize) -> u64 {
+    let mut x = (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ (column as u64).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+    for _ in 0..2 {
+        x = (x ^ (x >> 31)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    }
+    x ^ (x >> 32)
+}
+
+/// Features roughly normal with sd 1, rounded to 1/64 as measurements are; the response follows three of them.
+fn value(row: usize, column: usize) -> f64 {
+    let part = |k: u32| (mixed(row, column) >> (16 * k) & 0xffff) as f64 / 65536.0 - 0.5;
+    let normal = (part(0) + part(1) + part(2) + part(3)) * 3f64.sqrt();
+    if column > 0 {
+        return (64.0 * normal).round() / 64.0;
+    }
+    let t = value(row, 1) - 0.5 * value(row, 2) + 0.25 * value(row, 3) - 1.0;
+    f64::from(u8::from(part(0) + 0.5 < 1.0 / (1.0 + (-t).exp())))
+}
+
+fn make(path: &Path, rows: usize) -> Result<(), Box<dyn Error>> {
+    let column = |j: usize| {
+        let name = if j == 0 { "y".to_string() } else { format!("x{j}") };
+        Type::primitive_type_builder(&name, Physical::DOUBLE)
+            .with_repetition(Repetition::REQUIRED)
+            .build()
+            .map(Arc::new)
+    };
+    let fields = (0..=FEATURES).map(column).collect::<Result<Vec<_>, _>>()?;
+    let schema = Arc::new(Type::group_type_builder("rows").with_fields(fields).build()?);
+    let properties = Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build());
+    let mut file = SerializedFileWriter::new(File::create(path)?, schema, properties)?;
+    for first in (0..rows).step_by(GROUP) {
+        let mut group = file.next_row_group()?;
+        let mut j = 0;
+        while let Some(mut column) = group.next_column()? {
+            let values: Vec<f64> = (first..rows.min(first + GROUP)).map(|i| value(i, j)).collect();
+            column.typed::<DoubleType>().write_batch(&values, None, None)?;
+            column.close()?;
+            j += 1;
+        }
+        group.close()?;
+    }
+    file.close()?;
+    Ok(())
+}
+
+/// Every column of every row group into one buffer.
+fn bare(path: &Path) -> Result<f64, Box<dyn Error>> {
+    let reader = SerializedFileReader::new(File::open(path)?)?;
+    let (mut buffer, mut sum) = (Vec::new(), 0.0);
+    for group in 0..reader.num_row_groups() {
+        let group = reader.get_row_group(group)?;
+        for j in 0..=FEATURES {
+            let ColumnReader::DoubleColumnReader(mut column) = group.get_column_reader(j)? else { continue };
+            buffer.clear();
+            column.read_records(group.metadata().num_rows() as usize, None, None, &mut buffer)?;
+            sum += buffer.iter().sum::<f64>();
+        }
+    }
+    Ok(sum)
+}
+
+/// Sum and sum of squares of every column, in one pass through the source.
+fn statistics(path: &Path) -> Result<f64, Box<dyn Error>> {
+    let source = FileSource::open(&[path.to_path_buf()], None, None)?;
+    let wanted: Vec<usize> = (0..source.columns().len()).collect();
+    let mut sums = vec![(0.0, 0.0); wanted.len()];
+    source.scan(&wanted, &mut |batch| {
+        for (c, (sum, squares)) in sums.iter_mut().enumerate() {
+            for i in 0..batch.rows() {
+                let (column, row) = batch.cell(c, i);
+                let x = column.number(row).unwrap_or(f64::NAN);
+                (*sum, *squares) = (*sum + x, *squares + x * x);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(sums.iter().map(|s| s.0).sum())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let rows: usize = arguments.next().map_or(Ok(20_000), |text| text.parse())?;
+    let given = arguments.next().map(PathBuf::from);
+    let path = given
+        .clone()
+        .unwrap_or_else(|| std::env::temp_dir().join(format!("certus-scan-{}.parquet", std::process::id())));
+    if !path.exists() {
+        make(&path, rows)?;
+    }
+    let timed =
+        |what: &str, work: &dyn Fn() -> Result<f64, Box<dyn Error>>| -> Result<(f64, f64), Box<dyn Error>> {
+            let clock = Instant::now();
+            let sum = work()?;
+            let seconds = clock.elapsed().as_secs_f64();
+            println!("{what:<36} {seconds:8.3} s {:12.3e} rows/s", rows as f64 / seconds);
+            Ok((seconds, sum))
+        };
+    // the first one also brings the file into memory
+    bare(&path)?;
+    let (bare_time, bare_sum) = timed("bare decode of every column", &|| bare(&path))?;
+    let (scan_time, scan_sum) = timed("one pass of statistics", &|| statistics(&path))?;
+    timed("prepared: two passes, leaves, checks", &|| {
+        let source = FileSource::open(&[path.clone()], None, None)?;
+        Ok(prepare(&source, &Spec::new("y", Family::Logistic))?.response.mean)
+    })?;
+    println!("statistics against the bare decode: {:.2}", scan_time / bare_time);
+    assert!((bare_sum - scan_sum).abs() <= 1e-9 * rows as f64, "{bare_sum} {scan_sum}");
+    if given.is_none() {
+        std::fs::remove_file(&path)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! What became of the columns, in sentences for the user.
+
+use crate::encoding::{Encoding, How, date_note};
+use crate::prepare::Left;
+use crate::profile::Profile;
+use crate::spec::{Missing, Spec};
+use crate::summary::Dependent;
+
+/// What was left out and how columns were read, a sentence each.
+pub(crate) fn notes(
+    spec: &Spec,
+    encoding: &Encoding,
+    profile: &Profile,
+    ignored: &[Left],
+    dropped: &[Left],
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    if spec.missing == Missing::Drop && profile.incomplete > 0 {
+        let each: Vec<String> =
+            profile.missing.iter().map(|(name, n, _)| format!("'{name}' misses {n}")).collect();
+        let total = profile.used + profile.incomplete;
+        notes.push(format!(
+            "{} of {total} rows are left out for missing values: {}",
+            profile.incomplete,
+            each.join(", ")
+        ));
+    }
+    notes.extend(ignored.iter().map(|l| format!("'{}' is ignored: it {}", l.name, l.reason)));
+    notes.extend(dropped.iter().map(|l| format!("'{}' is left out: it {}", l.name, l.reason)));
+    for column in &encoding.columns {
+        match &column.how {
+            How::Days { first } => notes.push(date_note(&column.name, *first)),
+            How::Levels { levels, reference } => {
+                let shown = levels[..levels.len().min(10)].join(", ");
+                let more = if levels.len() > 10 {
+                    format!(" and {} more", levels.len() - 10)
+                } else {
+                    String::new()
+                };
+                notes.push(match reference {
+                    Some(r) => {
+                        format!("'{}' has the levels {shown}{more}; the reference is {r}", column.name)
+                    }
+                    None => format!(
+                        "'{}' has the levels {shown}{more}, each with its own coefficient",
+                        column.name
+                    ),
+                });
+            }
+            _ => (),
+        }
+    }
+    notes
+}
+
+/// A dependence in words. A copy is a multiple by 1: with x = mean + sd·a that needs a coefficient of 1, equal sds and equal means.
+pub(crate) fn dependence(encoding: &Encoding, found: &Dependent) -> String {
+    let feature = &encoding.features[found.feature];
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
+    let kept = "; both stay in the model, and only the prior tells their coefficients apart";
+    if let [(Some(k), c)] = found.on[..] {
+        let other = &encoding.features[k];
+        let same = near(c * feature.sd, other.sd) && (!encoding.intercept || near(feature.mean, other.mean));
+        let how = if same { "is a copy of" } else { "says the same as" };
+        return format!("'{}' {how} '{}'{kept}", feature.name, other.name);
+    }
+    let names: Vec<String> = found
+        .on
+        .iter()
+        .map(|(k, _)| k.map_or("the intercept".into(), |k| format!("'{}'", encoding.features[k].name)))
+        .collect();
+    format!(
+        "'{}' is a linear combination of {}; it stays in the model, and only the prior tells their coefficients apart",
+        feature.name,
+        names.join(", ")
+    )
+}

@@ -1,0 +1,281 @@
+//! Encoded rows in leaves: in memory up to a budget, beyond it in a file without a name, from which any leaf can be read again.
+//!
+//! DIFFERENCE: design.md streams files anew on every pass. Models ask for leaves from several threads and, by group, in any order; a
+//! scratch file of plain numbers answers that at the speed of the disk, while a scan would decode the file again up to each leaf.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use certus_models::Error;
+use certus_models::rows::{Block, LEAF, Leaf, Rows};
+
+use crate::error::DataError;
+
+/// How much memory encoded rows may take, and where the rest goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// Bytes kept in memory.
+    pub memory: usize,
+    /// Directory of the scratch file; the system's if `None`.
+    pub directory: Option<PathBuf>,
+}
+
+impl Default for Storage {
+    /// 512 MiB.
+    fn default() -> Self {
+        Self { memory: 1 << 29, directory: None }
+    }
+}
+
+/// Which of the columns of a leaf behind the features are there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extras {
+    pub(crate) response: bool,
+    pub(crate) trials: bool,
+    pub(crate) offset: bool,
+    pub(crate) weight: bool,
+}
+
+impl Extras {
+    pub(crate) fn count(self) -> usize {
+        [self.response, self.trials, self.offset, self.weight].into_iter().filter(|x| *x).count()
+    }
+}
+
+/// Takes rows and cuts them into leaves.
+pub(crate) struct Writer {
+    width: usize,
+    buffer: Vec<f64>,
+    filled: usize,
+    budget: usize,
+    directory: PathBuf,
+    memory: Vec<Vec<f64>>,
+    spilled: Option<File>,
+    rows: usize,
+}
+
+impl Writer {
+    pub(crate) fn new(width: usize, storage: &Storage) -> Self {
+        Self {
+            width,
+            buffer: vec![0.0; width * LEAF],
+            filled: 0,
+            budget: storage.memory / (8 * LEAF * width.max(1)),
+            directory: storage.directory.clone().unwrap_or_else(std::env::temp_dir),
+            memory: Vec::new(),
+            spilled: None,
+            rows: 0,
+        }
+    }
+
+    /// Appends rows `0..count`, given column by column.
+    pub(crate) fn push(&mut self, columns: &[Vec<f64>], count: usize) -> Result<(), DataError> {
+        debug_assert_eq!(columns.len(), self.width);
+        let mut done = 0;
+        while done < count {
+            let take = (LEAF - self.filled).min(count - done);
+            for (c, column) in columns.iter().enumerate() {
+                self.buffer[c * LEAF + self.filled..][..take].copy_from_slice(&column[done..done + take]);
+            }
+            (self.filled, self.rows, done) = (self.filled + take, self.rows + take, done + take);
+            if self.filled == LEAF {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), DataError> {
+        let n = std::mem::take(&mut self.filled);
+        if n == 0 {
+            return Ok(());
+        }
+        let leaf: Vec<f64> =
+            self.buffer.chunks_exact(LEAF).flat_map(|column| &column[..n]).copied().collect();
+        if self.memory.len() < self.budget {
+            self.memory.push(leaf);
+            return Ok(());
+        }
+        let failed = |error: std::io::Error| {
+            DataError::Read(format!(
+                "the rows do not fit the memory given and can't be put into a scratch file in {}: {error}",
+                self.directory.display()
+            ))
+        };
+        let bytes: Vec<u8> = leaf.iter().flat_map(|x| x.to_le_bytes()).collect();
+        if self.spilled.is_none() {
+            self.spilled = Some(scratch(&self.directory).map_err(failed)?);
+        }
+        let file = self.spilled.as_mut().expect("made above");
+        file.write_all(&bytes).map_err(failed)
+    }
+
+    pub(crate) fn finish(mut self, extras: Extras) -> Result<Leaves, DataError> {
+        self.flush()?;
+        Ok(Leaves {
+            rows: self.rows,
+            width: self.width,
+            kept: (0..self.width - extras.count()).collect(),
+            extras,
+            memory: self.memory,
+            spilled: self.spilled.map(Mutex::new),
+        })
+    }
+}
+
+/// A new file that nobody else can name: it is unlinked at once (where the system allows it) and gone when it is closed.
+fn scratch(directory: &std::path::Path) -> std::io::Result<File> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("certus-rows-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let path = directory.join(name);
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path).ok();
+    Ok(file)
+}
+
+/// Encoded rows: per leaf, column after column, the features and then response, trials, offset and weight, as far as they are there.
+#[derive(Debug)]
+pub(crate) struct Leaves {
+    rows: usize,
+    width: usize,
+    kept: Vec<usize>,
+    extras: Extras,
+    memory: Vec<Vec<f64>>,
+    spilled: Option<Mutex<File>>,
+}
+
+impl Leaves {
+    /// Leaves out features: leaves in memory are closed up, those in the file are skipped over when read.
+    pub(crate) fn remove(&mut self, features: &[usize]) {
+        let rows = self.rows;
+        for (index, leaf) in self.memory.iter_mut().enumerate() {
+            let n = LEAF.min(rows - index * LEAF);
+            let mut entry = 0..;
+            leaf.retain(|_| !features.contains(&(entry.next().expect("endless") / n)));
+        }
+        let mut place = 0..;
+        self.kept.retain(|_| !features.contains(&place.next().expect("endless")));
+    }
+
+    fn read(&self, index: usize, n: usize) -> std::io::Result<Vec<f64>> {
+        let file = self.spilled.as_ref().ok_or_else(|| std::io::Error::other("there is no such leaf"))?;
+        let wanted = self.kept.iter().copied().chain(self.width - self.extras.count()..self.width);
+        let start = (index - self.memory.len()) * LEAF * self.width * 8;
+        let mut bytes = vec![0; (self.kept.len() + self.extras.count()) * n * 8];
+        {
+            let mut file = file.lock().map_err(|_| std::io::Error::other("a reader panicked"))?;
+            for (column, part) in wanted.zip(bytes.chunks_exact_mut(8 * n)) {
+                file.seek(SeekFrom::Start((start + column * n * 8) as u64))?;
+                file.read_exact(part)?;
+            }
+        }
+        Ok(bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect())
+    }
+}
+
+impl Rows for Leaves {
+    fn len(&self) -> usize {
+        self.rows
+    }
+
+    fn columns(&self) -> usize {
+        self.kept.len()
+    }
+
+    fn leaf(&self, index: usize, visit: &mut dyn FnMut(Leaf<'_>)) -> Result<(), Error> {
+        let (first, p) = (index * LEAF, self.kept.len());
+        let n = LEAF.min(self.rows.saturating_sub(first));
+        let owned;
+        let values = match self.memory.get(index) {
+            Some(leaf) => leaf,
+            None => {
+                owned = self.read(index, n).map_err(|e| {
+                    Error::Data(format!("leaf {index} of the scratch file can't be read: {e}"))
+                })?;
+                &owned
+            }
+        };
+        let mut rest = &values[p * n..];
+        let mut next = |there: bool| -> &[f64] {
+            let (part, after) = rest.split_at(if there { n } else { 0 });
+            rest = after;
+            part
+        };
+        let Extras { response, trials, offset, weight } = self.extras;
+        let zeros = [0.0; LEAF];
+        let given = next(response);
+        visit(Leaf {
+            first,
+            x: Block::new(&values[..p * n], n, p, n, true)?,
+            y: if response { given } else { &zeros[..n] },
+            trials: next(trials),
+            offset: next(offset),
+            weight: next(weight),
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Column c of row i is 10 i + c.
+    fn filled(rows: usize, storage: &Storage, extras: Extras) -> Leaves {
+        let width = 3 + extras.count();
+        let mut writer = Writer::new(width, storage);
+        let mut done = 0;
+        while done < rows {
+            let n = 700.min(rows - done);
+            let columns: Vec<Vec<f64>> =
+                (0..width).map(|c| (done..done + n).map(|i| (10 * i + c) as f64).collect()).collect();
+            writer.push(&columns, n).unwrap();
+            done += n;
+        }
+        writer.finish(extras).unwrap()
+    }
+
+    #[test]
+    fn memory_and_scratch_file_give_the_same_leaves() {
+        let extras = Extras { response: true, weight: true, ..Extras::default() };
+        let small = Storage { memory: 2 * 8 * LEAF * 5, directory: None };
+        for storage in [Storage::default(), small, Storage { memory: 0, directory: None }] {
+            for removed in [vec![], vec![1], vec![0, 2]] {
+                let rows = 5 * LEAF + 17;
+                let mut leaves = filled(rows, &storage, extras);
+                leaves.remove(&removed);
+                let kept: Vec<usize> = (0..3).filter(|c| !removed.contains(c)).collect();
+                assert_eq!((leaves.len(), leaves.columns()), (rows, kept.len()));
+                let mut seen = 0;
+                for index in [5, 0, 3, 1, 2, 4] {
+                    leaves
+                        .leaf(index, &mut |leaf| {
+                            assert_eq!(leaf.first, index * LEAF);
+                            seen += leaf.y.len();
+                            for i in 0..leaf.y.len() {
+                                let ten = 10 * (leaf.first + i);
+                                for (j, c) in kept.iter().enumerate() {
+                                    assert_eq!(leaf.x.get(i, j), (ten + c) as f64);
+                                }
+                                assert_eq!((leaf.y[i], leaf.weight[i]), ((ten + 3) as f64, (ten + 4) as f64));
+                            }
+                            assert!(leaf.trials.is_empty() && leaf.offset.is_empty());
+                        })
+                        .unwrap();
+                }
+                assert_eq!(seen, rows);
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_named() {
+        let storage = Storage { memory: 0, directory: Some("/no/such/place".into()) };
+        let mut writer = Writer::new(1, &storage);
+        let error = writer.push(&[vec![1.0; LEAF]], LEAF).unwrap_err();
+        assert!(error.exit_code() == 74 && error.to_string().contains("/no/such/place"), "{error}");
+    }
+}

@@ -1,0 +1,34 @@
+//! Columns to rows: what a user names in a table or a file becomes the leaves of numbers that models read, with every column that
+//! was encoded, dropped or ignored accounted for by name.
+//!
+//! [`prepare`] reads a [`Source`] (a [`Table`] in memory or, with the feature `scan`, files through DataFusion) as a [`Spec`] asks and
+//! gives a [`Prepared`]; its [`Encoding`] turns new data into rows of the same kind.
+#![forbid(unsafe_code)]
+
+mod account;
+mod encoding;
+mod error;
+mod leaves;
+mod meaning;
+mod predict;
+mod prepare;
+mod problem;
+mod profile;
+mod resolve;
+#[cfg(feature = "scan")]
+mod scan;
+mod spec;
+mod summary;
+mod table;
+
+pub use encoding::{Coding, Encoded, Encoding, Feature, Group, How, Part};
+pub use error::DataError;
+pub use leaves::Storage;
+pub use meaning::{Meaning, Place, Quantity, RowTerms};
+pub use predict::{Prediction, predict};
+pub use prepare::{Left, Prepared, ResponseSummary, prepare, prepare_with};
+pub use problem::{Fitted, Normal, Problem, Request, on_user_scale};
+#[cfg(feature = "scan")]
+pub use scan::FileSource;
+pub use spec::{Family, Features, GroupSpec, Missing, Slopes, Spec, nearest};
+pub use table::{Batch, Column, ColumnInfo, Kind, Source, Table};

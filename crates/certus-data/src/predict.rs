@@ -1,0 +1,133 @@
+//! Predictions for new rows: the linear predictor is normal, the expected response its image.
+
+use certus::Gaussian;
+use certus::combination::Combinations;
+use certus_models::rows::leaves;
+use certus_models::special::{neg_log_normal_cdf, sigmoid};
+
+use crate::error::DataError;
+use crate::leaves::Storage;
+use crate::meaning::Meaning;
+use crate::spec::Family;
+use crate::table::Source;
+
+/// Φ⁻¹(0.95).
+const NORMAL_95: f64 = 1.644_853_626_951_472_2;
+
+/// What is expected of one row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// The response's mean, over the posterior and the likelihood.
+    pub mean: f64,
+    /// 5 % quantile of the expected response over the posterior.
+    pub q05: f64,
+    /// Its median.
+    pub q50: f64,
+    /// Its 95 % quantile.
+    pub q95: f64,
+    /// Mean of the linear predictor, the offset included.
+    pub linear_mean: f64,
+    /// Its standard deviation.
+    pub linear_sd: f64,
+}
+
+impl Family {
+    /// The expected response of one trial at the linear predictor t.
+    pub fn response(self, t: f64) -> f64 {
+        match self {
+            Self::Linear => t,
+            Self::Logistic | Self::Binomial => sigmoid(t),
+            Self::Probit => (-neg_log_normal_cdf(t)).exp(),
+            Self::Poisson | Self::NegativeBinomial => t.exp(),
+        }
+    }
+
+    /// Its mean for t ~ N(mean, sd²): closed forms, and for the sigmoid the trapezoid rule.
+    ///
+    /// σ(m + s u) has its poles at |Im u| = π/s, and for |Im u| ≤ a = min(π/s, 6)/1.2 it is at most 2, for there |1 + e^{−t}| ≥ sin 30°. So
+    /// the step h = a/8 has an error of at most 4 e^{a²/2 − 2πa/h} ≤ 4 e^{12.5 − 50}, and beyond |u| = 9 lies less than 1e-18.
+    pub fn expected_response(self, mean: f64, sd: f64) -> f64 {
+        match self {
+            Self::Linear => mean,
+            Self::Probit => self.response(mean / (1.0 + sd * sd).sqrt()),
+            Self::Poisson | Self::NegativeBinomial => (mean + 0.5 * sd * sd).exp(),
+            Self::Logistic | Self::Binomial => {
+                let step = (std::f64::consts::PI / sd).min(6.0) / 9.6;
+                let nodes = (9.0 / step).ceil() as i64;
+                let (mut sum, mut weights) = (0.0, 0.0);
+                for k in -nodes..=nodes {
+                    let u = k as f64 * step;
+                    let weight = (-0.5 * u * u).exp();
+                    sum += weight * sigmoid(mean + sd * u);
+                    weights += weight;
+                }
+                sum / weights
+            }
+        }
+    }
+}
+
+/// Predictions for the rows of a source, in its order. Columns, levels and groups must be those of the fit.
+pub fn predict(
+    family: Family,
+    meaning: &Meaning,
+    w: &Gaussian,
+    source: &dyn Source,
+    storage: &Storage,
+) -> Result<Vec<Prediction>, DataError> {
+    let encoded = meaning.encoding.encode(source, storage)?;
+    let (rows, mut combinations) = (meaning.rows(), Combinations::new(w));
+    let p = meaning.encoding.features.len();
+    let (mut x, mut levels, mut terms) = (vec![0.0; p], vec![0; encoded.codes.len()], Vec::new());
+    let mut out = Vec::with_capacity(encoded.rows.len());
+    for index in 0..leaves(&*encoded.rows) {
+        encoded.rows.leaf(index, &mut |leaf| {
+            for i in 0..leaf.y.len() {
+                (0..p).for_each(|j| x[j] = leaf.x.get(i, j));
+                for (level, codes) in levels.iter_mut().zip(&encoded.codes) {
+                    *level = codes[leaf.first + i] as usize;
+                }
+                rows.terms(&x, &levels, &mut terms);
+                let (mean, sd) = combinations.moments(&terms);
+                let (mean, trials) = (mean + leaf.offset_of(i), leaf.datum(i).trials);
+                let at = |z: f64| trials * family.response(mean + z * sd);
+                out.push(Prediction {
+                    mean: trials * family.expected_response(mean, sd),
+                    q05: at(-NORMAL_95),
+                    q50: at(0.0),
+                    q95: at(NORMAL_95),
+                    linear_mean: mean,
+                    linear_sd: sd,
+                });
+            }
+        })?;
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against a rule with a step forty times finer, and a closed form: E σ(t) for mean 0 is 1/2.
+    #[test]
+    fn expected_responses() {
+        for sd in [1e-3, 0.3, 1.0, 3.0, 10.0, 40.0] {
+            assert!((Family::Logistic.expected_response(0.0, sd) - 0.5).abs() < 1e-15);
+            for mean in [-3.0, 0.7, 12.0] {
+                let (mut sum, mut weights) = (0.0, 0.0);
+                for k in -40_000..=40_000 {
+                    let u = f64::from(k) * 2.5e-4;
+                    let weight = (-0.5 * u * u).exp();
+                    sum += weight * sigmoid(mean + sd * u);
+                    weights += weight;
+                }
+                let error = Family::Logistic.expected_response(mean, sd) - sum / weights;
+                assert!(error.abs() < 1e-12, "{mean} {sd}: {error}");
+            }
+        }
+        assert_eq!(Family::Linear.expected_response(1.5, 2.0), 1.5);
+        assert!((Family::Poisson.expected_response(0.0, 2f64.sqrt()) - 1f64.exp()).abs() < 1e-14);
+        assert!((Family::Probit.expected_response(1.0, 0.0) - 0.841_344_746_068_542_9).abs() < 1e-15);
+    }
+}

@@ -1,0 +1,199 @@
+//! From a source and a request to the rows of a model: names, levels, two passes over the columns, and an account of what was left out.
+
+use std::sync::Arc;
+
+use certus_models::rows::Rows;
+use certus_models::{Design, GroupTerm};
+
+use crate::account::{dependence, notes};
+use crate::encoding::{Encoding, Group, Reader};
+use crate::error::DataError;
+use crate::leaves::{Leaves, Storage, Writer};
+use crate::profile::profile;
+use crate::resolve::{check_numbers, columns_and_groups, expand, slopes, terms};
+use crate::spec::Spec;
+use crate::summary::{constants, dependent, fingerprint, moments};
+use crate::table::Source;
+
+/// A column that is not in the design, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Its name.
+    pub name: String,
+    /// The reason, in words that follow the name.
+    pub reason: String,
+}
+
+/// The response in a few numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ResponseSummary {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation (divided by N).
+    pub sd: f64,
+    /// Least value.
+    pub min: f64,
+    /// Greatest value.
+    pub max: f64,
+}
+
+/// Rows for a model and what became of the columns.
+#[derive(Clone)]
+pub struct Prepared {
+    /// The rows, in the order of the source.
+    pub rows: Arc<dyn Rows>,
+    /// How they were made; keep it to read new data in the same way.
+    pub encoding: Encoding,
+    /// The level of each row, per group of the encoding.
+    pub codes: Vec<Vec<u32>>,
+    /// Columns that were never asked to be features and can't be.
+    pub ignored: Vec<Left>,
+    /// Features that were left out.
+    pub dropped: Vec<Left>,
+    /// What else a user should know, one sentence each; ignored and dropped columns included.
+    pub notes: Vec<String>,
+    /// Rows in use.
+    pub rows_used: usize,
+    /// Rows left out for missing values.
+    pub rows_dropped: usize,
+    /// The response.
+    pub response: ResponseSummary,
+    /// Tells the data used from any other: an order-dependent hash of names, levels and cells.
+    pub fingerprint: u64,
+}
+
+impl Prepared {
+    /// The design that the request asked for.
+    pub fn design(&self) -> Result<Design, DataError> {
+        let (rows, intercept) = (self.rows.clone(), self.encoding.intercept);
+        Ok(if self.encoding.standardise {
+            Design::standardised(rows, intercept)?
+        } else {
+            Design::new(rows, intercept)
+        })
+    }
+
+    /// The group terms, with `unknown_sd` for those without a standard deviation; an error names those if that is `None`.
+    pub fn group_terms(&self, unknown_sd: Option<f64>) -> Result<Vec<GroupTerm>, DataError> {
+        let term = |(group, codes): (&Group, &Vec<u32>)| {
+            let sd = group.sd.or(unknown_sd).ok_or_else(|| {
+                DataError::Usage(format!("the sd of the group '{}' is not given (--group-sd)", group.name))
+            })?;
+            Ok(GroupTerm {
+                group: codes.iter().map(|c| *c as usize).collect(),
+                slopes: group.slopes.clone(),
+                sd: vec![sd; group.slopes.len()],
+                within: group.within,
+            })
+        };
+        self.encoding.groups.iter().zip(&self.codes).map(term).collect()
+    }
+}
+
+/// [`prepare_with`] up to 512 MiB of memory for the rows.
+pub fn prepare(source: &dyn Source, spec: &Spec) -> Result<Prepared, DataError> {
+    prepare_with(source, spec, &Storage::default())
+}
+
+/// Reads a source twice: once for levels, dates and missing values, once for the rows.
+pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Result<Prepared, DataError> {
+    spec.check()?;
+    check_numbers(source, spec)?;
+    let (terms, ignored) = terms(source, spec)?;
+    let mut encoding = columns_and_groups(source, spec, &terms)?;
+    let profile = profile(source, &mut encoding, spec.missing)?;
+    expand(&mut encoding, &terms);
+    let (mut leaves, codes) = fill(source, spec, &encoding, storage)?;
+    let dropped = drop_constants(&mut leaves, &mut encoding)?;
+    if encoding.features.is_empty() && (!terms.is_empty() || !spec.intercept) {
+        let names: Vec<String> = dropped.iter().map(|l| format!("'{}' {}", l.name, l.reason)).collect();
+        return Err(DataError::BadData(format!("no feature is left: {}", names.join("; "))));
+    }
+    for (feature, (mean, sd)) in encoding.features.iter_mut().zip(moments(&leaves, spec.intercept)?) {
+        (feature.mean, feature.sd) = (mean, sd);
+    }
+    let mut notes = notes(spec, &encoding, &profile, &ignored, &dropped);
+    slopes(spec, &mut encoding, &dropped, &mut notes)?;
+    notes.extend(dependent(&leaves, &encoding)?.iter().map(|d| dependence(&encoding, d)));
+    Ok(Prepared {
+        rows_used: profile.used,
+        rows_dropped: profile.incomplete,
+        response: response(&leaves)?,
+        fingerprint: fingerprint(&leaves, &encoding, &codes)?,
+        rows: Arc::new(leaves),
+        encoding,
+        codes,
+        ignored,
+        dropped,
+        notes,
+    })
+}
+
+/// The second pass: every complete row, checked against the likelihood.
+fn fill(
+    source: &dyn Source,
+    spec: &Spec,
+    encoding: &Encoding,
+    storage: &Storage,
+) -> Result<(Leaves, Vec<Vec<u32>>), DataError> {
+    let reader = Reader::new(encoding, source.columns(), true)?;
+    let p = encoding.features.len();
+    let mut writer = Writer::new(p + reader.extras.count(), storage);
+    let mut codes = vec![Vec::new(); encoding.groups.len()];
+    let weight = reader.extras.weight.then_some(p + reader.extras.count() - 1);
+    source.scan(&reader.wanted, &mut |batch| {
+        let keep: Vec<usize> = (0..batch.rows()).filter(|&i| reader.missing(batch, i).is_none()).collect();
+        let values = reader.values(batch, &keep, &mut codes)?;
+        for (k, &i) in keep.iter().enumerate() {
+            let trials = if reader.extras.trials { values[p + 1][k] } else { 1.0 };
+            if let Some(reason) = spec.family.reject(values[p][k], trials) {
+                return Err(DataError::BadData(format!(
+                    "{}, column '{}': {reason}",
+                    batch.place(i),
+                    spec.response
+                )));
+            }
+            if let Some(w) = weight.map(|w| values[w][k]).filter(|w| *w < 0.0) {
+                return Err(DataError::BadData(format!(
+                    "{}: the weight is {w}, but a number of at least 0 is required",
+                    batch.place(i)
+                )));
+            }
+        }
+        writer.push(&values, keep.len())
+    })?;
+    Ok((writer.finish(reader.extras)?, codes))
+}
+
+/// A constant column is dropped if there is an intercept, which says the same.
+fn drop_constants(leaves: &mut Leaves, encoding: &mut Encoding) -> Result<Vec<Left>, DataError> {
+    if !encoding.intercept {
+        return Ok(Vec::new());
+    }
+    let constant = constants(leaves)?;
+    let places: Vec<usize> = constant.iter().map(|(j, _)| *j).collect();
+    leaves.remove(&places);
+    let left = constant.iter().map(|(j, value)| Left {
+        name: encoding.features[*j].name.clone(),
+        reason: format!("is {value} in every row, which the intercept says already"),
+    });
+    let left = left.collect();
+    let mut place = 0..;
+    encoding.features.retain(|_| !places.contains(&place.next().expect("endless")));
+    Ok(left)
+}
+
+fn response(leaves: &Leaves) -> Result<ResponseSummary, DataError> {
+    let n = leaves.len() as f64;
+    let (mut sum, mut min, mut max) = (0.0, f64::INFINITY, f64::NEG_INFINITY);
+    let each = |visit: &mut dyn FnMut(f64)| -> Result<(), DataError> {
+        for index in 0..certus_models::rows::leaves(leaves) {
+            leaves.leaf(index, &mut |leaf| leaf.y.iter().for_each(|y| visit(*y)))?;
+        }
+        Ok(())
+    };
+    each(&mut |y| (sum, min, max) = (sum + y, f64::min(min, y), f64::max(max, y)))?;
+    let (mean, mut squares) = (sum / n, 0.0);
+    each(&mut |y| squares += (y - mean) * (y - mean))?;
+    Ok(ResponseSummary { mean, sd: (squares / n).sqrt(), min, max })
+}

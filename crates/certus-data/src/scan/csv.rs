@@ -1,0 +1,95 @@
+//! What the columns of CSV files hold, decided from all their cells and with the parsers that read them later.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, StringArray};
+use datafusion::arrow::compute::kernels::cast_utils::Parser;
+use datafusion::arrow::csv::reader::Format;
+use datafusion::arrow::datatypes::{DataType, Date32Type, Field, Float64Type, Schema};
+
+use crate::error::DataError;
+use crate::table::{Kind, missing_text};
+
+/// Whole numbers above this are not all distinct as 64-bit floats.
+pub(super) const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// The columns that the first line of a file names, as text.
+pub(super) fn header(file: &Path, separator: u8, name: &str) -> Result<Schema, DataError> {
+    let opened = File::open(file).map_err(|e| DataError::Read(format!("{name} can't be read: {e}")))?;
+    let format = Format::default().with_header(true).with_delimiter(separator);
+    let (schema, _) = format
+        .infer_schema(opened, Some(0))
+        .map_err(|e| DataError::BadData(format!("{name} can't be read: {e}")))?;
+    let text = |f: &Arc<Field>| Field::new(f.name(), DataType::Utf8, true);
+    Ok(Schema::new(schema.fields().iter().map(text).collect::<Vec<_>>()))
+}
+
+/// What has been seen of a column.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    number: Option<String>,
+    boolean: Option<String>,
+    date: Option<String>,
+    text: Option<String>,
+    inexact: Option<String>,
+}
+
+impl Seen {
+    /// Takes note of the cells of a batch; `place(i)` is row i in words.
+    pub(super) fn cells(&mut self, cells: &StringArray, place: impl Fn(usize) -> String) {
+        for i in (0..cells.len()).filter(|&i| !cells.is_null(i)) {
+            let cell = cells.value(i);
+            if missing_text(cell) {
+                continue;
+            }
+            let slot = if let Some(x) = Float64Type::parse(cell) {
+                let digits = cell.trim().trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit());
+                if digits && x.abs() > MOST_EXACT && self.inexact.is_none() {
+                    self.inexact = Some(format!("'{cell}' in {}", place(i)));
+                }
+                &mut self.number
+            } else if cell.eq_ignore_ascii_case("true") || cell.eq_ignore_ascii_case("false") {
+                &mut self.boolean
+            } else if Date32Type::parse(cell).is_some() {
+                &mut self.date
+            } else {
+                &mut self.text
+            };
+            if slot.is_none() {
+                *slot = Some(format!("'{cell}' in {}", place(i)));
+            }
+        }
+    }
+
+    /// The kind of the column and the type to read it as.
+    pub(super) fn kind(&self, name: &str) -> (Kind, DataType) {
+        let other = self.text.as_ref().or(self.boolean.as_ref()).or(self.date.as_ref());
+        match (&self.number, other) {
+            (Some(number), Some(other)) => {
+                let words = format!(
+                    "column '{name}' mixes numbers and text: the first number is {number}, the first other cell {other}; correct \
+                     the cells (missing ones are empty, NA or nan), leave the column out, or convert it with --sql"
+                );
+                (Kind::Mixed(words), DataType::Utf8)
+            }
+            (Some(_), None) => match &self.inexact {
+                Some(cell) => {
+                    let words = format!(
+                        "column '{name}' holds whole numbers of more digits than a number keeps, the first {cell}: they may be \
+                         names; leave the column out or convert it with --sql"
+                    );
+                    (Kind::Mixed(words), DataType::Utf8)
+                }
+                None => (Kind::Number, DataType::Float64),
+            },
+            (None, None) => (Kind::Empty, DataType::Utf8),
+            (None, Some(_)) => match (&self.text, &self.boolean, &self.date) {
+                (None, Some(_), None) => (Kind::Boolean, DataType::Boolean),
+                (None, None, Some(_)) => (Kind::Date, DataType::Date32),
+                _ => (Kind::Text, DataType::Utf8),
+            },
+        }
+    }
+}

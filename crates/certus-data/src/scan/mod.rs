@@ -1,0 +1,376 @@
+//! Columns from files, through embedded DataFusion: only the columns and rows that are used are decoded, in the order (path, row group,
+//! row), batch by batch on the calling thread.
+
+mod cells;
+mod csv;
+mod files;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::{Column as ColumnName, DataFusionError};
+use datafusion::dataframe::DataFrame;
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::file_format::arrow::ArrowFormat;
+use datafusion::datasource::file_format::csv::CsvFormat;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::execution::context::SQLOptions;
+use datafusion::logical_expr::{Expr, try_cast};
+use datafusion::physical_plan::displayable;
+use datafusion::prelude::{SessionConfig, SessionContext, lit, nullif};
+use futures::StreamExt;
+use tokio::runtime::{Builder, Runtime};
+
+use self::files::{Format, list, short, url};
+use crate::error::DataError;
+use crate::spec::nearest;
+use crate::table::{Batch, Column, ColumnInfo, Kind, Source};
+
+/// CSV, TSV, Parquet or Arrow files, optionally filtered or queried. In SQL the files are the table `data`; names are case-sensitive.
+pub struct FileSource {
+    runtime: Runtime,
+    context: SessionContext,
+    files: Vec<PathBuf>,
+    format: Format,
+    /// As the files are read; CSV as text.
+    schema: SchemaRef,
+    /// What text becomes.
+    types: Vec<DataType>,
+    columns: Vec<ColumnInfo>,
+    filter: Option<String>,
+    query: Option<String>,
+}
+
+impl FileSource {
+    /// Opens files and directories of one format. Rows are those that satisfy the condition `filter`, or those of the query `sql`.
+    ///
+    /// CSV files are read through once, to see what every column holds.
+    pub fn open(paths: &[PathBuf], filter: Option<&str>, sql: Option<&str>) -> Result<Self, DataError> {
+        if filter.is_some() && sql.is_some() {
+            return Err(DataError::Usage("a query has its own conditions: put --where into --sql".into()));
+        }
+        let (files, format) = list(paths)?;
+        let runtime = Builder::new_current_thread()
+            .build()
+            .map_err(|e| DataError::Read(format!("the reader can't be started: {e}")))?;
+        let mut source = Self {
+            runtime,
+            context: SessionContext::new_with_config(in_order()),
+            files,
+            format,
+            schema: Arc::new(Schema::empty()),
+            types: Vec::new(),
+            columns: Vec::new(),
+            filter: filter.map(String::from),
+            query: sql.map(String::from),
+        };
+        source.find_schema()?;
+        if let Some(sql) = sql {
+            let table = source.typed(&source.files, "the query")?.into_view();
+            let failed = |e| problem(e, "the query", &source.columns);
+            source.context.register_table("data", table).map_err(failed)?;
+            let frame = source.query(sql)?;
+            source.columns = result_columns(&frame, &source.columns);
+        } else if source.filter.is_some() {
+            // a condition that can't be understood is refused now, not at the first row
+            source.frame(0, &[])?;
+        }
+        Ok(source)
+    }
+
+    /// The files, in the order they are read.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// DataFusion's plan for the first file (or the query) and these columns: what is read, and which conditions are pushed down.
+    pub fn plan(&self, wanted: &[usize]) -> Result<String, DataError> {
+        let (frame, name) = self.frame(0, wanted)?;
+        let plan = self.runtime.block_on(frame.create_physical_plan());
+        let plan = plan.map_err(|e| problem(e, &name, &self.columns))?;
+        Ok(displayable(plan.as_ref()).indent(true).to_string())
+    }
+
+    fn options(&self) -> ListingOptions {
+        let format: Arc<dyn FileFormat> = match self.format {
+            Format::Csv(separator) => Arc::new(
+                CsvFormat::default()
+                    .with_has_header(true)
+                    .with_delimiter(separator)
+                    .with_newlines_in_values(true),
+            ),
+            Format::Parquet => Arc::new(ParquetFormat::default()),
+            Format::Arrow => Arc::new(ArrowFormat),
+        };
+        ListingOptions::new(format).with_file_extension("")
+    }
+
+    fn table(&self, files: &[PathBuf], schema: SchemaRef) -> Result<ListingTable, DataError> {
+        let urls: Result<Vec<ListingTableUrl>, _> =
+            files.iter().map(|f| ListingTableUrl::parse(url(f))).collect();
+        let table = urls.and_then(|urls| {
+            let config = ListingTableConfig::new_with_multi_paths(urls);
+            ListingTable::try_new(config.with_listing_options(self.options()).with_schema(schema))
+        });
+        table.map_err(|e| problem(e, &short(&files[0]), &self.columns))
+    }
+
+    /// The common schema of all files.
+    fn find_schema(&mut self) -> Result<(), DataError> {
+        let mut common: Option<Vec<Field>> = None;
+        for file in &self.files {
+            let name = short(file);
+            let failed = |e| problem(e, &name, &[]);
+            let url = ListingTableUrl::parse(url(file)).map_err(failed)?;
+            let state = self.context.state();
+            let schema = match self.format {
+                // as it stands there: the engine would make one of two columns of the same name
+                Format::Csv(separator) => Arc::new(csv::header(file, separator, &name)?),
+                _ => self.runtime.block_on(self.options().infer_schema(&state, &url)).map_err(failed)?,
+            };
+            if schema.fields().is_empty() {
+                return Err(DataError::BadData(format!(
+                    "{name} has no columns: it must begin with their names"
+                )));
+            }
+            let fields: Vec<Field> =
+                schema.fields().iter().map(|f| Field::new(f.name(), f.data_type().clone(), true)).collect();
+            let twice = (1..fields.len()).find(|&k| fields[..k].iter().any(|f| f.name() == fields[k].name()));
+            if let Some(k) = twice {
+                let column = fields[k].name();
+                return Err(DataError::BadData(format!(
+                    "two columns of {name} are called '{column}': rename one"
+                )));
+            }
+            match &mut common {
+                None => common = Some(fields),
+                Some(common) => agree(common, &fields, &short(&self.files[0]), &name)?,
+            }
+        }
+        let fields = common.unwrap_or_default();
+        self.types = fields.iter().map(|f| f.data_type().clone()).collect();
+        let mut kinds: Vec<Kind> = fields.iter().map(|f| cells::kind(f.data_type())).collect();
+        if matches!(self.format, Format::Csv(_)) {
+            let seen = self.look_through(Arc::new(Schema::new(fields.clone())))?;
+            for (k, seen) in seen.iter().enumerate() {
+                let (kind, data_type) = seen.kind(fields[k].name());
+                kinds[k] = kind;
+                self.types[k] = data_type;
+            }
+        }
+        let names = fields.iter().map(|f| f.name().clone());
+        self.columns = names.zip(kinds).map(|(name, kind)| ColumnInfo { name, kind }).collect();
+        self.schema = Arc::new(Schema::new(fields));
+        Ok(())
+    }
+
+    /// Every cell of every CSV file, as text.
+    fn look_through(&self, schema: SchemaRef) -> Result<Vec<csv::Seen>, DataError> {
+        let mut seen = vec![csv::Seen::default(); schema.fields().len()];
+        for file in &self.files {
+            let name = short(file);
+            let table = self.table(std::slice::from_ref(file), schema.clone())?;
+            let frame = self.context.read_table(Arc::new(table)).map_err(|e| problem(e, &name, &[]))?;
+            let mut first = 0;
+            self.stream(frame, &name, &mut |batch| {
+                for (k, seen) in seen.iter_mut().enumerate() {
+                    let texts = cast(batch.column(k), &DataType::Utf8)
+                        .map_err(|e| DataError::BadData(format!("{name} can't be read: {e}")))?;
+                    seen.cells(texts.as_string::<i32>(), |i| format!("row {} of {name}", first + i + 1));
+                }
+                first += batch.num_rows();
+                Ok(())
+            })?;
+        }
+        Ok(seen)
+    }
+
+    /// Files with the text of CSV as what it says; what does not say anything of the kind is missing, as [`csv::Seen`] found before.
+    fn typed(&self, files: &[PathBuf], name: &str) -> Result<DataFrame, DataError> {
+        let table = self.table(files, self.schema.clone())?;
+        let failed = |e| problem(e, name, &self.columns);
+        let frame = self.context.read_table(Arc::new(table)).map_err(failed)?;
+        if !matches!(self.format, Format::Csv(_)) {
+            return Ok(frame);
+        }
+        let columns = self.schema.fields().iter().zip(&self.types).map(|(field, data_type)| {
+            let text = Expr::Column(ColumnName::from_name(field.name()));
+            match data_type {
+                DataType::Utf8 => text,
+                // a condition on NaN would hold or not by its sign; on nothing it never holds
+                DataType::Float64 => {
+                    nullif(try_cast(text, DataType::Float64), lit(f64::NAN)).alias(field.name())
+                }
+                other => try_cast(text, other.clone()).alias(field.name()),
+            }
+        });
+        frame.select(columns.collect::<Vec<_>>()).map_err(failed)
+    }
+
+    fn query(&self, sql: &str) -> Result<DataFrame, DataError> {
+        let only_reading =
+            SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+        let frame = self.runtime.block_on(self.context.sql_with_options(sql, only_reading));
+        frame.map_err(|e| problem(e, "the query", &self.columns))
+    }
+
+    /// The wanted columns of file k (or of the query), and what to call them in messages.
+    fn frame(&self, k: usize, wanted: &[usize]) -> Result<(DataFrame, String), DataError> {
+        let (frame, name) = match &self.query {
+            Some(sql) => (self.query(sql)?, "the query".to_string()),
+            None => {
+                let name = short(&self.files[k]);
+                (self.typed(&self.files[k..=k], &name)?, name)
+            }
+        };
+        let chosen = (|| {
+            let frame = match &self.filter {
+                Some(filter) => frame.clone().filter(frame.parse_sql_expr(filter)?)?,
+                None => frame,
+            };
+            let names = wanted.iter().map(|&c| Expr::Column(ColumnName::from_name(&self.columns[c].name)));
+            frame.select(names.collect::<Vec<_>>())
+        })();
+        let name_of_step = if self.filter.is_some() { "the condition" } else { &name };
+        Ok((chosen.map_err(|e| problem(e, name_of_step, &self.columns))?, name))
+    }
+
+    fn stream(
+        &self,
+        frame: DataFrame,
+        name: &str,
+        visit: &mut dyn FnMut(&RecordBatch) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        self.runtime.block_on(async {
+            let failed = |e| problem(e, name, &self.columns);
+            let mut batches = frame.execute_stream().await.map_err(failed)?;
+            while let Some(batch) = batches.next().await {
+                visit(&batch.map_err(failed)?)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Source for FileSource {
+    fn columns(&self) -> &[ColumnInfo] {
+        &self.columns
+    }
+
+    fn scan(
+        &self,
+        wanted: &[usize],
+        visit: &mut dyn FnMut(&Batch<'_>) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        let plans = if self.query.is_some() { 1 } else { self.files.len() };
+        for k in 0..plans {
+            let (frame, name) = self.frame(k, wanted)?;
+            let place = match (&self.query, &self.filter) {
+                (Some(_), _) => " of the query's result".to_string(),
+                (None, Some(filter)) => format!(" of {name} among those where {filter}"),
+                (None, None) => format!(" of {name}"),
+            };
+            let mut first = 0;
+            self.stream(frame, &name, &mut |batch| {
+                let of_row = |i: usize| format!("row {}{place}", first + i + 1);
+                let columns: Vec<Column> = wanted
+                    .iter()
+                    .enumerate()
+                    .map(|(c, &w)| cells::column(batch.column(c), &self.columns[w].name, of_row))
+                    .collect::<Result<_, _>>()?;
+                visit(&Batch::new(columns.iter().collect(), 0, batch.num_rows(), first, &place))?;
+                first += batch.num_rows();
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// One partition and nothing that deals rows out anew: the order of rows is that of the files. Conditions go down to the reader.
+fn in_order() -> SessionConfig {
+    let mut config = SessionConfig::new().with_target_partitions(1);
+    let options = config.options_mut();
+    options.optimizer.repartition_file_scans = false;
+    options.optimizer.repartition_aggregations = false;
+    options.optimizer.repartition_joins = false;
+    options.optimizer.repartition_sorts = false;
+    options.optimizer.repartition_windows = false;
+    options.optimizer.enable_round_robin_repartition = false;
+    options.execution.parquet.pushdown_filters = true;
+    options.sql_parser.enable_ident_normalization = false;
+    config
+}
+
+/// Makes the fields of two files one: the same names in the same order, and the same kind of cells.
+fn agree(common: &mut [Field], fields: &[Field], first: &str, name: &str) -> Result<(), DataError> {
+    let differ =
+        |words: String| Err(DataError::BadData(format!("{first} and {name} do not fit together: {words}")));
+    if let Some((a, b)) = common.iter().zip(fields).find(|(a, b)| a.name() != b.name()) {
+        return differ(format!("where one has the column '{}' the other has '{}'", a.name(), b.name()));
+    }
+    if common.len() != fields.len() {
+        return differ(format!("one has {} columns, the other {}", common.len(), fields.len()));
+    }
+    for (a, b) in common.iter_mut().zip(fields).filter(|(a, b)| a.data_type() != b.data_type()) {
+        match (cells::kind(a.data_type()), cells::kind(b.data_type())) {
+            (Kind::Number, Kind::Number) => a.set_data_type(DataType::Float64),
+            (Kind::Text, Kind::Text) => a.set_data_type(DataType::Utf8),
+            _ => {
+                return differ(format!(
+                    "column '{}' is of type {} in one and {} in the other",
+                    a.name(),
+                    a.data_type(),
+                    b.data_type()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The columns of a query. One that was handed through with numbers and text mixed stays so.
+fn result_columns(frame: &DataFrame, files: &[ColumnInfo]) -> Vec<ColumnInfo> {
+    let column = |field: &Arc<Field>| {
+        let kind = cells::kind(field.data_type());
+        let before = files.iter().find(|c| c.name == *field.name());
+        let through = before.filter(|c| matches!(c.kind, Kind::Mixed(_) | Kind::Empty) && kind == Kind::Text);
+        ColumnInfo { name: field.name().clone(), kind: through.map_or(kind, |c| c.kind.clone()) }
+    };
+    frame.schema().fields().iter().map(column).collect()
+}
+
+/// What DataFusion says, sorted by whose fault it is.
+fn problem(error: DataFusionError, what: &str, columns: &[ColumnInfo]) -> DataError {
+    let names = columns.iter().map(|c| c.name.as_str());
+    match error.find_root() {
+        DataFusionError::SchemaError(schema, _) => match schema.as_ref() {
+            datafusion::common::SchemaError::FieldNotFound { field, .. } => {
+                let unknown = &field.name;
+                DataError::BadData(format!(
+                    "{what}: there is no column '{unknown}'{}",
+                    nearest(names, unknown)
+                ))
+            }
+            other => DataError::Usage(format!("{what}: {other}")),
+        },
+        DataFusionError::SQL(parser, _) => DataError::Usage(format!("{what} is not understood: {parser}")),
+        DataFusionError::Plan(words) => DataError::Usage(format!("{what} is not understood: {words}")),
+        DataFusionError::ObjectStore(e) => DataError::Read(format!("{what} can't be read: {e}")),
+        DataFusionError::IoError(e) => DataError::Read(format!("{what} can't be read: {e}")),
+        other => DataError::BadData(format!("{what} can't be read: {other}")),
+    }
+}
+
+/// A single file or directory.
+impl TryFrom<&Path> for FileSource {
+    type Error = DataError;
+
+    fn try_from(path: &Path) -> Result<Self, DataError> {
+        Self::open(&[path.to_path_buf()], None, None)
+    }
+}

@@ -1,0 +1,231 @@
+//! What the encoded rows are like: ranges, means and standard deviations, columns that follow from others, and a fingerprint.
+//! Sums run over leaves in the one fixed tree, so that they do not depend on threads.
+
+use certus::parallel;
+use certus_models::rows::{LEAF, Leaf, Rows, leaves};
+
+use crate::encoding::Encoding;
+use crate::error::DataError;
+
+/// A column is said to follow from others if they explain all but this part of its square sum; rounding leaves about 1e-13.
+const UNEXPLAINED: f64 = 1e-10;
+
+fn over_leaves<T: Send>(
+    rows: &dyn Rows,
+    which: &[usize],
+    empty: impl Fn() -> T + Sync,
+    work: impl Fn(&Leaf<'_>, &mut T) + Sync,
+    combine: impl Fn(&mut T, T) + Sync,
+) -> Result<T, DataError> {
+    let leaf = |k: usize| -> Result<T, DataError> {
+        let mut out = empty();
+        rows.leaf(which[k], &mut |leaf| work(&leaf, &mut out))?;
+        Ok(out)
+    };
+    let join = |a: Result<T, DataError>, b: Result<T, DataError>| {
+        let (mut a, b) = (a?, b?);
+        combine(&mut a, b);
+        Ok(a)
+    };
+    parallel::reduce(which.len(), 1, &leaf, &join).unwrap_or_else(|| Ok(empty()))
+}
+
+fn add(a: &mut [f64], b: &[f64]) {
+    a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+}
+
+fn all(rows: &dyn Rows) -> Vec<usize> {
+    (0..leaves(rows)).collect()
+}
+
+/// Features that have the same value in every row, with it.
+pub(crate) fn constants(rows: &dyn Rows) -> Result<Vec<(usize, f64)>, DataError> {
+    let p = rows.columns();
+    let ranges = over_leaves(
+        rows,
+        &all(rows),
+        || vec![(f64::INFINITY, f64::NEG_INFINITY); p],
+        |leaf, out| {
+            for (j, (low, high)) in out.iter_mut().enumerate() {
+                for i in 0..leaf.y.len() {
+                    let x = leaf.x.get(i, j);
+                    (*low, *high) = (low.min(x), high.max(x));
+                }
+            }
+        },
+        |a, b| a.iter_mut().zip(b).for_each(|(a, b)| *a = (a.0.min(b.0), a.1.max(b.1))),
+    )?;
+    Ok(ranges
+        .into_iter()
+        .enumerate()
+        .filter(|(_, (low, high))| low == high)
+        .map(|(j, (low, _))| (j, low))
+        .collect())
+}
+
+/// Mean and standard deviation of every feature, with the operations of `Design::standardised`, so that the bits agree: the deviations
+/// are taken from the mean if there is an intercept, else from 0. A standard deviation below 1e-12 of the size counts as 0.
+pub(crate) fn moments(rows: &dyn Rows, intercept: bool) -> Result<Vec<(f64, f64)>, DataError> {
+    let (p, n) = (rows.columns(), rows.len() as f64);
+    let which = all(rows);
+    let sums = over_leaves(
+        rows,
+        &which,
+        || vec![0.0; p],
+        |leaf, out| {
+            (0..p).for_each(|j| out[j] += (0..leaf.y.len()).map(|i| leaf.x.get(i, j)).sum::<f64>());
+        },
+        |a, b| add(a, &b),
+    )?;
+    let means: Vec<f64> = sums.iter().map(|s| s / n).collect();
+    let about: Vec<f64> = if intercept { means.clone() } else { vec![0.0; p] };
+    let squares = over_leaves(
+        rows,
+        &which,
+        || vec![0.0; 2 * p],
+        |leaf, out| {
+            for j in 0..p {
+                for i in 0..leaf.y.len() {
+                    let x = leaf.x.get(i, j) - about[j];
+                    out[j] += x;
+                    out[p + j] += x * x;
+                }
+            }
+        },
+        |a, b| add(a, &b),
+    )?;
+    let sd = |j: usize| {
+        let (mean, square) = (squares[j] / n, squares[p + j] / n);
+        let variance = (square - mean * mean).max(0.0);
+        if variance > 1e-24 * (square + about[j] * about[j]) { variance.sqrt() } else { 0.0 }
+    };
+    Ok((0..p).map(|j| (means[j], sd(j))).collect())
+}
+
+/// A feature that is a combination of earlier ones, and of which (`None` is the intercept).
+pub(crate) struct Dependent {
+    pub(crate) feature: usize,
+    pub(crate) on: Vec<(Option<usize>, f64)>,
+}
+
+/// Features that follow from earlier ones.
+///
+/// Whatever is independent on some rows is independent on all, so a part of the leaves is tried first.
+pub(crate) fn dependent(rows: &dyn Rows, encoding: &Encoding) -> Result<Vec<Dependent>, DataError> {
+    let count = leaves(rows);
+    let enough = (8 * rows.columns()).div_ceil(LEAF).max(8);
+    let step = (count / enough).max(1);
+    let some: Vec<usize> = (0..count).step_by(step).collect();
+    let found = dependent_on(rows, encoding, &some)?;
+    if found.is_empty() || some.len() == count { Ok(found) } else { dependent_on(rows, encoding, &all(rows)) }
+}
+
+/// The Cholesky factorisation of G = AᵀA (A standardised) column by column: the pivot of column j is the part of its square sum that the
+/// columns before it leave unexplained; where that is nothing, L⁻ᵀ gives the combination.
+fn dependent_on(rows: &dyn Rows, encoding: &Encoding, which: &[usize]) -> Result<Vec<Dependent>, DataError> {
+    let first = usize::from(encoding.intercept);
+    let d = rows.columns() + first;
+    let center: Vec<f64> =
+        encoding.features.iter().map(|f| if encoding.intercept { f.mean } else { 0.0 }).collect();
+    let scale: Vec<f64> = encoding.features.iter().map(|f| if f.sd > 0.0 { f.sd } else { 1.0 }).collect();
+    let gram = over_leaves(
+        rows,
+        which,
+        || vec![0.0; d * d],
+        |leaf, out| {
+            let n = leaf.y.len();
+            let mut a = vec![1.0; n * d];
+            for j in first..d {
+                let (m, s) = (center[j - first], scale[j - first]);
+                (0..n).for_each(|i| a[j * n + i] = (leaf.x.get(i, j - first) - m) / s);
+            }
+            for j in 0..d {
+                for k in 0..=j {
+                    out[j * d + k] += dot(&a[j * n..][..n], &a[k * n..][..n]);
+                }
+            }
+        },
+        |a, b| add(a, &b),
+    )?;
+    let mut l = vec![0.0; d * d];
+    let mut independent: Vec<usize> = Vec::new();
+    let mut found = Vec::new();
+    for j in 0..d {
+        let mut row: Vec<f64> = Vec::with_capacity(independent.len());
+        for (place, &k) in independent.iter().enumerate() {
+            let inner: f64 = (0..place).map(|m| row[m] * l[k * d + m]).sum();
+            row.push((gram[j * d + k] - inner) / l[k * d + place]);
+        }
+        let left = gram[j * d + j] - row.iter().map(|x| x * x).sum::<f64>();
+        if left > UNEXPLAINED * gram[j * d + j] {
+            l[j * d..][..row.len()].copy_from_slice(&row);
+            l[j * d + row.len()] = left.sqrt();
+            independent.push(j);
+        } else if j >= first {
+            // back substitution: Lᵀ c = row
+            for place in (0..row.len()).rev() {
+                let above: f64 = (place + 1..row.len()).map(|m| row[m] * l[independent[m] * d + place]).sum();
+                row[place] = (row[place] - above) / l[independent[place] * d + place];
+            }
+            let on = independent.iter().zip(&row).filter(|(_, c)| c.abs() > 1e-6);
+            let on = on.map(|(&k, c)| (k.checked_sub(first), *c)).collect();
+            found.push(Dependent { feature: j - first, on });
+        }
+    }
+    Ok(found)
+}
+
+/// Σ aᵢbᵢ in eight sums that are kept apart, so that it is vectorised.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let ((xs, x_rest), (ys, y_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let mut lanes = [0.0; 8];
+    for (x, y) in xs.iter().zip(ys) {
+        (0..8).for_each(|k| lanes[k] += x[k] * y[k]);
+    }
+    lanes.iter().sum::<f64>() + x_rest.iter().zip(y_rest).map(|(x, y)| x * y).sum::<f64>()
+}
+
+/// h ← mix(h, word): both steps can be undone, so that a change of one word always shows.
+fn mix(hash: u64, word: u64) -> u64 {
+    let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^ (hash >> 29)
+}
+
+/// The fingerprint of the data used: the names of features, levels and groups, then all cells of every leaf (features, response, trials,
+/// offset, weight, groups) as 64-bit words in order; leaves are joined in the fixed tree. It tells data apart, it does not protect them.
+pub(crate) fn fingerprint(
+    rows: &dyn Rows,
+    encoding: &Encoding,
+    codes: &[Vec<u32>],
+) -> Result<u64, DataError> {
+    let text = |hash: u64, text: &str| {
+        text.bytes().fold(mix(hash, text.len() as u64), |hash, byte| mix(hash, u64::from(byte)))
+    };
+    let mut header = mix(0, rows.len() as u64);
+    for name in encoding.coefficients() {
+        header = text(header, &name);
+    }
+    for group in &encoding.groups {
+        header = group.levels.iter().fold(text(header, &group.name), |hash, level| text(hash, level));
+    }
+    let cells = over_leaves(
+        rows,
+        &all(rows),
+        || 0,
+        |leaf, hash| {
+            let n = leaf.y.len();
+            for j in 0..leaf.x.columns() {
+                *hash = (0..n).fold(*hash, |hash, i| mix(hash, leaf.x.get(i, j).to_bits()));
+            }
+            for part in [leaf.y, leaf.trials, leaf.offset, leaf.weight] {
+                *hash = part.iter().fold(mix(*hash, part.len() as u64), |hash, x| mix(hash, x.to_bits()));
+            }
+            for code in codes {
+                let part = &code[leaf.first..leaf.first + n];
+                *hash = part.iter().fold(*hash, |hash, c| mix(hash, u64::from(*c)));
+            }
+        },
+        |a, b| *a = mix(mix(1, *a), b),
+    )?;
+    Ok(mix(header, cells))
+}

@@ -1,0 +1,157 @@
+//! The paper's methods on a model: steps and their number from the problem's own constants, one exact pass at the end.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use certus::auto::{Counts, TracePoint};
+use certus::certificate::{Certificate, Posterior};
+use certus::diagnostics::Estimate;
+use certus::fit::Status;
+use certus::frame::{Frame, Framed};
+use certus::theorem::{Constants, Quantity};
+use certus::{Goal, MethodName, Outcome, Plan, Settings, State, Target};
+
+use super::state::Look;
+use super::{Model, Observer};
+use crate::error::Error;
+
+/// A method with its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The method.
+    pub method: MethodName,
+    /// Constants of the global methods.
+    pub constants: Constants,
+    /// Draws per step.
+    pub batch: usize,
+    /// Steps.
+    pub iterations: u64,
+}
+
+impl Default for Chosen {
+    fn default() -> Self {
+        let Settings { method, constants, batch, iterations, .. } = Settings::default();
+        Self { method, constants, batch, iterations }
+    }
+}
+
+/// Runs a method to its last iteration and certifies where it ends; `saved` is a state to go on from, as the observer could save it.
+///
+/// [`MethodName::BallStl`] runs in the frame of the Laplace approximation, in a ball around it that must be certified; the others run on
+/// the model as it is, from N(mode, I/M). The status is `Reached` if the gap is certified, else `Limit`.
+pub fn planned(
+    model: &dyn Model,
+    goal: &Goal,
+    chosen: &Chosen,
+    saved: Option<&[u8]>,
+    observer: &mut Observer<'_>,
+) -> Result<Outcome, Error> {
+    goal.validate()?;
+    let clock = Instant::now();
+    let mut counts = Counts::default();
+    let mut settings = Settings {
+        method: chosen.method,
+        constants: chosen.constants,
+        batch: chosen.batch,
+        iterations: chosen.iterations,
+        seed: goal.seed,
+        model_key: goal.model_key,
+        threads: goal.threads,
+        max_time: goal.max_time,
+        ..Settings::default()
+    };
+    let start = model.laplace_start(goal.start.as_deref())?;
+    (counts.gradients, counts.hessians) = (start.gradients as u64, start.hessians as u64);
+    let frame = if chosen.method == MethodName::BallStl {
+        counts.exact_passes += 1;
+        let local = model.certified_ball(&start.gaussian)?.map_err(Error::Declined)?;
+        settings.local = Some(local);
+        Some(Frame::of(&start.gaussian)?)
+    } else {
+        settings.curvature = model.curvature().map(|c| c.with_mode(start.gaussian.mean().to_vec()));
+        if matches!(chosen.method, MethodName::ProxEnergy | MethodName::ProxCv) {
+            settings.family = Some(model.family());
+        }
+        None
+    };
+    let framed = frame.as_ref().map(|frame| Framed::new(model, frame.clone(), None)).transpose()?;
+    let target: &dyn Target = match &framed {
+        Some(framed) => framed,
+        None => model,
+    };
+    let plan = Plan::new(target, &settings)?;
+    let state = match saved {
+        Some(bytes) => State::decode(bytes, &plan.start())?,
+        None => plan.start(),
+    };
+    let mut trace = Vec::new();
+    let spent = counts.gradients;
+    let point = |elapsed: Duration, state: &State| TracePoint {
+        elapsed,
+        iteration: state.iteration(),
+        gradients: spent + state.gradients(),
+        neg_elbo: None,
+        bound: None,
+    };
+    let fit = certus::fit::resume(target, &settings, &plan, state, &mut |progress, state| {
+        let point = point(progress.elapsed, state);
+        if state.iteration().is_power_of_two() {
+            trace.push(point);
+        }
+        if observer(&point, &|| state.encode()).is_break() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    counts.gradients = spent + fit.state.gradients();
+    counts.exact_passes += 1;
+    let gaussian = match &frame {
+        Some(frame) => frame.to_original(&fit.gaussian)?,
+        None => fit.gaussian,
+    };
+    let look = certus::parallel::install(goal.threads, || Look::new(model, gaussian))??;
+    let bound = look.gap.statement.bound();
+    let last = TracePoint { neg_elbo: Some(look.neg_elbo), bound, ..point(clock.elapsed(), &fit.state) };
+    trace.retain(|p| p.iteration < last.iteration);
+    trace.push(last);
+    let reached = fit.status == Status::Limit && look.bound() <= goal.gap;
+    let promise = match &fit.guarantee {
+        Ok(guarantee) => {
+            let quantity = match guarantee.quantity() {
+                Quantity::DistanceSquared => "E|w - w*|²",
+                Quantity::Gap => "the expected gap",
+            };
+            format!("beforehand {} promised {quantity} ≤ {:.1e}", guarantee.theorem(), guarantee.bound())
+        }
+        Err(reason) => format!("beforehand nothing was promised: {reason}"),
+    };
+    Ok(Outcome {
+        status: if reached { Status::Reached } else { fit.status },
+        message: if reached { look.said() } else { format!("{}: {}", fit.message, look.said()) },
+        route: format!(
+            "{}: it was asked for, {} iterations of {} draws; {promise}",
+            name(chosen.method),
+            fit.state.iteration(),
+            chosen.batch
+        ),
+        gaussian: look.gaussian,
+        neg_elbo: Estimate { value: look.neg_elbo, standard_error: 0.0 },
+        certificate: Certificate { gap: look.gap, posterior: Posterior::none("it was not asked for") },
+        k_hat: None,
+        counts,
+        trace,
+        error: fit.error,
+        elapsed: clock.elapsed(),
+    })
+}
+
+fn name(method: MethodName) -> &'static str {
+    match method {
+        MethodName::ProxEnergy => "prox-energy",
+        MethodName::ProjEntropy => "proj-entropy",
+        MethodName::ProjStl => "proj-stl",
+        MethodName::ProxCv => "prox-cv",
+        MethodName::BallStl => "ball-stl",
+    }
+}
