@@ -84,8 +84,9 @@ fn follows(problem: &Problem, record: &Record, w: &Gaussian) -> Result<(), Failu
             ("95 % quantile", stored.q95, own.q95),
         ] {
             let (there, own) = (there.unwrap_or(f64::NAN), own.unwrap_or(f64::NAN));
-            // rounding of a few sums, in units of the parameter's own size
-            if !((there - own).abs() <= 1e-9 * (normal.sd + own.abs())) {
+            // rounding of a few sums, in units of the parameter's own size; what is not a number differs from everything
+            let near = (there - own).abs() <= 1e-9 * (normal.sd + own.abs());
+            if !near {
                 return Err(refuted(format!(
                     "the {what} of {} is {there} in fit.json, but the arrays say {own}",
                     stored.name

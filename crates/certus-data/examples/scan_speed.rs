@@ -127,7 +127,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (bare_time, bare_sum) = timed("bare decode of every column", &|| bare(&path))?;
     let (scan_time, scan_sum) = timed("one pass of statistics", &|| statistics(&path))?;
     timed("prepared: two passes, leaves, checks", &|| {
-        let source = FileSource::open(&[path.clone()], None, None)?;
+        let source = FileSource::open(std::slice::from_ref(&path), None, None)?;
         Ok(prepare(&source, &Spec::new("y", Family::Logistic))?.response.mean)
     })?;
     println!("statistics against the bare decode: {:.2}", scan_time / bare_time);

@@ -25,8 +25,8 @@ pub(crate) fn notes(
             each.join(", ")
         ));
     }
-    notes.extend(ignored.iter().map(|l| format!("'{}' is ignored: it {}", l.name, l.reason)));
-    notes.extend(dropped.iter().map(|l| format!("'{}' is left out: it {}", l.name, l.reason)));
+    notes.extend(together(ignored, "ignored"));
+    notes.extend(together(dropped, "left out"));
     for column in &encoding.columns {
         match &column.how {
             How::Days { first } => notes.push(date_note(&column.name, *first)),
@@ -51,6 +51,32 @@ pub(crate) fn notes(
         }
     }
     notes
+}
+
+/// The columns of which the same is said, in one sentence.
+fn together(left: &[Left], how: &str) -> Vec<String> {
+    let mut reasons: Vec<&str> = Vec::new();
+    for l in left {
+        if !reasons.contains(&l.reason.as_str()) {
+            reasons.push(&l.reason);
+        }
+    }
+    let sentence = |reason: &&str| {
+        let names: Vec<String> =
+            left.iter().filter(|l| l.reason == *reason).map(|l| format!("'{}'", l.name)).collect();
+        match &names[..] {
+            [name] => format!("{name} is {how}: it {reason}"),
+            _ => {
+                let plural = match reason.split_once(' ') {
+                    Some(("is", rest)) => format!("are {rest}"),
+                    Some(("holds", rest)) => format!("hold {rest}"),
+                    _ => reason.to_string(),
+                };
+                format!("{} are {how}: they {plural}", names.join(", "))
+            }
+        }
+    };
+    reasons.iter().map(sentence).collect()
 }
 
 /// A dependence in words. A copy is a multiple by 1: with x = mean + sd·a that needs a coefficient of 1, equal sds and equal means.

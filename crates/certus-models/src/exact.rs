@@ -46,17 +46,18 @@ impl Glm {
 
     /// f(w) = ½[(m−μ₀)ᵀJ(m−μ₀) + tr CᵀJC] + c₀ + Σ E φ − log det C − (d/2)(1 + log 2π), exact to rounding.
     pub fn neg_elbo(&self, w: &Gaussian) -> Result<f64, Error> {
-        let rows = self.row_moments(w)?;
-        let sum = certus::parallel::reduce(
-            rows.len().div_ceil(KEPT * crate::rows::LEAF),
-            1,
-            &|leaf| {
-                let part = rows.chunks(KEPT * crate::rows::LEAF).nth(leaf).unwrap_or(&[]);
-                part.iter().step_by(KEPT).sum::<f64>()
-            },
-            &|a, b| a + b,
-        );
-        Ok(sum.unwrap_or(0.0) + self.prior_energy(w) + w.neg_entropy())
+        // two numbers of every row, and not the six of a gradient: a trial needs them while those of the last gradient are kept
+        let (spreads, quadrature) = self.spreads::<2>(w)?;
+        let sum = self.pool.sum(self.design.rows(), 1, &|leaf, scratch, out| {
+            self.design.prepare(leaf, scratch, |leaf| {
+                for i in 0..leaf.data.len() {
+                    let [t, sd] = [0, 1].map(|k| spreads[(leaf.first + i) * 2 + k]);
+                    let moments = quadrature.moments(&*self.likelihood, t, sd, leaf.data[i]);
+                    out[0] += leaf.weight[i] * moments.e0;
+                }
+            });
+        })?;
+        Ok(sum[0] + self.prior_energy(w) + w.neg_entropy())
     }
 
     /// E[−log prior].
@@ -85,14 +86,12 @@ impl Glm {
         (0.5 * (dot(&dm, &jm) + dot(&c, &jc)) + self.prior.constant(), size)
     }
 
-    /// The kept numbers of every row at w.
-    fn row_moments(&self, w: &Gaussian) -> Result<Vec<f64>, Error> {
+    /// The mean of every row's predictor and, K − 1 places on, its sd, with the rule that integrates over it.
+    fn spreads<const K: usize>(&self, w: &Gaussian) -> Result<(Vec<f64>, Quadrature), Error> {
         let (d, c) = (self.dim(), w.factor().to_dense());
         let c = MatRef::from_column_major_slice(&c, d, d);
-        let n = self.design.rows().len();
-        let mut rows = vec![0.0; KEPT * n];
-        // first the mean and sd of every predictor, so that the quadrature knows the largest sd
-        self.pool.map(self.design.rows(), KEPT, &mut rows, &|leaf, scratch, out| {
+        let mut rows = vec![0.0; K * self.design.rows().len()];
+        self.pool.map(self.design.rows(), K, &mut rows, &|leaf, scratch, out| {
             self.design.prepare(leaf, scratch, |leaf| {
                 let n = leaf.data.len();
                 let mut work = self.pool.buffer(n * d + n);
@@ -101,17 +100,22 @@ impl Glm {
                 predictors(&leaf, w.mean(), t);
                 for i in 0..n {
                     let square: f64 = whitened.iter().skip(i).step_by(n).map(|x| x * x).sum();
-                    out[i * KEPT] = t[i];
-                    out[i * KEPT + 5] = square.sqrt();
+                    out[i * K] = t[i];
+                    out[i * K + K - 1] = square.sqrt();
                 }
                 self.pool.give(work);
             });
         })?;
-        let largest = rows.iter().skip(5).step_by(KEPT).fold(0.0_f64, |a, b| a.max(*b));
-        if !largest.is_finite() || rows.iter().step_by(KEPT).any(|t| !t.is_finite()) {
+        let largest = rows.iter().skip(K - 1).step_by(K).fold(0.0_f64, |a, b| a.max(*b));
+        if !largest.is_finite() || rows.iter().step_by(K).any(|t| !t.is_finite()) {
             return Err(Error::NotFinite("a linear predictor is not finite".into()));
         }
-        let quadrature = Quadrature::within_reason(self.likelihood.strip(), largest)?;
+        Ok((rows, Quadrature::within_reason(self.likelihood.strip(), largest)?))
+    }
+
+    /// The kept numbers of every row at w.
+    fn row_moments(&self, w: &Gaussian) -> Result<Vec<f64>, Error> {
+        let (mut rows, quadrature) = self.spreads::<KEPT>(w)?;
         self.pool.map(self.design.rows(), KEPT, &mut rows, &|leaf, scratch, out| {
             self.design.prepare(leaf, scratch, |leaf| {
                 for i in 0..leaf.data.len() {
