@@ -334,7 +334,7 @@ pub struct FitArguments {
     #[arg(long, help_heading = "Output")]
     #[serde(skip)]
     pub print_config: bool,
-    /// Prior sds by coefficient or term, in a TOML file: [priors] rain = 1.0
+    /// Prior sds by coefficient or term, in a TOML file: rain = 1.0 below the line `[priors]`
     #[arg(skip)]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub priors: BTreeMap<String, f64>,
