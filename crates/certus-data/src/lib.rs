@@ -15,6 +15,7 @@ mod prepare;
 mod problem;
 mod profile;
 mod resolve;
+mod run;
 #[cfg(feature = "scan")]
 mod scan;
 mod spec;
@@ -28,6 +29,7 @@ pub use meaning::{Meaning, Place, Quantity, RowTerms};
 pub use predict::{Prediction, predict};
 pub use prepare::{Left, Prepared, ResponseSummary, prepare, prepare_with};
 pub use problem::{Fitted, Normal, Problem, Request, on_user_scale};
+pub use run::{Asked, Way};
 #[cfg(feature = "scan")]
 pub use scan::FileSource;
 pub use spec::{Family, Features, GroupSpec, Missing, Slopes, Spec, nearest};

@@ -77,7 +77,7 @@ impl Prepared {
     pub fn group_terms(&self, unknown_sd: Option<f64>) -> Result<Vec<GroupTerm>, DataError> {
         let term = |(group, codes): (&Group, &Vec<u32>)| {
             let sd = group.sd.or(unknown_sd).ok_or_else(|| {
-                DataError::Usage(format!("the sd of the group '{}' is not given (--group-sd)", group.name))
+                DataError::Usage(format!("the sd of the group '{}' is not given (group-sd)", group.name))
             })?;
             Ok(GroupTerm {
                 group: codes.iter().map(|c| *c as usize).collect(),

@@ -46,14 +46,16 @@ impl Request {
     fn likelihood(&self) -> Result<Arc<dyn Likelihood>, DataError> {
         let needed = |value: Option<f64>, flag: &str, what: &str| {
             value.ok_or_else(|| {
-                let words = format!("{what} needs --{flag} X: estimating it is not built yet");
+                let words = format!(
+                    "{what} needs {flag} (--{flag} X, in Python {flag}=X): estimating it is not built yet"
+                );
                 DataError::Usage(words)
             })
         };
         let refuse = |e: certus_models::Error| DataError::Usage(e.to_string());
         let given = [
-            (self.sigma, Family::Linear, "--sigma", "linear"),
-            (self.dispersion, Family::NegativeBinomial, "--dispersion", "negative-binomial"),
+            (self.sigma, Family::Linear, "sigma", "linear"),
+            (self.dispersion, Family::NegativeBinomial, "dispersion", "negative-binomial"),
         ];
         for (value, family, flag, model) in given {
             if value.is_some() && self.spec.family != family {
@@ -127,7 +129,7 @@ impl Problem {
         if let Some(group) = unknown {
             let name = &group.factor;
             return Err(DataError::Usage(format!(
-                "--group {name} needs its sd, --group-sd X or --group-sd {name}=X: estimating it is not built yet"
+                "the group {name} needs its sd (--group-sd X or {name}=X, in Python group_sd=X or {{\"{name}\": X}}): estimating it is not built yet"
             )));
         }
         let prepared = prepare_with(source, &request.spec, storage)?;
