@@ -183,7 +183,7 @@ fn drop_constants(leaves: &mut Leaves, encoding: &mut Encoding) -> Result<Vec<Le
     Ok(left)
 }
 
-fn response(leaves: &Leaves) -> Result<ResponseSummary, DataError> {
+pub(crate) fn response(leaves: &dyn Rows) -> Result<ResponseSummary, DataError> {
     let n = leaves.len() as f64;
     let (mut sum, mut min, mut max) = (0.0, f64::INFINITY, f64::NEG_INFINITY);
     let each = |visit: &mut dyn FnMut(f64)| -> Result<(), DataError> {
