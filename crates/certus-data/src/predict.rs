@@ -91,7 +91,7 @@ fn each_row(
     meaning: &Meaning,
     source: &dyn Source,
     storage: &Storage,
-    visit: &mut dyn FnMut(&[(usize, f64)], f64, f64),
+    mut visit: impl FnMut(&[(usize, f64)], f64, f64),
 ) -> Result<(), DataError> {
     let encoded = meaning.encoding.encode(source, storage)?;
     let (rows, p) = (meaning.rows(), meaning.encoding.features.len());
@@ -120,7 +120,7 @@ pub fn predict(
     storage: &Storage,
 ) -> Result<Vec<Prediction>, DataError> {
     let (mut combinations, mut out) = (Combinations::new(w), Vec::new());
-    each_row(meaning, source, storage, &mut |terms, offset, trials| {
+    each_row(meaning, source, storage, |terms, offset, trials| {
         let (mean, sd) = combinations.moments(terms);
         let mean = mean + offset;
         let at = |z: f64| trials * family.response(mean + z * sd);
@@ -148,7 +148,7 @@ pub fn predict_draws(
     seed: u64,
 ) -> Result<Vec<f64>, DataError> {
     let (latents, mut by_row) = (w.sample(n, seed), Vec::new());
-    each_row(meaning, source, storage, &mut |terms, offset, trials| {
+    each_row(meaning, source, storage, |terms, offset, trials| {
         by_row.extend(latents.chunks_exact(w.dim()).map(|z| {
             let t = offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
             trials * family.response(t)

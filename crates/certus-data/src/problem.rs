@@ -90,7 +90,7 @@ impl Request {
         }
         let named = self.priors.iter().map(|(name, sd)| (name.as_str(), *sd));
         let all = [("prior-sd", self.prior_sd), ("intercept-prior-sd", self.intercept_prior_sd)];
-        match all.into_iter().chain(named).find(|(_, sd)| !(*sd > 0.0)) {
+        match all.into_iter().chain(named).find(|(_, sd)| sd.is_nan() || *sd <= 0.0) {
             Some((name, sd)) => {
                 Err(DataError::Usage(format!("{name} is {sd}, but a number above 0, or inf, is required")))
             }
