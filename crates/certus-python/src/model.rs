@@ -174,6 +174,10 @@ impl Model {
             })?;
             Python::attach(|py| settings.judge(py, &mut outcome))
                 .map_err(|e| certus_models::Error::Model(e.to_string()))?;
+            // what follows is no step of the run
+            if let Ok(mut point) = point.lock() {
+                *point = None;
+            }
             if outcome.status == Status::Reached {
                 outcome.certificate.posterior = problem.posterior(&goal, &outcome);
             }

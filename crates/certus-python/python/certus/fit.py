@@ -5,27 +5,23 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from . import _certus
+from . import _certus, words
 from .errors import Error, UsageError
+from .frames import Frame
+from .html import page
 from .progress import Show, finish, watcher
 from .settings import infinite, run_settings, whole
 from .targets import Target
 
 Array = NDArray[np.float64]
-
-LEVELS = {
-    "proved": "proved",
-    "probable": "probable",
-    "estimated": "only estimated",
-    "none": "nothing is known",
-}
-
 
 class Section(Mapping[str, Any]):
     """An object of fit.json: its keys are attributes."""
@@ -47,7 +43,7 @@ class Section(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         return _section(self._values[name])
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
     def __len__(self) -> int:
@@ -123,12 +119,99 @@ class Fit:
         """`n` draws, one per row; draw k depends on the seed and k only."""
         return self._fitted.sample(whole("n", n), whole("seed", seed))
 
+    @property
+    def source(self) -> Any:
+        """The target or model of the fit; None if it was loaded or unpickled."""
+        return self._source
+
+    @property
+    def verdict(self) -> list[str]:
+        """The certificate in plain sentences."""
+        return words.verdict(self._record)
+
+    def latents(self, n: int, seed: int = 0) -> Array:
+        """The latents of the draws of `sample`: the coordinates of the target, or the coefficients of the design inside a model."""
+        return self._fitted.latents(whole("n", n), whole("seed", seed))
+
+    def log_q(self, latents: Array) -> Array:
+        """log q at latents."""
+        return self._fitted.log_q(np.ascontiguousarray(latents, dtype=np.float64))
+
+    def log_weights(self, n: int, seed: int = 0) -> Array | None:
+        """log p - log q at the draws of `sample`, up to a constant; None if the posterior is not at hand."""
+        if self._source is None:
+            return None
+        latents = self.latents(n, seed)
+        if isinstance(self._source, Target):
+            values = np.asarray(self._source.log_density(latents)[0], dtype=np.float64)
+        else:
+            values = self._source._model.log_density(latents)
+        return values - self.log_q(latents)
+
+    def summary(self) -> pd.DataFrame:
+        """A data frame with a row per parameter: mean, sd and quantiles."""
+        keys = ("mean", "sd", "q05", "q50", "q95")
+        return pd.DataFrame({key: self._column(key) for key in keys}, index=pd.Index(self.names, name="parameter"))
+
+    def _new_columns(self, data: Any) -> dict[str, Any]:
+        if isinstance(self._source, Target) or self._record["model"] == "target":
+            raise UsageError("there is nothing to predict: the fit of a log density has no data; use fit.sample")
+        if self._source is not None:
+            return self._source.new_columns(data)
+        if isinstance(data, np.ndarray):
+            from .models import matrix_columns
+
+            return matrix_columns(data, self._record["settings"].get("features", []))
+        return Frame(data).columns()
+
+    def predict(self, data: Any) -> pd.DataFrame:
+        """The expected response of every row of new data: mean, sd, quantiles, and mean and sd of the linear predictor."""
+        keys = ("mean", "sd", "q05", "q50", "q95", "linear_mean", "linear_sd")
+        values = self._fitted.predict(self._new_columns(data))
+        return pd.DataFrame(values, columns=list(keys), index=data.index if isinstance(data, pd.DataFrame) else None)
+
+    def predict_draws(self, data: Any, n: int = 1000, seed: int = 0) -> Array:
+        """The expected response of every row of new data (columns) at `n` draws (rows)."""
+        return self._fitted.predict_draws(self._new_columns(data), whole("n", n), whole("seed", seed))
+
+    def to_arviz(self, draws: int = 1000, seed: int = 0) -> Any:
+        """Draws with names, dimensions, log weights, data and log likelihoods: a DataTree, or InferenceData for an ArviZ before 1.0."""
+        from .arviz import convert
+
+        return convert(self, whole("draws", draws, 1), whole("seed", seed))
+
+    def plot(self, names: list[str] | None = None) -> Any:
+        """A matplotlib figure: coefficients, the gap over the run, pairs against importance-weighted draws."""
+        from .plot import figure
+
+        return figure(self, names)
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Writes a report, one HTML page that works offline."""
+        Path(path).write_text(self._fitted.report(), encoding="utf-8")
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Writes a fit directory, which `certus.load` and the command line read."""
+        self._fitted.save(os.fspath(path), bool(overwrite))
+
+    def __repr__(self) -> str:
+        record = self._record
+        first, *rest = self.verdict
+        lines = [first, *(f"  {line}" for line in rest), f"status: {record['status']} ({record['message']})", ""]
+        table = self.summary()[["mean", "sd", "q05", "q95"]]
+        with pd.option_context("display.width", 100, "display.precision", 4, "display.max_rows", 20):
+            lines.append(repr(table))
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return page(self._record)
+
     def __reduce__(self):
-        return _unpickled, (*self._fitted.parts(), None)
+        return _unpickled, self._fitted.parts()
 
 
-def _unpickled(record: str, arrays: bytes, meaning: str | None, source: Any) -> Fit:
-    return Fit(_certus.Fitted.of_parts(record, arrays, meaning), source)
+def _unpickled(record: str, arrays: bytes, meaning: str | None) -> Fit:
+    return Fit(_certus.Fitted.of_parts(record, arrays, meaning))
 
 
 ADAPTERS = {"pymc": "pymc", "numpyro": "numpyro", "jax": "jax", "jaxlib": "jax", "torch": "torch", "stan": "stan"}
