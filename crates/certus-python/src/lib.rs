@@ -29,5 +29,6 @@ fn _certus(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<fitted::Fitted>()?;
     module.add_class::<model::Model>()?;
     module.add_class::<native::Native>()?;
+    module.add_function(wrap_pyfunction!(target::seconds_per_step, module)?)?;
     module.add_function(wrap_pyfunction!(target::fit_target, module)?)
 }

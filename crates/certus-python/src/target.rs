@@ -226,6 +226,34 @@ pub(crate) fn fit_target(
     Err(error)
 }
 
+/// Seconds per step of Algorithm 1 with `batch` draws on a function: what a step through Python costs.
+#[pyfunction]
+pub(crate) fn seconds_per_step(
+    py: Python<'_>,
+    log_density: Py<PyAny>,
+    dim: usize,
+    batch: usize,
+    steps: u32,
+) -> PyResult<f64> {
+    let asarray = py.import("numpy")?.getattr("asarray")?.unbind();
+    let function = Function { function: log_density, asarray, dim, curvature: None };
+    let settings = certus::Settings {
+        batch,
+        step_rule: certus::StepRule::Constant(1e-3),
+        ..certus::Settings::default()
+    };
+    let time = || {
+        let plan = certus::Plan::new(&function, &settings)?;
+        let (mut state, mut memory) = (plan.start(), plan.memory());
+        let clock = std::time::Instant::now();
+        for _ in 0..steps {
+            plan.step(&function, &mut state, &mut memory)?;
+        }
+        Ok(clock.elapsed().as_secs_f64() / f64::from(steps.max(1)))
+    };
+    py.detach(time).map_err(|e| core(py, e))
+}
+
 /// The exception that user code raised.
 fn raised(py: Python<'_>, outcome: &Outcome) -> Option<PyErr> {
     match outcome.error.as_deref() {

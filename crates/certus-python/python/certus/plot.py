@@ -32,7 +32,8 @@ def figure(fit: Fit, names: list[str] | None = None) -> Any:
     _coefficients(left.subplots(), fit, chosen)
     _trace(middle.subplots(), fit)
     _pairs(right, fit, pairs[:size])
-    fig.suptitle(fit.verdict[0].capitalize(), fontsize=12)
+    first = fit.verdict[0]
+    fig.suptitle(first[0].upper() + first[1:], fontsize=12)
     return fig
 
 
@@ -64,6 +65,7 @@ def _trace(axes: Any, fit: Fit) -> None:
         axes.axhline(bound, color="#1a7f37", ls="--", label=f"at the end {bound:.2g}, {fit.certificate.gap.level}")
     if points or bound:
         axes.set_yscale("log")
+    axes.set_xlim(left=0.0)
     axes.legend(fontsize=8)
 
 
