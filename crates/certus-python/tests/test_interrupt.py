@@ -26,7 +26,7 @@ INSIDE = TARGET.replace("time.sleep(0.002)", "time.sleep(30)")
 MODEL = """
 import numpy as np, certus
 rng = np.random.default_rng(0)
-X = rng.normal(size=(200_000, 40)); y = (rng.random(200_000) < 0.5).astype(float)
+X = rng.normal(size=(20_000, 20)); y = (rng.random(20_000) < 0.5).astype(float)
 model = certus.logistic(X, y)
 print("go", flush=True)
 fit = model.fit(gap=1e-12, method="prox-energy", iterations=10**9, progress=False)

@@ -40,12 +40,12 @@ class Formula:
 
     def __init__(self, text: str, frame: Frame, env: Environment) -> None:
         self.text = text
+        if "~" not in text or text.lstrip().startswith("~"):
+            raise UsageError(f"the formula {text!r} has no response: write 'y ~ ...'")
         try:
             description = model_description(text)
         except Exception as error:
             raise UsageError(f"the formula {text!r} cannot be read: {error}") from None
-        if description.response is None:
-            raise UsageError(f"the formula {text!r} has no response: write 'y ~ ...'")
         # a name inside a call may also be one that the caller sees
         _require(frame, {name for part in _parts(description) if isinstance(part, Variable) for name in part.var_names})
         known = {name for part in _parts(description) for name in part.var_names if name in frame}
@@ -141,10 +141,13 @@ class Formula:
         if not common:
             return {}
         # a few complete rows tell what the terms are and which contrasts they have
-        rows = self._pandas[self._complete]
-        sample = rows.head(SAMPLE) if len(rows) else self._pandas.fillna(0).head(0)
+        sample = self._pandas[self._complete].head(SAMPLE)
         if not len(sample):
-            return {t.name: [t.name] for t in common if self._plain(t)} if all(self._plain(t) for t in common) else self._empty()
+            if not all(self._plain(t) for t in common):
+                raise DataError("there is no complete row of data")
+            # Rust says which values are missing where
+            self.plain += [c.name for t in common for c in t.components]
+            return {t.name: [t.name] for t in common}
         model = Description(*([Intercept()] if self.intercept else []), *common)
         try:
             model.eval(sample, env)
@@ -179,9 +182,6 @@ class Formula:
                 labels = [_safe(label) for label in term.labels]
                 names[term.name] = [self._add(label, term, k, values[:, k]) for k, label in enumerate(labels)]
         return names
-
-    def _empty(self) -> dict[str, list[str]]:
-        raise DataError("there is no complete row of data")
 
     def _plain(self, term: Any) -> bool:
         return all(isinstance(c, Variable) and c.reference is None for c in term.components)
