@@ -85,7 +85,8 @@ fn follows(problem: &Problem, record: &Record, w: &Gaussian) -> Result<(), Failu
         ] {
             let (there, own) = (there.unwrap_or(f64::NAN), own.unwrap_or(f64::NAN));
             // rounding of a few sums, in units of the parameter's own size
-            if !((there - own).abs() <= 1e-9 * (normal.sd + own.abs())) {
+            let apart = (there - own).abs();
+            if apart.is_nan() || apart > 1e-9 * (normal.sd + own.abs()) {
                 return Err(refuted(format!(
                     "the {what} of {} is {there} in fit.json, but the arrays say {own}",
                     stored.name

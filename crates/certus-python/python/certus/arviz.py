@@ -20,7 +20,9 @@ Groups = dict[str, dict[str, Any]]
 def convert(fit: Fit, draws: int, seed: int) -> Any:
     """A DataTree, or InferenceData for an ArviZ before 1.0."""
     groups, coords, dims = contents(fit, draws, seed)
-    groups = {name: {key: np.asarray(value)[None] for key, value in group.items()} if name != "observed_data" else group for name, group in groups.items()}
+    for name in groups.keys() - {"observed_data"}:
+        # one chain: the draws are independent
+        groups[name] = {key: np.asarray(value)[None] for key, value in groups[name].items()}
     try:
         old = int(version("arviz").partition(".")[0]) < 1
     except PackageNotFoundError:
@@ -28,7 +30,8 @@ def convert(fit: Fit, draws: int, seed: int) -> Any:
     if old:
         import arviz
 
-        return arviz.from_dict(**groups, coords=coords, dims=dims)
+        arguments: dict[str, Any] = {**groups, "coords": coords, "dims": dims}
+        return arviz.from_dict(**arguments)
     try:
         from arviz_base import from_dict
     except ImportError:

@@ -127,8 +127,8 @@ class Formula:
             self.plain.append(component.name)
             return component.name
         if component.name.startswith(PROPORTIONS):
-            names = [a.name if isinstance(a, Variable) else getattr(a, "name", None) for a in component.call.args]
-            if len(names) == 2 and all(isinstance(n, str) for n in names):
+            names = [str(a.name) for a in component.call.args if hasattr(a, "name")]
+            if len(names) == len(component.call.args) == 2:
                 self.trials = names[1]
                 self.plain += names
                 return names[0]

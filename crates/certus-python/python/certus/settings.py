@@ -20,7 +20,7 @@ def number(name: str, value: Any) -> float:
 
 def whole(name: str, value: Any, least: int = 0) -> int:
     """A whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value < 2**64:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) < 2**64:
         raise UsageError(f"{name} is {value!r}, but a whole number of at least {least} is required")
     return int(value)
 

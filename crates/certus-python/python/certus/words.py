@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 
 def figure(x: float | None, digits: int = 3) -> str:
-    """A number that people read: few digits, never rounded down to a smaller bound."""
+    """A number that people read: few digits, rounded up, so that a bound stays one."""
     if x is None:
         return "?"
-    text = f"{x:.{digits}g}"
-    if float(text) < x:
-        step = float(f"{abs(x):.{digits}g}") * 10.0 ** (1 - digits) if x else 0.0
-        text = f"{x + step / 2:.{digits}g}"
-    return text
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(x)):.{digits}g}"
 
 
 def gap(certificate: dict[str, Any]) -> str:
