@@ -23,6 +23,10 @@ from .targets import Target
 
 Array = NDArray[np.float64]
 
+MOST_ENTRIES = 500_000_000
+"""Of a covariance: 4 GB."""
+
+
 class Section(Mapping[str, Any]):
     """An object of fit.json: its keys are attributes."""
 
@@ -112,6 +116,8 @@ class Fit:
     @property
     def covariance(self) -> Array:
         """Covariance of the parameters."""
+        if len(self.names) * max(self._fitted.dim, len(self.names)) > MOST_ENTRIES:
+            raise UsageError(f"the covariance of {len(self.names)} parameters does not fit into memory: take draws, fit.sample(n)")
         spread = self._fitted.spread()
         return spread @ spread.T
 
@@ -219,6 +225,8 @@ ADAPTERS = {"pymc": "pymc", "numpyro": "numpyro", "jax": "jax", "jaxlib": "jax",
 
 def as_target(model: Any, options: dict[str, Any]) -> Target:
     """The target of a model of another library, found by the module of its class."""
+    if isinstance(model, (str, os.PathLike)):
+        return importlib.import_module("certus.adapters.stan").target(model, **options)
     modules = [c.__module__.partition(".")[0] for c in type(model).__mro__] + [getattr(model, "__module__", None) or ""]
     modules = [m.partition(".")[0] for m in modules]
     name = next((ADAPTERS[m] for m in modules if m in ADAPTERS), None)
@@ -252,7 +260,8 @@ def fit(
 
     `gap` is the distance to the best Gaussian to reach, in nats; `delta` the probability that a probable statement may fail; `level` how
     strong the statement must be (proved, probable, estimated); `max_time` in seconds. Ctrl-C ends the fit with what it has.
-    `options` go to the adapter of a model of another library.
+    `threads` are those of models and never change the result; a Python function is called on the caller's thread. `options` go to the
+    adapter of a model of another library.
     """
     from .models import Model
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,12 +11,12 @@ from . import _certus
 from .errors import DataError, UsageError
 from .fit import Fit
 from .fit import fit as _fit
-from .formulas import Formula, environment
 from .frames import Column, Frame
 from .progress import Show
 from .settings import infinite, number, run_settings
 
-COLUMN_ROLES = ("offset", "weights", "trials")
+if TYPE_CHECKING:
+    from .formulas import Formula
 
 
 class Plan(list[tuple[str, str]]):
@@ -149,6 +149,9 @@ def _settings(
 def _of_formula(words: dict[str, Any], text: str, data: Any, roles: dict[str, Any], depth: int) -> Model:
     if data is None:
         raise UsageError("a formula needs data=: a data frame with its columns")
+    # formulae takes half a second to import, and matrices and targets don't need it
+    from .formulas import Formula, environment
+
     frame = Frame(data)
     formula = Formula(text, frame, environment(depth + 1))
     columns = formula.columns(frame)
