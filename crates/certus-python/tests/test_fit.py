@@ -189,3 +189,26 @@ def test_arviz_of_a_target():
 
 def test_the_record_is_json(fit):
     assert json.loads(json.dumps(fit.to_dict())) == fit.to_dict()
+
+
+def test_a_data_tree_where_arviz_is_new_or_absent(fit, dense, monkeypatch):
+    import arviz_stats  # noqa: F401  (its functions are what a new ArviZ calls)
+    from xarray import DataTree
+
+    import certus.arviz as ours
+
+    for answer in ("1.0.0", None):
+
+        def version(_, answer=answer):
+            if answer is None:
+                raise ours.PackageNotFoundError
+            return answer
+
+        monkeypatch.setattr(ours, "version", version)
+        data = fit.to_arviz(draws=100)
+        assert isinstance(data, DataTree) and set(data.children) == {"posterior", "sample_stats", "observed_data", "log_likelihood"}
+        assert data["posterior"]["(Intercept)|site"].dims == ("chain", "draw", "site")
+        assert data["log_likelihood"]["y"].dims == ("chain", "draw", "row") and data["observed_data"]["y"].dims == ("row",)
+        assert np.array_equal(data["posterior"]["a"].values[0], fit.sample(100)[:, 1])
+    loo = arviz_stats.loo(dense.to_arviz(draws=1000))
+    assert np.isfinite(float(loo.elpd))
