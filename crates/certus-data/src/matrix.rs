@@ -102,3 +102,57 @@ fn check(rows: &dyn Rows, names: &[String], spec: &Spec) -> Result<(), DataError
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use certus_models::rows::Memory;
+
+    use super::*;
+    use crate::prepare::prepare;
+    use crate::spec::{Family, Features};
+    use crate::table::{Column, Table};
+
+    fn spec() -> Spec {
+        let features = Features::Terms(vec!["a".into(), "b".into()]);
+        Spec { features, ..Spec::new("y", Family::Logistic) }
+    }
+
+    fn rows(x: Vec<f64>, y: Vec<f64>) -> Arc<dyn Rows> {
+        Arc::new(Memory { x, y, columns: 2, ..Memory::default() })
+    }
+
+    /// Row-major numbers and the same numbers as columns of a table.
+    #[test]
+    fn a_matrix_is_prepared_as_a_table_is() {
+        let n = 2500;
+        let cell = |i: usize, j: usize| ((7 * i + 3 * j) % 11) as f64 + 0.1 * j as f64;
+        let x: Vec<f64> = (0..2 * n).map(|k| cell(k / 2, k % 2)).collect();
+        let y: Vec<f64> = (0..n).map(|i| (i % 3 == 0) as u8 as f64).collect();
+        let names = ["a".to_string(), "b".to_string()];
+        let column = |j: usize| Column::Number((0..n).map(|i| cell(i, j)).collect());
+        let table =
+            [("a".into(), column(0)), ("b".into(), column(1)), ("y".into(), Column::Number(y.clone()))];
+        let by_table = prepare(&Table::new(table.into()).unwrap(), &spec()).unwrap();
+        let by_rows = Prepared::of_rows(rows(x, y), &names, &spec()).unwrap().unwrap();
+        assert_eq!(by_rows.encoding, by_table.encoding);
+        assert_eq!((by_rows.fingerprint, by_rows.response), (by_table.fingerprint, by_table.response));
+        assert_eq!(by_rows.notes, by_table.notes);
+    }
+
+    #[test]
+    fn what_a_matrix_cannot_be() {
+        let names = ["a".to_string(), "b".to_string()];
+        let refused = |x: Vec<f64>, y: Vec<f64>, word: &str| {
+            let error = Prepared::of_rows(rows(x, y), &names, &spec()).err().unwrap();
+            assert!(error.exit_code() == 65 && error.to_string().contains(word), "{error}");
+        };
+        refused(vec![1.0, 2.0, f64::NAN, 4.0], vec![0.0, 1.0], "row 2 of column 'a'");
+        refused(vec![1.0, 2.0, 3.0, 4.0], vec![0.0, 0.5], "row 2, column 'y'");
+        refused(vec![], vec![], "no row");
+        // a constant column must be dropped, which needs a copy
+        let constant = Prepared::of_rows(rows(vec![1.0, 2.0, 1.0, 4.0], vec![0.0, 1.0]), &names, &spec());
+        assert!(constant.unwrap().is_none());
+        let twice = ["a".to_string(), "a".to_string()];
+        assert!(Prepared::of_rows(rows(vec![1.0; 4], vec![0.0, 1.0]), &twice, &spec()).is_err());
+    }
+}
