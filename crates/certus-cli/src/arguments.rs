@@ -176,6 +176,17 @@ pub enum LevelChoice {
     Proved,
 }
 
+impl LevelChoice {
+    /// As certus-data says it.
+    pub fn asked(self) -> certus_data::Asked {
+        match self {
+            LevelChoice::Estimated => certus_data::Asked::Estimated,
+            LevelChoice::Probable => certus_data::Asked::Probable,
+            LevelChoice::Proved => certus_data::Asked::Proved,
+        }
+    }
+}
+
 /// What to do with missing values.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]

@@ -5,32 +5,17 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use certus::certificate::{Level, Posterior, figure};
 use certus::fit::Status;
-use certus::theorem::Constants;
-use certus::{Goal, MethodName, Outcome};
-use certus_data::{Fitted, Problem};
-use certus_models::PosteriorSettings;
-use certus_models::auto::{Chosen, MOST_MEMORY, MOST_WORK, Method, ModelState, Route, planned, resume};
+use certus::{Goal, Outcome};
+use certus_data::{Problem, Way};
 use certus_store::directory::{MEANING, SETTINGS};
 use certus_store::record::{Data, Parameter};
 use certus_store::{Arrays, Checkpoints, Fingerprint, FitDirectory, Kind, Meta, Record, Timer};
 
-use crate::arguments::{ConstantsChoice, FitArguments, LevelChoice, MethodChoice};
+use crate::arguments::FitArguments;
 use crate::exit::{Code, Failure, print};
 use crate::table;
 use crate::watch::{Signals, Watch, duration};
-
-/// Multiplications that the draws of the certificate of the posterior may take: a second or two.
-const POSTERIOR_WORK: f64 = 1e9;
-/// Its draws, at most and at least.
-const POSTERIOR_DRAWS: (f64, f64) = (1e5, 4e3);
-
-/// How to fit: without settings, or by one of the paper's methods.
-enum How {
-    Auto(Method),
-    Planned(Chosen),
-}
 
 impl FitArguments {
     fn goal(&self) -> Result<Goal, Failure> {
@@ -46,48 +31,11 @@ impl FitArguments {
         Ok(goal)
     }
 
-    fn how(&self) -> Result<How, Failure> {
-        let method = match self.method.unwrap_or_default() {
-            MethodChoice::ProxEnergy => MethodName::ProxEnergy,
-            MethodChoice::ProjEntropy => MethodName::ProjEntropy,
-            MethodChoice::ProjStl => MethodName::ProjStl,
-            MethodChoice::ProxCv => MethodName::ProxCv,
-            MethodChoice::BallStl => MethodName::BallStl,
-            own => {
-                let given = [
-                    ("--batch", self.batch.is_some()),
-                    ("--iterations", self.iterations.is_some()),
-                    ("--constants", self.constants.is_some()),
-                ];
-                if let Some((flag, _)) = given.into_iter().find(|(_, given)| *given) {
-                    let words = format!(
-                        "{flag} belongs to the paper's methods (--method prox-energy, proj-entropy, proj-stl, prox-cv, ball-stl): leave it out"
-                    );
-                    return Err(Failure::new(Code::Usage, words));
-                }
-                return Ok(How::Auto(match own {
-                    MethodChoice::Exact => Method::Exact,
-                    MethodChoice::Stochastic => Method::Stochastic,
-                    _ => Method::Auto,
-                }));
-            }
-        };
-        let constants = match (self.constants.unwrap_or_default(), method) {
-            (ConstantsChoice::Paper, MethodName::BallStl | MethodName::ProxCv) => {
-                let words =
-                    "--constants paper: this method is not in the paper, so it has no constants of it";
-                return Err(Failure::new(Code::Usage, words));
-            }
-            (ConstantsChoice::Paper, _) => Constants::Paper,
-            _ => Constants::Sharp,
-        };
-        let Chosen { batch, iterations, .. } = Chosen::default();
-        Ok(How::Planned(Chosen {
-            method,
-            constants,
-            batch: self.batch.unwrap_or(batch),
-            iterations: self.iterations.unwrap_or(iterations),
-        }))
+    fn way(&self) -> Result<Way, Failure> {
+        let method = serde_json::to_value(self.method.unwrap_or_default()).expect("a word");
+        let constants = self.constants.map(|c| serde_json::to_value(c).expect("a word"));
+        let constants = constants.as_ref().and_then(|c| c.as_str());
+        Ok(Way::new(method.as_str().unwrap_or_default(), constants, self.batch, self.iterations)?)
     }
 
     fn every(&self) -> Result<Duration, Failure> {
@@ -162,7 +110,7 @@ pub fn moved(mut failure: Failure) -> Failure {
 struct Run<'a> {
     arguments: &'a FitArguments,
     goal: Goal,
-    how: How,
+    way: Way,
     every: Duration,
     signals: Signals,
     watch: Watch,
@@ -171,9 +119,9 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(arguments: &'a FitArguments) -> Result<Self, Failure> {
         // what needs no data is refused before they are read
-        let (goal, how, every) = (arguments.goal()?, arguments.how()?, arguments.every()?);
+        let (goal, way, every) = (arguments.goal()?, arguments.way()?, arguments.every()?);
         let watch = Watch::new(arguments.quiet, goal.gap);
-        Ok(Self { arguments, goal, how, every, signals: Signals::listen()?, watch })
+        Ok(Self { arguments, goal, way, every, signals: Signals::listen()?, watch })
     }
 
     fn go(
@@ -182,7 +130,7 @@ impl<'a> Run<'a> {
         directory: Option<FitDirectory>,
         earlier: Option<&Record>,
     ) -> Result<Code, Failure> {
-        let kind = if matches!(self.how, How::Auto(_)) { Kind::Model } else { Kind::Plan };
+        let kind = if matches!(self.way, Way::Auto(_)) { Kind::Model } else { Kind::Plan };
         let fingerprint = self.arguments.fingerprint(problem);
         let mut checkpoints = directory.as_ref().map(|dir| Checkpoints::new(dir, kind, fingerprint));
         let saved = match checkpoints.as_ref().map(Checkpoints::latest) {
@@ -197,7 +145,7 @@ impl<'a> Run<'a> {
         self.watch.say("fitting");
         let (mut timer, mut broken, mut last) = (Timer::new(self.every), None, None);
         let (watch, signals, limited) = (&mut self.watch, &self.signals, self.goal.max_time.is_some());
-        let outcome = run(problem, &self.goal, &self.how, saved.as_deref(), &mut |point, save| {
+        let outcome = problem.run(&self.goal, &self.way, saved.as_deref(), &mut |point, save| {
             watch.step(point);
             let stop = signals.seen().is_some();
             if let Some(checkpoints) = &mut checkpoints {
@@ -235,7 +183,7 @@ impl<'a> Run<'a> {
                 });
             }
             Err(error) => {
-                let witness = witness(problem, &error);
+                let witness = problem.witness(&error);
                 let mut failure = Failure::from(error);
                 failure.message.push_str(&witness);
                 failure
@@ -259,19 +207,12 @@ impl<'a> Run<'a> {
 
     /// The outcome with the certificate of the posterior, at the level that was asked for.
     fn judged(&self, problem: &Problem, mut outcome: Outcome) -> Outcome {
-        let level = outcome.certificate.gap.statement.level();
-        let enough = match self.arguments.level {
-            Some(LevelChoice::Proved) => level == Level::Proved,
-            Some(LevelChoice::Probable) => matches!(level, Level::Proved | Level::Probable { .. }),
-            _ => true,
-        };
-        if outcome.status == Status::Reached && !enough {
-            outcome.status = Status::Limit;
-            outcome.message = format!("{}; a stronger statement was asked for", outcome.message);
+        if let Some(level) = self.arguments.level {
+            level.asked().judge(&mut outcome);
         }
         if outcome.status == Status::Reached {
             self.watch.say("comparing with the posterior");
-            outcome.certificate.posterior = posterior(problem, &self.goal, &outcome);
+            outcome.certificate.posterior = problem.posterior(&self.goal, &outcome);
         }
         outcome
     }
@@ -289,12 +230,7 @@ impl<'a> Run<'a> {
                 rows: Some(prepared.rows_used as u64),
                 fingerprint: Some(format!("{:016x}", prepared.fingerprint)),
             },
-            notes: prepared
-                .notes
-                .iter()
-                .cloned()
-                .chain([format!("prior: {}", joined(&problem.priors))])
-                .collect(),
+            notes: problem.notes(),
             versions: versions.map(|(a, b)| (a.to_string(), b.to_string())).into_iter().collect(),
         }
     }
@@ -325,71 +261,6 @@ impl<'a> Run<'a> {
     }
 }
 
-fn run(
-    problem: &Problem,
-    goal: &Goal,
-    how: &How,
-    saved: Option<&[u8]>,
-    observer: &mut certus_models::auto::Observer<'_>,
-) -> Result<Outcome, certus_models::Error> {
-    let model = problem.model();
-    match how {
-        How::Planned(chosen) => planned(model, goal, chosen, saved, observer),
-        How::Auto(method) => {
-            let state = certus::parallel::install(goal.threads, || match saved {
-                Some(bytes) => ModelState::decode(bytes, model, goal),
-                None => ModelState::new(model, goal, *method),
-            })??;
-            resume(model, goal, state, observer)
-        }
-    }
-}
-
-/// How far q is from the posterior, if that can be had in a few seconds.
-fn posterior(problem: &Problem, goal: &Goal, outcome: &Outcome) -> Posterior {
-    let Fitted::Dense(model) = &problem.fitted else {
-        return Posterior::none("the certificates of the posterior know no group terms yet");
-    };
-    let once = problem.prepared.rows_used as f64 * model.dim() as f64;
-    let draws = (POSTERIOR_WORK / once).min(POSTERIOR_DRAWS.0);
-    if draws < POSTERIOR_DRAWS.1 {
-        return Posterior::none(format!(
-            "{} draws on this many rows would take longer than a second or two",
-            POSTERIOR_DRAWS.1
-        ));
-    }
-    let settings = PosteriorSettings { draws: draws as usize, delta: goal.delta, seed: goal.seed };
-    let found = certus::parallel::install(goal.threads, || model.posterior(&outcome.gaussian, &settings));
-    match found {
-        Ok(Ok(posterior)) => posterior,
-        Ok(Err(error)) => Posterior::none(error.to_string()),
-        Err(error) => Posterior::none(error.to_string()),
-    }
-}
-
-/// The direction that makes a posterior improper, by name, largest first.
-fn witness(problem: &Problem, error: &certus_models::Error) -> String {
-    let certus_models::Error::NotIdentified { direction, .. } = error else { return String::new() };
-    let names = problem.prepared.encoding.coefficients();
-    let mut parts: Vec<(f64, &String)> =
-        direction.iter().copied().zip(&names).filter(|(x, _)| x.abs() > 1e-6).collect();
-    if parts.is_empty() {
-        return String::new();
-    }
-    parts.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()));
-    let shown: Vec<String> = parts.iter().take(8).map(|(x, name)| format!("{x:+.3} {name}")).collect();
-    let more = if parts.len() > 8 { format!(" and {} smaller ones", parts.len() - 8) } else { String::new() };
-    let scale = if problem.prepared.encoding.standardise { ", per sd of the features" } else { "" };
-    format!("\nwitness{scale}: {}{more}", shown.join(" "))
-}
-
-/// The lines, those that say the same law together.
-fn joined(lines: &[String]) -> String {
-    const MOST: usize = 8;
-    let shown = lines[..lines.len().min(MOST)].join(", ");
-    if lines.len() > MOST { format!("{shown} and {} more", lines.len() - MOST) } else { shown }
-}
-
 /// The record on stdout, as asked for.
 fn show(arguments: &FitArguments, record: &Record, directory: Option<&FitDirectory>) -> Result<(), Failure> {
     match (arguments.json, arguments.quiet) {
@@ -405,34 +276,8 @@ pub fn plan(arguments: &FitArguments) -> Result<Code, Failure> {
     run.watch.say("reading the data");
     let problem = arguments.problem(&run.signals)?;
     run.watch.done();
-    let (model, prepared) = (problem.model(), &problem.prepared);
-    let route = match &run.how {
-        How::Auto(Method::Auto) => Route::choose(model.size(), MOST_WORK, MOST_MEMORY).why,
-        How::Auto(method) => format!("{}: it was asked for", method.as_str()),
-        How::Planned(chosen) => {
-            format!(
-                "{:?}: it was asked for, {} iterations of {} draws",
-                chosen.method, chosen.iterations, chosen.batch
-            )
-        }
-    };
-    let mut out = String::new();
-    let mut line = |what: &str, value: String| out.push_str(&format!("{what:<13} {value}\n"));
-    line("rows", prepared.rows_used.to_string());
-    line("response", {
-        let r = &prepared.response;
-        format!(
-            "{}: mean {:.4}, sd {:.4}, from {} to {}",
-            prepared.encoding.response, r.mean, r.sd, r.min, r.max
-        )
-    });
-    line("coefficients", joined(&prepared.encoding.coefficients()));
-    line("latents", model.dim().to_string());
-    problem.priors.iter().take(20).for_each(|prior| line("prior", prior.clone()));
-    line("goal", format!("a gap of at most {} nats", figure(run.goal.gap)));
-    line("route", route);
-    line("cost", format!("{:.1e} operations, {:.0} MB", model.size().work(), model.size().memory() / 1e6));
-    prepared.notes.iter().for_each(|note| line("note", note.clone()));
+    let lines = problem.plan(&run.goal, &run.way);
+    let out: String = lines.iter().map(|(what, value)| format!("{what:<13} {value}\n")).collect();
     print(&out)?;
     Ok(Code::Reached)
 }

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use certus_data::{
-    DataError, Family, Features, GroupSpec, Missing as DataMissing, Problem, Request, Slopes, Source, Spec,
-    Storage,
+    DataError, Family, Features, GroupSpec, Missing as DataMissing, Problem, Request, Source, Spec, Storage,
 };
 
 use crate::arguments::{FactorChoice, FitArguments, Missing, ModelName};
@@ -53,7 +52,9 @@ impl FitArguments {
         if let Some(terms) = &self.features {
             spec.features = Features::Terms(terms.clone());
         }
-        spec.groups = self.groups()?;
+        let none = Vec::new();
+        spec.groups =
+            GroupSpec::all(self.group.as_ref().unwrap_or(&none), self.group_sd.as_ref().unwrap_or(&none))?;
         spec.weights.clone_from(&self.weights);
         spec.offset.clone_from(&self.offset);
         spec.trials.clone_from(&self.trials);
@@ -83,39 +84,6 @@ impl FitArguments {
         request.intercept_prior_sd = self.intercept_prior_sd.unwrap_or(request.intercept_prior_sd);
         request.priors.clone_from(&self.priors);
         Ok(request)
-    }
-
-    /// `--group "g: a,b"` with `--group-sd X` or `g=X`.
-    fn groups(&self) -> Result<Vec<GroupSpec>, Failure> {
-        let number = |text: &str| {
-            text.parse::<f64>().map_err(|_| {
-                usage(format!("--group-sd is '{text}', but a number above 0, or GROUP=NUMBER, is required"))
-            })
-        };
-        let (mut every, mut named) = (None, Vec::new());
-        for text in self.group_sd.iter().flatten() {
-            match text.split_once('=') {
-                Some((group, sd)) => named.push((group.trim(), number(sd.trim())?)),
-                None => every = Some(number(text.trim())?),
-            }
-        }
-        let mut out = Vec::new();
-        for text in self.group.iter().flatten() {
-            let (factor, slopes) = text.split_once(':').unwrap_or((text, ""));
-            let (factor, slopes) = (factor.trim(), slopes.trim());
-            let terms = slopes.split(',').map(str::trim).filter(|s| !s.is_empty()).map(String::from);
-            let slopes = if slopes == "*" { Slopes::All } else { Slopes::Terms(terms.collect()) };
-            let own = named.iter().find(|(group, _)| *group == factor).map(|(_, sd)| *sd);
-            out.push(GroupSpec { factor: factor.into(), slopes, sd: own.or(every) });
-        }
-        if let Some((group, _)) = named.iter().find(|(group, _)| out.iter().all(|g| g.factor != *group)) {
-            let hint = certus_data::nearest(out.iter().map(|g| g.factor.as_str()), group);
-            return Err(usage(format!("--group-sd names the group '{group}', which is none{hint}")));
-        }
-        if every.is_some() && out.is_empty() {
-            return Err(usage("--group-sd needs a --group"));
-        }
-        Ok(out)
     }
 
     /// Reads the data and builds the model.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use certus_data::{Encoding, How, Meaning, Storage};
+use certus_data::{Encoding, Meaning, Storage};
 use certus_store::directory::{MEANING, REPORT};
 use certus_store::record::Parameter;
 use certus_store::report::Extras;
@@ -56,11 +56,7 @@ pub fn sample(dir: &Path, draws: usize, to: &Path, seed: u64) -> Result<Code, Fa
     let stored = Stored::read(dir)?;
     let gaussian = stored.arrays()?.gaussian;
     let quantities = stored.meaning.quantities();
-    let latents = gaussian.sample(draws, seed);
-    let mut values = Vec::with_capacity(draws * quantities.len());
-    for z in latents.chunks_exact(gaussian.dim()) {
-        values.extend(quantities.iter().map(|q| q.terms.iter().map(|(i, a)| a * z[*i]).sum::<f64>()));
-    }
+    let values = certus_data::draws(&quantities, &gaussian, draws, seed);
     let names: Vec<String> = quantities.into_iter().map(|q| q.name).collect();
     let comments = [
         format!("draws of a Gaussian approximation by certus, model = {}", stored.record.model),
@@ -112,25 +108,7 @@ fn data_lines(arguments: &FitArguments, encoding: &Encoding) -> Vec<(String, Str
     for (what, value) in [("where", &arguments.r#where), ("query", &arguments.sql)] {
         value.iter().for_each(|value| line(what, value.clone()));
     }
-    line("response", encoding.response.clone());
-    let features: Vec<&str> = encoding.features.iter().map(|f| f.name.as_str()).collect();
-    line("features", format!("{}: {}", features.len(), features.join(", ")));
-    for coding in &encoding.columns {
-        if let How::Levels { levels, reference } = &coding.how {
-            let reference = reference.as_ref().map_or(String::new(), |r| format!(" (reference {r})"));
-            line(&format!("levels of {}", coding.name), format!("{}{reference}", levels.join(", ")));
-        }
-    }
-    for group in &encoding.groups {
-        let sd = group.sd.map_or(String::new(), |sd| format!(", sd {sd}"));
-        line(&format!("group {}", group.name), format!("{} levels{sd}", group.levels.len()));
-    }
-    for (what, column) in
-        [("trials", &encoding.trials), ("offset", &encoding.offset), ("weights", &encoding.weights)]
-    {
-        column.iter().for_each(|name| line(what, name.clone()));
-    }
-    line("standardised", if encoding.standardise { "yes" } else { "no" }.into());
+    lines.extend(encoding.described());
     lines
 }
 

@@ -134,6 +134,31 @@ impl Encoding {
         intercept.into_iter().chain(self.features.iter().map(|f| f.name.clone())).collect()
     }
 
+    /// The data in a few lines: what, and its value.
+    pub fn described(&self) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        let mut line = |what: &str, value: String| lines.push((what.to_string(), value));
+        line("response", self.response.clone());
+        let features: Vec<&str> = self.features.iter().map(|f| f.name.as_str()).collect();
+        line("features", format!("{}: {}", features.len(), features.join(", ")));
+        for coding in &self.columns {
+            if let How::Levels { levels, reference } = &coding.how {
+                let reference = reference.as_ref().map_or(String::new(), |r| format!(" (reference {r})"));
+                line(&format!("levels of {}", coding.name), format!("{}{reference}", levels.join(", ")));
+            }
+        }
+        for group in &self.groups {
+            let sd = group.sd.map_or(String::new(), |sd| format!(", sd {sd}"));
+            line(&format!("group {}", group.name), format!("{} levels{sd}", group.levels.len()));
+        }
+        for (what, column) in [("trials", &self.trials), ("offset", &self.offset), ("weights", &self.weights)]
+        {
+            column.iter().for_each(|name| line(what, name.clone()));
+        }
+        line("standardised", if self.standardise { "yes" } else { "no" }.into());
+        lines
+    }
+
     /// Center and scale of every feature: column j of the design is (x_j − center_j)/scale_j.
     pub fn center_and_scale(&self) -> (Vec<f64>, Vec<f64>) {
         let center = |f: &Feature| if self.standardise && self.intercept { f.mean } else { 0.0 };

@@ -9,12 +9,14 @@ mod account;
 mod encoding;
 mod error;
 mod leaves;
+mod matrix;
 mod meaning;
 mod predict;
 mod prepare;
 mod problem;
 mod profile;
 mod resolve;
+mod run;
 #[cfg(feature = "scan")]
 mod scan;
 mod spec;
@@ -25,9 +27,10 @@ pub use encoding::{Coding, Encoded, Encoding, Feature, Group, How, Part};
 pub use error::DataError;
 pub use leaves::Storage;
 pub use meaning::{Meaning, Place, Quantity, RowTerms};
-pub use predict::{Prediction, predict};
+pub use predict::{Prediction, predict, predict_draws};
 pub use prepare::{Left, Prepared, ResponseSummary, prepare, prepare_with};
-pub use problem::{Fitted, Normal, Problem, Request, on_user_scale};
+pub use problem::{Fitted, Normal, Problem, Request, draws, on_user_scale};
+pub use run::{Asked, Way};
 #[cfg(feature = "scan")]
 pub use scan::FileSource;
 pub use spec::{Family, Features, GroupSpec, Missing, Slopes, Spec, nearest};

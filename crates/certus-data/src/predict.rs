@@ -19,6 +19,8 @@ const NORMAL_95: f64 = 1.644_853_626_951_472_2;
 pub struct Prediction {
     /// The response's mean, over the posterior and the likelihood.
     pub mean: f64,
+    /// Standard deviation of the expected response over the posterior.
+    pub sd: f64,
     /// 5 % quantile of the expected response over the posterior.
     pub q05: f64,
     /// Its median.
@@ -51,20 +53,62 @@ impl Family {
             Self::Linear => mean,
             Self::Probit => self.response(mean / (1.0 + sd * sd).sqrt()),
             Self::Poisson | Self::NegativeBinomial => (mean + 0.5 * sd * sd).exp(),
-            Self::Logistic | Self::Binomial => {
-                let step = (std::f64::consts::PI / sd).min(6.0) / 9.6;
-                let nodes = (9.0 / step).ceil() as i64;
-                let (mut sum, mut weights) = (0.0, 0.0);
-                for k in -nodes..=nodes {
-                    let u = k as f64 * step;
-                    let weight = (-0.5 * u * u).exp();
-                    sum += weight * sigmoid(mean + sd * u);
-                    weights += weight;
-                }
-                sum / weights
+            Self::Logistic | Self::Binomial => self.over(mean, sd, |x| x),
+        }
+    }
+
+    /// The standard deviation of the expected response of one trial for t ~ N(mean, sd²).
+    pub fn response_sd(self, mean: f64, sd: f64) -> f64 {
+        match self {
+            Self::Linear => sd,
+            Self::Poisson | Self::NegativeBinomial => {
+                (mean + 0.5 * sd * sd).exp() * (sd * sd).exp_m1().sqrt()
+            }
+            Self::Logistic | Self::Binomial | Self::Probit => {
+                let center = self.expected_response(mean, sd);
+                self.over(mean, sd, |x| (x - center) * (x - center)).sqrt()
             }
         }
     }
+
+    /// E g(response(t)) by the trapezoid rule.
+    fn over(self, mean: f64, sd: f64, g: impl Fn(f64) -> f64) -> f64 {
+        let step = (std::f64::consts::PI / sd).min(6.0) / 9.6;
+        let nodes = (9.0 / step).ceil() as i64;
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for k in -nodes..=nodes {
+            let u = k as f64 * step;
+            let weight = (-0.5 * u * u).exp();
+            sum += weight * g(self.response(mean + sd * u));
+            weights += weight;
+        }
+        sum / weights
+    }
+}
+
+/// What a row's linear predictor is made of: `visit(terms, offset, trials)`, row by row.
+fn each_row(
+    meaning: &Meaning,
+    source: &dyn Source,
+    storage: &Storage,
+    mut visit: impl FnMut(&[(usize, f64)], f64, f64),
+) -> Result<(), DataError> {
+    let encoded = meaning.encoding.encode(source, storage)?;
+    let (rows, p) = (meaning.rows(), meaning.encoding.features.len());
+    let (mut x, mut levels, mut terms) = (vec![0.0; p], vec![0; encoded.codes.len()], Vec::new());
+    for index in 0..leaves(&*encoded.rows) {
+        encoded.rows.leaf(index, &mut |leaf| {
+            for i in 0..leaf.y.len() {
+                (0..p).for_each(|j| x[j] = leaf.x.get(i, j));
+                for (level, codes) in levels.iter_mut().zip(&encoded.codes) {
+                    *level = codes[leaf.first + i] as usize;
+                }
+                rows.terms(&x, &levels, &mut terms);
+                visit(&terms, leaf.offset_of(i), leaf.datum(i).trials);
+            }
+        })?;
+    }
+    Ok(())
 }
 
 /// Predictions for the rows of a source, in its order. Columns, levels and groups must be those of the fit.
@@ -75,34 +119,43 @@ pub fn predict(
     source: &dyn Source,
     storage: &Storage,
 ) -> Result<Vec<Prediction>, DataError> {
-    let encoded = meaning.encoding.encode(source, storage)?;
-    let (rows, mut combinations) = (meaning.rows(), Combinations::new(w));
-    let p = meaning.encoding.features.len();
-    let (mut x, mut levels, mut terms) = (vec![0.0; p], vec![0; encoded.codes.len()], Vec::new());
-    let mut out = Vec::with_capacity(encoded.rows.len());
-    for index in 0..leaves(&*encoded.rows) {
-        encoded.rows.leaf(index, &mut |leaf| {
-            for i in 0..leaf.y.len() {
-                (0..p).for_each(|j| x[j] = leaf.x.get(i, j));
-                for (level, codes) in levels.iter_mut().zip(&encoded.codes) {
-                    *level = codes[leaf.first + i] as usize;
-                }
-                rows.terms(&x, &levels, &mut terms);
-                let (mean, sd) = combinations.moments(&terms);
-                let (mean, trials) = (mean + leaf.offset_of(i), leaf.datum(i).trials);
-                let at = |z: f64| trials * family.response(mean + z * sd);
-                out.push(Prediction {
-                    mean: trials * family.expected_response(mean, sd),
-                    q05: at(-NORMAL_95),
-                    q50: at(0.0),
-                    q95: at(NORMAL_95),
-                    linear_mean: mean,
-                    linear_sd: sd,
-                });
-            }
-        })?;
-    }
+    let (mut combinations, mut out) = (Combinations::new(w), Vec::new());
+    each_row(meaning, source, storage, |terms, offset, trials| {
+        let (mean, sd) = combinations.moments(terms);
+        let mean = mean + offset;
+        let at = |z: f64| trials * family.response(mean + z * sd);
+        out.push(Prediction {
+            mean: trials * family.expected_response(mean, sd),
+            sd: trials * family.response_sd(mean, sd),
+            q05: at(-NORMAL_95),
+            q50: at(0.0),
+            q95: at(NORMAL_95),
+            linear_mean: mean,
+            linear_sd: sd,
+        });
+    })?;
     Ok(out)
+}
+
+/// Expected responses of the rows of a source at `n` draws of q, row after row for each draw.
+pub fn predict_draws(
+    family: Family,
+    meaning: &Meaning,
+    w: &Gaussian,
+    source: &dyn Source,
+    storage: &Storage,
+    n: usize,
+    seed: u64,
+) -> Result<Vec<f64>, DataError> {
+    let (latents, mut by_row) = (w.sample(n, seed), Vec::new());
+    each_row(meaning, source, storage, |terms, offset, trials| {
+        by_row.extend(latents.chunks_exact(w.dim()).map(|z| {
+            let t = offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
+            trials * family.response(t)
+        }));
+    })?;
+    let rows = by_row.len() / n.max(1);
+    Ok((0..n * rows).map(|k| by_row[(k % rows) * n + k / rows]).collect())
 }
 
 #[cfg(test)]
@@ -126,6 +179,14 @@ mod tests {
                 assert!(error.abs() < 1e-12, "{mean} {sd}: {error}");
             }
         }
+        // E Φ(t)² − 1/4 at mean 0 is asin(s²/(1 + s²))/2π
+        for sd in [0.1, 1.0, 3.0, 10.0] {
+            let s2: f64 = sd * sd;
+            let exact = ((s2 / (1.0 + s2)).asin() / std::f64::consts::TAU).sqrt();
+            assert!((Family::Probit.response_sd(0.0, sd) - exact).abs() < 1e-9, "{sd}");
+        }
+        let exact = (2.0f64.exp() - 1.0).sqrt() * (1.0f64 + 0.3).exp();
+        assert!((Family::Poisson.response_sd(0.3, 2f64.sqrt()) - exact).abs() < 1e-13);
         assert_eq!(Family::Linear.expected_response(1.5, 2.0), 1.5);
         assert!((Family::Poisson.expected_response(0.0, 2f64.sqrt()) - 1f64.exp()).abs() < 1e-14);
         assert!((Family::Probit.expected_response(1.0, 0.0) - 0.841_344_746_068_542_9).abs() < 1e-15);

@@ -77,7 +77,7 @@ impl Prepared {
     pub fn group_terms(&self, unknown_sd: Option<f64>) -> Result<Vec<GroupTerm>, DataError> {
         let term = |(group, codes): (&Group, &Vec<u32>)| {
             let sd = group.sd.or(unknown_sd).ok_or_else(|| {
-                DataError::Usage(format!("the sd of the group '{}' is not given (--group-sd)", group.name))
+                DataError::Usage(format!("the sd of the group '{}' is not given (group-sd)", group.name))
             })?;
             Ok(GroupTerm {
                 group: codes.iter().map(|c| *c as usize).collect(),
@@ -183,7 +183,7 @@ fn drop_constants(leaves: &mut Leaves, encoding: &mut Encoding) -> Result<Vec<Le
     Ok(left)
 }
 
-fn response(leaves: &Leaves) -> Result<ResponseSummary, DataError> {
+pub(crate) fn response(leaves: &dyn Rows) -> Result<ResponseSummary, DataError> {
     let n = leaves.len() as f64;
     let (mut sum, mut min, mut max) = (0.0, f64::INFINITY, f64::NEG_INFINITY);
     let each = |visit: &mut dyn FnMut(f64)| -> Result<(), DataError> {

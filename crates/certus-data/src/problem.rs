@@ -43,17 +43,20 @@ impl Request {
         Self { spec, sigma, dispersion, prior_sd: 2.5, intercept_prior_sd: 10.0, priors }
     }
 
-    fn likelihood(&self) -> Result<Arc<dyn Likelihood>, DataError> {
+    /// The likelihood.
+    pub fn likelihood(&self) -> Result<Arc<dyn Likelihood>, DataError> {
         let needed = |value: Option<f64>, flag: &str, what: &str| {
             value.ok_or_else(|| {
-                let words = format!("{what} needs --{flag} X: estimating it is not built yet");
+                let words = format!(
+                    "{what} needs {flag} (--{flag} X, in Python {flag}=X): estimating it is not built yet"
+                );
                 DataError::Usage(words)
             })
         };
         let refuse = |e: certus_models::Error| DataError::Usage(e.to_string());
         let given = [
-            (self.sigma, Family::Linear, "--sigma", "linear"),
-            (self.dispersion, Family::NegativeBinomial, "--dispersion", "negative-binomial"),
+            (self.sigma, Family::Linear, "sigma", "linear"),
+            (self.dispersion, Family::NegativeBinomial, "dispersion", "negative-binomial"),
         ];
         for (value, family, flag, model) in given {
             if value.is_some() && self.spec.family != family {
@@ -75,7 +78,16 @@ impl Request {
         })
     }
 
-    fn check(&self) -> Result<(), DataError> {
+    /// What can be refused without data.
+    fn refuse(&self) -> Result<(), DataError> {
+        self.likelihood()?;
+        let unknown = self.spec.groups.iter().find(|g| g.sd.is_none());
+        if let Some(group) = unknown {
+            let name = &group.factor;
+            return Err(DataError::Usage(format!(
+                "the group {name} needs its sd (--group-sd X or {name}=X, in Python group_sd=X or {{\"{name}\": X}}): estimating it is not built yet"
+            )));
+        }
         let named = self.priors.iter().map(|(name, sd)| (name.as_str(), *sd));
         let all = [("prior-sd", self.prior_sd), ("intercept-prior-sd", self.intercept_prior_sd)];
         match all.into_iter().chain(named).find(|(_, sd)| sd.is_nan() || *sd <= 0.0) {
@@ -121,16 +133,14 @@ pub struct Normal {
 impl Problem {
     /// Reads the source and builds the model.
     pub fn new(source: &dyn Source, request: &Request, storage: &Storage) -> Result<Self, DataError> {
-        request.check()?;
+        request.refuse()?;
+        Self::of(prepare_with(source, &request.spec, storage)?, request)
+    }
+
+    /// Builds the model of rows that are ready.
+    pub fn of(prepared: Prepared, request: &Request) -> Result<Self, DataError> {
+        request.refuse()?;
         let likelihood = request.likelihood()?;
-        let unknown = request.spec.groups.iter().find(|g| g.sd.is_none());
-        if let Some(group) = unknown {
-            let name = &group.factor;
-            return Err(DataError::Usage(format!(
-                "--group {name} needs its sd, --group-sd X or --group-sd {name}=X: estimating it is not built yet"
-            )));
-        }
-        let prepared = prepare_with(source, &request.spec, storage)?;
         let sds = prior_sds(request, &prepared)?;
         let priors = prior_lines(&prepared, &sds);
         let prior = Prior::independent(vec![0.0; sds.len()], &sds)?;
@@ -155,10 +165,48 @@ impl Problem {
         }
     }
 
+    /// −φ of every row at every column of `latents` (d × n), times its weight: the log likelihoods, row after row for each column.
+    pub fn log_likelihood(
+        &self,
+        likelihood: &dyn Likelihood,
+        latents: &[f64],
+    ) -> Result<Vec<f64>, DataError> {
+        let (rows, prepared) = (self.meaning.rows(), &self.prepared);
+        let (n, d, p) = (prepared.rows_used, self.meaning.dim(), prepared.encoding.features.len());
+        let draws = latents.len() / d;
+        let (mut x, mut levels, mut terms) = (vec![0.0; p], vec![0; prepared.codes.len()], Vec::new());
+        let mut out = vec![0.0; n * draws];
+        for index in 0..certus_models::rows::leaves(&*prepared.rows) {
+            prepared.rows.leaf(index, &mut |leaf| {
+                for i in 0..leaf.y.len() {
+                    (0..p).for_each(|j| x[j] = leaf.x.get(i, j));
+                    for (level, codes) in levels.iter_mut().zip(&prepared.codes) {
+                        *level = codes[leaf.first + i] as usize;
+                    }
+                    rows.terms(&x, &levels, &mut terms);
+                    for (k, z) in latents.chunks_exact(d).enumerate() {
+                        let t = leaf.offset_of(i) + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
+                        out[k * n + leaf.first + i] = -leaf.weight_of(i) * likelihood.value(t, leaf.datum(i));
+                    }
+                }
+            })?;
+        }
+        Ok(out)
+    }
+
     /// Means and sds of [`Problem::quantities`].
     pub fn on_user_scale(&self, w: &Gaussian) -> Vec<Normal> {
         on_user_scale(&self.quantities, w)
     }
+}
+
+/// `n` draws of combinations of the latents, one after the other; draw k depends on the seed and k only.
+pub fn draws(quantities: &[Quantity], w: &Gaussian, n: usize, seed: u64) -> Vec<f64> {
+    let mut out = Vec::with_capacity(n * quantities.len());
+    for z in w.sample(n, seed).chunks_exact(w.dim()) {
+        out.extend(quantities.iter().map(|q| q.terms.iter().map(|(i, a)| a * z[*i]).sum::<f64>()));
+    }
+    out
 }
 
 /// Means and sds of combinations of the latents.

@@ -60,7 +60,7 @@ pub(crate) fn profile(
                             if levels[c].len() > MOST_LEVELS {
                                 return Err(DataError::BadData(format!(
                                     "column '{}' has more than {MOST_LEVELS} different values, too many for a \
-                                     feature: make it a group (--group) or leave it out",
+                                     feature: make it a group or leave it out",
                                     coding.name
                                 )));
                             }
@@ -95,7 +95,7 @@ pub(crate) fn profile(
             .collect();
         return Err(DataError::BadData(format!(
             "{incomplete} of {} rows have missing values: {}; fill them in, leave these columns out, or leave out the \
-             rows (--missing drop)",
+             rows (--missing drop, in Python missing=\"drop\")",
             used + incomplete,
             each.join("; ")
         )));

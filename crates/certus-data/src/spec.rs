@@ -91,6 +91,42 @@ pub struct GroupSpec {
     pub sd: Option<f64>,
 }
 
+impl GroupSpec {
+    /// Group terms "g", "g: a,b" or "g: *", with their sds, X for every group or g=X for one.
+    pub fn all(groups: &[String], sds: &[String]) -> Result<Vec<Self>, DataError> {
+        let usage = |words: String| DataError::Usage(words);
+        let number = |text: &str| {
+            text.parse::<f64>().map_err(|_| {
+                usage(format!("group-sd is '{text}', but a number above 0, or GROUP=NUMBER, is required"))
+            })
+        };
+        let (mut every, mut named) = (None, Vec::new());
+        for text in sds {
+            match text.split_once('=') {
+                Some((group, sd)) => named.push((group.trim(), number(sd.trim())?)),
+                None => every = Some(number(text.trim())?),
+            }
+        }
+        let mut out: Vec<Self> = Vec::new();
+        for text in groups {
+            let (factor, slopes) = text.split_once(':').unwrap_or((text, ""));
+            let (factor, slopes) = (factor.trim(), slopes.trim());
+            let terms = slopes.split(',').map(str::trim).filter(|s| !s.is_empty()).map(String::from);
+            let slopes = if slopes == "*" { Slopes::All } else { Slopes::Terms(terms.collect()) };
+            let own = named.iter().find(|(group, _)| *group == factor).map(|(_, sd)| *sd);
+            out.push(Self { factor: factor.into(), slopes, sd: own.or(every) });
+        }
+        if let Some((group, _)) = named.iter().find(|(group, _)| out.iter().all(|g| g.factor != *group)) {
+            let hint = nearest(out.iter().map(|g| g.factor.as_str()), group);
+            return Err(usage(format!("group-sd names the group '{group}', which is none{hint}")));
+        }
+        if every.is_some() && out.is_empty() {
+            return Err(usage("group-sd is given, but there is no group: leave it out".into()));
+        }
+        Ok(out)
+    }
+}
+
 /// What to do with missing values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
@@ -163,7 +199,10 @@ impl Spec {
     pub(crate) fn check(&self) -> Result<(), DataError> {
         let usage = |message: String| Err(DataError::Usage(message));
         if self.family == Family::Binomial && self.trials.is_none() {
-            return usage("a binomial response needs the column of its trials: name it (--trials)".into());
+            return usage(
+                "a binomial response needs the column of its trials: name it (--trials, in Python trials=)"
+                    .into(),
+            );
         }
         if self.family != Family::Binomial && self.trials.is_some() {
             return usage(
@@ -190,7 +229,7 @@ impl Spec {
                 }
                 if let Some(part) = (1..parts.len()).find(|&j| parts[..j].contains(&parts[j])) {
                     return usage(format!(
-                        "'{term}' has '{}' twice; for a power make a column of it (--sql)",
+                        "'{term}' has '{}' twice; for a power make a column of it",
                         parts[part]
                     ));
                 }

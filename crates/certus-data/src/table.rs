@@ -207,7 +207,7 @@ impl Table {
                     first.len()
                 )));
             }
-            let gaps = (0..column.len()).all(|i| column.is_missing(i));
+            let gaps = !column.is_empty() && (0..column.len()).all(|i| column.is_missing(i));
             let kind = if gaps { Kind::Empty } else { column.kind() };
             table.info.push(ColumnInfo { name, kind });
             table.columns.push(column);

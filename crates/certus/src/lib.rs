@@ -83,7 +83,7 @@ pub mod target;
 pub mod theorem;
 pub mod update;
 
-pub use auto::{Goal, Outcome, auto, auto_observed, auto_resume};
+pub use auto::{Goal, Outcome, auto, auto_here, auto_observed, auto_resume};
 pub use certificate::Certificate;
 pub use error::{Error, TargetError};
 pub use factor::{Factor, Family, Tree};

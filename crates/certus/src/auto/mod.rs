@@ -62,7 +62,17 @@ pub fn auto_observed(
     goal: &Goal,
     observer: &mut AutoObserver<'_>,
 ) -> Result<Outcome, Error> {
-    run(target, goal, observer, |run| run.route())
+    run(target, goal, observer, false, |run| run.route())
+}
+
+/// The same, with every call of the target and the observer on the calling thread: for targets that belong to it, such as functions of an
+/// interpreter. [`Goal::threads`] has no effect then; large matrix products still use the current pool.
+pub fn auto_here(
+    target: &dyn Target,
+    goal: &Goal,
+    observer: &mut AutoObserver<'_>,
+) -> Result<Outcome, Error> {
+    run(target, goal, observer, true, |run| run.route())
 }
 
 /// Goes on from a saved state; the bits are those of a run that was never stopped.
@@ -73,7 +83,7 @@ pub fn auto_resume(
     observer: &mut AutoObserver<'_>,
 ) -> Result<Outcome, Error> {
     same_length("the saved state", target.dim(), state.dim())?;
-    run(target, goal, observer, |run| {
+    run(target, goal, observer, false, |run| {
         run.target = Counted::new(target, state.gradients);
         run.route = format!("black box of dimension {}, gone on from a saved state{DESCENT}", state.dim());
         run.gaussian = state.averaged()?;
@@ -87,6 +97,7 @@ fn run<'a, 'o>(
     target: &'a dyn Target,
     goal: &'a Goal,
     observer: &'a mut AutoObserver<'o>,
+    here: bool,
     route: impl FnOnce(&mut Run<'a, 'o>) -> Result<Ending, Error> + Send,
 ) -> Result<Outcome, Error> {
     goal.validate()?;
@@ -100,11 +111,12 @@ fn run<'a, 'o>(
     if let Some(start) = &goal.start {
         same_length("the start", target.dim(), start.len())?;
     }
-    parallel::install(goal.threads, || {
+    let go = || {
         let mut run = Run::new(target, goal, observer)?;
         let ending = route(&mut run);
         Ok(run.outcome(ending))
-    })?
+    };
+    if here { go() } else { parallel::install(goal.threads, go)? }
 }
 
 /// A dense factor of this size is 3 GB.

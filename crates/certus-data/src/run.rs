@@ -1,0 +1,268 @@
+//! A problem to its outcome: which way, the run, the certificate of the posterior and what is said of the data. The command line and Python
+//! both come through here, so that they give the same numbers.
+
+use std::str::FromStr;
+
+use certus::certificate::{Level, Posterior, figure};
+use certus::fit::Status;
+use certus::theorem::Constants;
+use certus::{Goal, MethodName, Outcome};
+use certus_models::PosteriorSettings;
+use certus_models::auto::{
+    Chosen, MOST_MEMORY, MOST_WORK, Method, ModelState, Observer, Route, planned, resume,
+};
+
+use crate::error::DataError;
+use crate::problem::{Fitted, Problem};
+
+/// Multiplications that the draws of the certificate of the posterior may take: a second or two.
+const POSTERIOR_WORK: f64 = 1e9;
+/// Its draws, at most and at least.
+const POSTERIOR_DRAWS: (f64, f64) = (1e5, 4e3);
+
+/// How to fit: without settings, or by one of the paper's methods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Exact or stochastic.
+    Auto(Method),
+    /// A method with its settings.
+    Planned(Chosen),
+}
+
+impl Way {
+    /// The paper's methods and ours built like them.
+    pub const PLANNED: [(&str, MethodName); 5] = [
+        ("prox-energy", MethodName::ProxEnergy),
+        ("proj-entropy", MethodName::ProjEntropy),
+        ("proj-stl", MethodName::ProjStl),
+        ("prox-cv", MethodName::ProxCv),
+        ("ball-stl", MethodName::BallStl),
+    ];
+
+    /// From the words of the command line; `constants`, `batch` and `iterations` belong to the paper's methods only.
+    pub fn new(
+        method: &str,
+        constants: Option<&str>,
+        batch: Option<usize>,
+        iterations: Option<u64>,
+    ) -> Result<Self, DataError> {
+        let usage = |words: String| Err(DataError::Usage(words));
+        let names = Self::PLANNED.map(|(name, _)| name).join(", ");
+        let own = [Method::Auto, Method::Exact, Method::Stochastic];
+        if let Some(own) = own.into_iter().find(|m| m.as_str() == method) {
+            let given = [
+                ("batch", batch.is_some()),
+                ("iterations", iterations.is_some()),
+                ("constants", constants.is_some()),
+            ];
+            return match given.into_iter().find(|(_, given)| *given) {
+                Some((name, _)) => {
+                    usage(format!("{name} belongs to the paper's methods (method {names}): leave it out"))
+                }
+                None => Ok(Way::Auto(own)),
+            };
+        }
+        let Some((_, name)) = Self::PLANNED.into_iter().find(|(name, _)| *name == method) else {
+            return usage(format!(
+                "there is no method '{method}': use one of auto, exact, stochastic, {names}"
+            ));
+        };
+        let constants = match (constants.unwrap_or("local"), name) {
+            ("paper", MethodName::BallStl | MethodName::ProxCv) => {
+                return usage(
+                    "constants paper: this method is not in the paper, so it has no constants of it".into(),
+                );
+            }
+            ("paper", _) => Constants::Paper,
+            ("local" | "sharp", _) => Constants::Sharp,
+            (other, _) => {
+                return usage(format!("there are no constants '{other}': use one of local, sharp, paper"));
+            }
+        };
+        let usual = Chosen::default();
+        Ok(Way::Planned(Chosen {
+            method: name,
+            constants,
+            batch: batch.unwrap_or(usual.batch),
+            iterations: iterations.unwrap_or(usual.iterations),
+        }))
+    }
+
+    /// What will be done, and why.
+    pub fn described(&self, problem: &Problem) -> String {
+        match self {
+            Way::Auto(Method::Auto) => Route::choose(problem.model().size(), MOST_WORK, MOST_MEMORY).why,
+            Way::Auto(method) => format!("{}: it was asked for", method.as_str()),
+            Way::Planned(chosen) => {
+                format!(
+                    "{:?}: it was asked for, {} iterations of {} draws",
+                    chosen.method, chosen.iterations, chosen.batch
+                )
+            }
+        }
+    }
+}
+
+/// How strong the statement must be for the goal to count as reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asked {
+    /// A number without a guarantee.
+    Estimated,
+    /// With probability 1 − δ.
+    Probable,
+    /// A theorem.
+    Proved,
+}
+
+impl FromStr for Asked {
+    type Err = DataError;
+
+    fn from_str(word: &str) -> Result<Self, DataError> {
+        match word {
+            "estimated" => Ok(Self::Estimated),
+            "probable" => Ok(Self::Probable),
+            "proved" => Ok(Self::Proved),
+            _ => Err(DataError::Usage(format!(
+                "there is no level '{word}': use one of proved, probable, estimated"
+            ))),
+        }
+    }
+}
+
+impl Asked {
+    /// An outcome whose statement is weaker than that has not reached its goal.
+    pub fn judge(self, outcome: &mut Outcome) {
+        let level = outcome.certificate.gap.statement.level();
+        let enough = match self {
+            Self::Proved => level == Level::Proved,
+            Self::Probable => matches!(level, Level::Proved | Level::Probable { .. }),
+            Self::Estimated => true,
+        };
+        if outcome.status == Status::Reached && !enough {
+            outcome.status = Status::Limit;
+            outcome.message = format!("{}; a stronger statement was asked for", outcome.message);
+        }
+    }
+}
+
+impl Problem {
+    /// Fits; `saved` is a state to go on from.
+    pub fn run(
+        &self,
+        goal: &Goal,
+        way: &Way,
+        saved: Option<&[u8]>,
+        observer: &mut Observer<'_>,
+    ) -> Result<Outcome, certus_models::Error> {
+        let model = self.model();
+        match way {
+            Way::Planned(chosen) => planned(model, goal, chosen, saved, observer),
+            Way::Auto(method) => {
+                goal.validate()?;
+                let state = certus::parallel::install(goal.threads, || match saved {
+                    Some(bytes) => ModelState::decode(bytes, model, goal),
+                    None => ModelState::new(model, goal, *method),
+                })??;
+                resume(model, goal, state, observer)
+            }
+        }
+    }
+
+    /// How far q is from the posterior, if that can be had in a few seconds.
+    pub fn posterior(&self, goal: &Goal, outcome: &Outcome) -> Posterior {
+        let Fitted::Dense(model) = &self.fitted else {
+            return Posterior::none("the certificates of the posterior know no group terms yet");
+        };
+        let once = self.prepared.rows_used as f64 * model.dim() as f64;
+        let draws = (POSTERIOR_WORK / once).min(POSTERIOR_DRAWS.0);
+        if draws < POSTERIOR_DRAWS.1 {
+            return Posterior::none(format!(
+                "{} draws on this many rows would take longer than a second or two",
+                POSTERIOR_DRAWS.1
+            ));
+        }
+        let settings = PosteriorSettings { draws: draws as usize, delta: goal.delta, seed: goal.seed };
+        let found = certus::parallel::install(goal.threads, || model.posterior(&outcome.gaussian, &settings));
+        match found {
+            Ok(Ok(posterior)) => posterior,
+            Ok(Err(error)) => Posterior::none(error.to_string()),
+            Err(error) => Posterior::none(error.to_string()),
+        }
+    }
+
+    /// The direction that makes a posterior improper, by name, largest first; nothing for other errors.
+    pub fn witness(&self, error: &certus_models::Error) -> String {
+        let certus_models::Error::NotIdentified { direction, .. } = error else { return String::new() };
+        let names = self.prepared.encoding.coefficients();
+        let mut parts: Vec<(f64, &String)> =
+            direction.iter().copied().zip(&names).filter(|(x, _)| x.abs() > 1e-6).collect();
+        if parts.is_empty() {
+            return String::new();
+        }
+        parts.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()));
+        let shown: Vec<String> = parts.iter().take(8).map(|(x, name)| format!("{x:+.3} {name}")).collect();
+        let more =
+            if parts.len() > 8 { format!(" and {} smaller ones", parts.len() - 8) } else { String::new() };
+        let scale = if self.prepared.encoding.standardise { ", per sd of the features" } else { "" };
+        format!("\nwitness{scale}: {}{more}", shown.join(" "))
+    }
+
+    /// Remarks for the record: what became of the columns, and the prior on the user's scale.
+    pub fn notes(&self) -> Vec<String> {
+        self.prepared.notes.iter().cloned().chain([format!("prior: {}", joined(&self.priors))]).collect()
+    }
+
+    /// What a fit would do, as lines of what and how much.
+    pub fn plan(&self, goal: &Goal, way: &Way) -> Vec<(&'static str, String)> {
+        let (model, prepared) = (self.model(), &self.prepared);
+        let r = &prepared.response;
+        let mut lines = vec![
+            ("rows", prepared.rows_used.to_string()),
+            (
+                "response",
+                format!(
+                    "{}: mean {:.4}, sd {:.4}, from {} to {}",
+                    prepared.encoding.response, r.mean, r.sd, r.min, r.max
+                ),
+            ),
+            ("coefficients", joined(&prepared.encoding.coefficients())),
+            ("latents", model.dim().to_string()),
+        ];
+        lines.extend(self.priors.iter().take(20).map(|prior| ("prior", prior.clone())));
+        lines.push(("goal", format!("a gap of at most {} nats", figure(goal.gap))));
+        lines.push(("route", way.described(self)));
+        let size = model.size();
+        lines.push(("cost", format!("{:.1e} operations, {:.0} MB", size.work(), size.memory() / 1e6)));
+        lines.extend(prepared.notes.iter().map(|note| ("note", note.clone())));
+        lines
+    }
+}
+
+/// The first few of many.
+fn joined(lines: &[String]) -> String {
+    const MOST: usize = 8;
+    let shown = lines[..lines.len().min(MOST)].join(", ");
+    if lines.len() > MOST { format!("{shown} and {} more", lines.len() - MOST) } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_the_ways() {
+        assert_eq!(Way::new("exact", None, None, None).ok(), Some(Way::Auto(Method::Exact)));
+        let chosen = Chosen { method: MethodName::ProjStl, batch: 3, ..Chosen::default() };
+        assert_eq!(Way::new("proj-stl", None, Some(3), None).ok(), Some(Way::Planned(chosen)));
+        for (given, word) in [
+            (Way::new("newton", None, None, None), "there is no method 'newton'"),
+            (Way::new("auto", None, Some(3), None), "batch belongs to the paper's methods"),
+            (Way::new("ball-stl", Some("paper"), None, None), "not in the paper"),
+            (Way::new("proj-stl", Some("best"), None, None), "there are no constants 'best'"),
+        ] {
+            let error = given.unwrap_err();
+            assert!(error.exit_code() == 64 && error.to_string().contains(word), "{error}");
+        }
+        assert!("sure".parse::<Asked>().is_err());
+    }
+}

@@ -1,0 +1,32 @@
+"""certus: Gaussian posteriors with a certificate of how good they are."""
+
+from ._certus import __version__
+from .errors import AssumptionError, DataError, Error, InputError, NotFiniteError, OutputError, TargetError, UsageError
+from .fit import Fit, fit, load
+from .models import Model, binomial, linear, logistic, negative_binomial, poisson, probit
+from .targets import Target, Variable, target
+
+__all__ = [
+    "AssumptionError",
+    "DataError",
+    "Error",
+    "Fit",
+    "InputError",
+    "Model",
+    "NotFiniteError",
+    "OutputError",
+    "Target",
+    "TargetError",
+    "UsageError",
+    "Variable",
+    "__version__",
+    "binomial",
+    "fit",
+    "linear",
+    "load",
+    "logistic",
+    "negative_binomial",
+    "poisson",
+    "probit",
+    "target",
+]

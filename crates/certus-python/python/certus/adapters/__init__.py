@@ -1,0 +1,1 @@
+"""Models of other libraries as targets: each module has `target(model, **options)`."""

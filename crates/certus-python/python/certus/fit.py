@@ -1,0 +1,297 @@
+"""The fit of a target or a model, and the result."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from . import _certus, words
+from .errors import Error, UsageError
+from .frames import Frame
+from .html import page
+from .progress import Show, finish, watcher
+from .settings import infinite, run_settings, whole
+from .targets import Target
+
+Array = NDArray[np.float64]
+
+MOST_ENTRIES = 500_000_000
+"""Of a covariance: 4 GB."""
+
+
+class Section(Mapping[str, Any]):
+    """An object of fit.json: its keys are attributes."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        object.__setattr__(self, "_values", values)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return _section(self._values[name])
+        except KeyError:
+            raise AttributeError(f"there is no {name!r} here: there are {', '.join(self._values)}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a fit does not change")
+
+    def __getitem__(self, name: str) -> Any:
+        return _section(self._values[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __dir__(self):
+        return [*super().__dir__(), *self._values]
+
+    def __repr__(self) -> str:
+        return json.dumps(self._values, indent=2, ensure_ascii=False)
+
+    def __reduce__(self):
+        return Section, (self._values,)
+
+
+def _section(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Section(value)
+    if isinstance(value, list):
+        return [_section(v) for v in value]
+    return value
+
+
+class Fit:
+    """A Gaussian with its certificate. The keys of fit.json are attributes: `fit.status`, `fit.certificate.gap.bound`."""
+
+    def __init__(self, fitted: _certus.Fitted, source: Any = None) -> None:
+        self._fitted = fitted
+        self._source = source
+        self._record: dict[str, Any] = json.loads(fitted.json())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return _section(self._record[name])
+        except KeyError:
+            raise AttributeError(f"a fit has no {name!r}") from None
+
+    def __dir__(self):
+        return [*super().__dir__(), *self._record]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of fit.json."""
+        return json.loads(self._fitted.json())
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the parameters."""
+        return [p["name"] for p in self._record["parameters"]]
+
+    def _column(self, key: str) -> Array:
+        values = [p[key] for p in self._record["parameters"]]
+        return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+
+    @property
+    def mean(self) -> Array:
+        """Means of the parameters."""
+        return self._column("mean")
+
+    @property
+    def sd(self) -> Array:
+        """Standard deviations of the parameters."""
+        return self._column("sd")
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of the parameters."""
+        if len(self.names) * max(self._fitted.dim, len(self.names)) > MOST_ENTRIES:
+            raise UsageError(f"the covariance of {len(self.names)} parameters does not fit into memory: take draws, fit.sample(n)")
+        spread = self._fitted.spread()
+        return spread @ spread.T
+
+    def sample(self, n: int, seed: int = 0) -> Array:
+        """`n` draws, one per row; draw k depends on the seed and k only."""
+        return self._fitted.sample(whole("n", n), whole("seed", seed))
+
+    @property
+    def source(self) -> Any:
+        """The target or model of the fit; None if it was loaded or unpickled."""
+        return self._source
+
+    @property
+    def verdict(self) -> list[str]:
+        """The certificate in plain sentences."""
+        return words.verdict(self._record)
+
+    def latents(self, n: int, seed: int = 0) -> Array:
+        """The latents of the draws of `sample`: the coordinates of the target, or the coefficients of the design inside a model."""
+        return self._fitted.latents(whole("n", n), whole("seed", seed))
+
+    def log_q(self, latents: Array) -> Array:
+        """log q at latents."""
+        return self._fitted.log_q(np.ascontiguousarray(latents, dtype=np.float64))
+
+    def log_weights(self, n: int, seed: int = 0) -> Array | None:
+        """log p - log q at the draws of `sample`, up to a constant; None if the posterior is not at hand."""
+        if self._source is None:
+            return None
+        latents = self.latents(n, seed)
+        if isinstance(self._source, Target):
+            values = np.asarray(self._source.log_density(latents)[0], dtype=np.float64)
+        else:
+            values = self._source._model.log_density(latents)
+        return values - self.log_q(latents)
+
+    def summary(self) -> pd.DataFrame:
+        """A data frame with a row per parameter: mean, sd and quantiles."""
+        keys = ("mean", "sd", "q05", "q50", "q95")
+        return pd.DataFrame({key: self._column(key) for key in keys}, index=pd.Index(self.names, name="parameter"))
+
+    def _new_columns(self, data: Any) -> dict[str, Any]:
+        if isinstance(self._source, Target) or self._record["model"] == "target":
+            raise UsageError("there is nothing to predict: the fit of a log density has no data; use fit.sample")
+        if self._source is not None:
+            return self._source.new_columns(data)
+        if isinstance(data, np.ndarray):
+            from .models import matrix_columns
+
+            return matrix_columns(data, self._record["settings"].get("features", []))
+        return Frame(data).columns()
+
+    def predict(self, data: Any) -> pd.DataFrame:
+        """The expected response of every row of new data: mean, sd, quantiles, and mean and sd of the linear predictor."""
+        keys = ("mean", "sd", "q05", "q50", "q95", "linear_mean", "linear_sd")
+        values = self._fitted.predict(self._new_columns(data))
+        return pd.DataFrame(values, columns=list(keys), index=data.index if isinstance(data, pd.DataFrame) else None)
+
+    def predict_draws(self, data: Any, n: int = 1000, seed: int = 0) -> Array:
+        """The expected response of every row of new data (columns) at `n` draws (rows)."""
+        return self._fitted.predict_draws(self._new_columns(data), whole("n", n), whole("seed", seed))
+
+    def to_arviz(self, draws: int = 1000, seed: int = 0) -> Any:
+        """Draws with names, dimensions, log weights, data and log likelihoods: a DataTree, or InferenceData for an ArviZ before 1.0."""
+        from .arviz import convert
+
+        return convert(self, whole("draws", draws, 1), whole("seed", seed))
+
+    def plot(self, names: list[str] | None = None) -> Any:
+        """A matplotlib figure: coefficients, the gap over the run, pairs against importance-weighted draws."""
+        from .plot import figure
+
+        return figure(self, names)
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Writes a report, one HTML page that works offline."""
+        Path(path).write_text(self._fitted.report(), encoding="utf-8")
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Writes a fit directory, which `certus.load` and the command line read."""
+        self._fitted.save(os.fspath(path), bool(overwrite))
+
+    def __repr__(self) -> str:
+        record = self._record
+        first, *rest = self.verdict
+        lines = [first, *(f"  {line}" for line in rest), f"status: {record['status']} ({record['message']})", ""]
+        table = self.summary()[["mean", "sd", "q05", "q95"]]
+        with pd.option_context("display.width", 100, "display.precision", 4, "display.max_rows", 20):
+            lines.append(repr(table))
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return page(self._record)
+
+    def __reduce__(self):
+        return _unpickled, self._fitted.parts()
+
+
+def _unpickled(record: str, arrays: bytes, meaning: str | None) -> Fit:
+    return Fit(_certus.Fitted.of_parts(record, arrays, meaning))
+
+
+ADAPTERS = {"pymc": "pymc", "numpyro": "numpyro", "jax": "jax", "jaxlib": "jax", "torch": "torch", "stan": "stan"}
+
+
+def as_target(model: Any, options: dict[str, Any]) -> Target:
+    """The target of a model of another library, found by the module of its class."""
+    if isinstance(model, (str, os.PathLike)):
+        return importlib.import_module("certus.adapters.stan").target(model, **options)
+    modules = [c.__module__.partition(".")[0] for c in type(model).__mro__] + [getattr(model, "__module__", None) or ""]
+    modules = [m.partition(".")[0] for m in modules]
+    name = next((ADAPTERS[m] for m in modules if m in ADAPTERS), None)
+    if name is None:
+        if callable(model):
+            raise UsageError("how many coordinates has this function? certus.fit(certus.target(fn, dim=d))")
+        raise UsageError(
+            f"the model is a {type(model).__module__}.{type(model).__qualname__}, but a certus.target, a model such as certus.logistic, "
+            "or a model of PyMC, NumPyro or Stan is required"
+        )
+    return importlib.import_module(f"certus.adapters.{name}").target(model, **options)
+
+
+def fit(
+    model: Any,
+    *,
+    gap: float = 0.01,
+    delta: float = 0.01,
+    method: str = "auto",
+    seed: int = 0,
+    max_time: float | None = None,
+    level: str | None = None,
+    threads: int | None = None,
+    progress: bool | Show | None = None,
+    constants: str | None = None,
+    batch: int | None = None,
+    iterations: int | None = None,
+    **options: Any,
+) -> Fit:
+    """Fits a Gaussian to a target or a model and certifies it.
+
+    `gap` is the distance to the best Gaussian to reach, in nats; `delta` the probability that a probable statement may fail; `level` how
+    strong the statement must be (proved, probable, estimated); `max_time` in seconds. Ctrl-C ends the fit with what it has.
+    `threads` are those of models and never change the result; a Python function is called on the caller's thread. `options` go to the
+    adapter of a model of another library.
+    """
+    from .models import Model
+
+    run = run_settings(
+        gap=gap, delta=delta, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
+        constants=constants, batch=batch, iterations=iterations,
+    )
+    if not isinstance(model, (Target, Model)):
+        model, options = as_target(model, options), {}
+    if options:
+        raise UsageError(f"{', '.join(options)}: there is no such setting")
+    show = watcher(progress, gap)
+    try:
+        if isinstance(model, Target):
+            start = None if model.start is None else [float(x) for x in model.start]
+            fitted = _certus.fit_target(
+                model.log_density, int(model.dim), model.coordinate_names(), infinite(run), model.declared(), start, show
+            )
+        else:
+            fitted = model._model.fit(infinite(run), show)
+    except Error as error:
+        partial = error.__dict__.pop("partial", None)
+        if partial is not None:
+            error.fit = Fit(partial, model)
+        raise
+    finally:
+        finish(show)
+    return Fit(fitted, model)
+
+
+def load(path: str | os.PathLike[str]) -> Fit:
+    """Reads a fit directory, Python's or the command line's."""
+    return Fit(_certus.Fitted.load(os.fspath(path)))

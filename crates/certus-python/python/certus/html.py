@@ -1,0 +1,42 @@
+"""A fit in a notebook: the certificate first, then the parameters."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from . import words
+
+COLOURS = {"proved": "#1a7f37", "probable": "#0969da", "estimated": "#9a6700", "none": "#cf222e"}
+LISTED = 30
+
+
+def page(record: dict[str, Any]) -> str:
+    """A self-contained piece of HTML that follows the reader's theme."""
+    level = record["certificate"]["gap"]["level"]
+    colour = COLOURS[level] if record["status"] == "reached" else COLOURS["none"] if level == "none" else COLOURS["estimated"]
+    sentences = words.verdict(record)
+    first, rest = sentences[0], sentences[1:]
+    lines = "".join(f"<div>{escape(line)}</div>" for line in rest)
+    head = "".join(f"<th style='text-align:right;padding:2px 10px'>{h}</th>" for h in ("mean", "sd", "5 %", "95 %"))
+    rows = "".join(_row(p) for p in record["parameters"][:LISTED])
+    more = len(record["parameters"]) - LISTED
+    foot = f"<div style='opacity:.7'>and {more} more: fit.summary()</div>" if more > 0 else ""
+    rows_used = record["data"]["rows"]
+    about = f"{escape(record['model'])}, status {escape(record['status'])}" + (f", {rows_used} rows" if rows_used is not None else "")
+    return (
+        "<div style='font-family:system-ui,sans-serif;max-width:46em'>"
+        f"<div style='border-left:4px solid {colour};padding:4px 12px;margin:4px 0'>"
+        f"<div style='font-weight:600;color:{colour}'>{escape(first[0].upper() + first[1:])}</div>{lines}"
+        f"<div style='opacity:.7'>{about}: {escape(record['message'])}</div></div>"
+        f"<table style='border-collapse:collapse;font-variant-numeric:tabular-nums'><thead><tr><th></th>{head}</tr></thead>"
+        f"<tbody>{rows}</tbody></table>{foot}</div>"
+    )
+
+
+def _row(parameter: dict[str, Any]) -> str:
+    cells = "".join(
+        f"<td style='text-align:right;padding:2px 10px'>{'' if parameter[k] is None else f'{parameter[k]:.4g}'}</td>"
+        for k in ("mean", "sd", "q05", "q95")
+    )
+    return f"<tr><td style='text-align:left;padding:2px 10px'>{escape(parameter['name'])}</td>{cells}</tr>"

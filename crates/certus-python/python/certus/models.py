@@ -1,0 +1,323 @@
+"""Regression models on data frames and matrices: `certus.logistic("y ~ a + b", data=df)` or `certus.logistic(X, y)`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _certus
+from .errors import DataError, UsageError
+from .fit import Fit
+from .fit import fit as _fit
+from .frames import Column, Frame
+from .progress import Show
+from .settings import infinite, number, run_settings
+
+if TYPE_CHECKING:
+    from .formulas import Formula
+
+
+class Plan(list[tuple[str, str]]):
+    """What a fit would do, as pairs of what and how much; prints as a table."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{what:<13} {value}" for what, value in self)
+
+
+class Model:
+    """A model with its data. `fit` fits it, `plan` says what that would take."""
+
+    def __init__(self, model: _certus.Model, words: dict[str, Any], formula: Formula | None, names: list[str] | None) -> None:
+        self._model = model
+        self._words = words
+        self._formula = formula
+        self._columns = names
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the coefficients."""
+        return self._model.names
+
+    @property
+    def dim(self) -> int:
+        """Latents."""
+        return self._model.dim
+
+    @property
+    def rows(self) -> int:
+        """Rows in use."""
+        return self._model.rows
+
+    @property
+    def notes(self) -> list[str]:
+        """What was noticed of the data, and the prior on their scale."""
+        return self._model.notes
+
+    def fit(
+        self,
+        *,
+        gap: float = 0.01,
+        delta: float = 0.01,
+        method: str = "auto",
+        seed: int = 0,
+        max_time: float | None = None,
+        level: str | None = None,
+        threads: int | None = None,
+        progress: bool | Show | None = None,
+        constants: str | None = None,
+        batch: int | None = None,
+        iterations: int | None = None,
+    ) -> Fit:
+        """Fits and certifies; see `certus.fit`."""
+        return _fit(
+            self, gap=gap, delta=delta, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
+            progress=progress, constants=constants, batch=batch, iterations=iterations,
+        )
+
+    def plan(self, **settings: Any) -> Plan:
+        """What `fit` with the same settings would do, without doing it."""
+        return Plan(self._model.plan(infinite(run_settings(**settings))))
+
+    def new_columns(self, data: Any) -> dict[str, Column]:
+        """Columns of new data for `predict`."""
+        if self._columns is not None and isinstance(data, np.ndarray):
+            return matrix_columns(data, self._columns)
+        frame = Frame(data)
+        return frame.columns() if self._formula is None else {**frame.columns(self._roles()), **self._formula.new_columns(frame)}
+
+    def _roles(self) -> list[str]:
+        return [self._words[role] for role in ("offset", "trials") if role in self._words]
+
+    def __repr__(self) -> str:
+        groups = f", groups {', '.join(self._words['group'])}" if self._words.get("group") else ""
+        return f"<certus {self._words['model']} regression of {self._words['response']}: {self.rows} rows, {self.dim} latents{groups}>"
+
+
+def matrix_columns(x: np.ndarray, names: Sequence[str]) -> dict[str, Column]:
+    """The columns of a matrix."""
+    if x.ndim != 2 or x.shape[1] != len(names):
+        raise DataError(f"X has shape {x.shape}, but {len(names)} columns are required")
+    return {name: ("number", np.ascontiguousarray(x[:, k], dtype=np.float64)) for k, name in enumerate(names)}
+
+
+def _vector(name: str, values: Any, rows: int | None = None) -> np.ndarray:
+    array = np.asarray(values)
+    if array.dtype == object or array.dtype.kind not in "fiub":
+        raise DataError(f"{name} has dtype {array.dtype}, but numbers are required")
+    if array.ndim != 1 or (rows is not None and len(array) != rows):
+        required = "one entry per row" if rows is None else f"{rows} entries"
+        raise DataError(f"{name} has shape {array.shape}, but {required} is required" if rows is None else f"{name} has shape {array.shape}, but {required} are required")
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _settings(
+    model: str,
+    *,
+    prior_sd: float,
+    intercept_prior_sd: float,
+    priors: Mapping[str, float] | None,
+    group_sd: float | Mapping[str, float] | None,
+    sigma: float | None,
+    dispersion: float | None,
+    standardise: bool,
+    missing: str,
+) -> dict[str, Any]:
+    words: dict[str, Any] = {"model": model}
+    for name, sd, usual in (("prior-sd", prior_sd, 2.5), ("intercept-prior-sd", intercept_prior_sd, 10.0)):
+        if sd != usual:
+            words[name] = number(name.replace("-", "_"), sd)
+    if priors:
+        words["priors"] = {str(name): number(f"priors[{name!r}]", sd) for name, sd in priors.items()}
+    if isinstance(group_sd, Mapping):
+        words["group-sd"] = [f"{str(g).replace(':', '/')}={number('group_sd', sd)!r}" for g, sd in group_sd.items()]
+    elif group_sd is not None:
+        words["group-sd"] = [repr(number("group_sd", group_sd))]
+    for name, value in (("sigma", sigma), ("dispersion", dispersion)):
+        if value is not None:
+            words[name] = number(name, value)
+    if not isinstance(standardise, (bool, np.bool_)):
+        raise UsageError(f"standardise is {standardise!r}, but True or False is required")
+    if not standardise:
+        words["no-standardise"] = True
+    if missing != "error":
+        words["missing"] = missing
+    return words
+
+
+def _of_formula(words: dict[str, Any], text: str, data: Any, roles: dict[str, Any], depth: int) -> Model:
+    if data is None:
+        raise UsageError("a formula needs data=: a data frame with its columns")
+    # formulae takes half a second to import, and matrices and targets don't need it
+    from .formulas import Formula, environment
+
+    frame = Frame(data)
+    formula = Formula(text, frame, environment(depth + 1))
+    columns = formula.columns(frame)
+    for role, value in roles.items():
+        own = getattr(formula, role, None)
+        if value is None and own is None:
+            continue
+        if value is not None and own is not None:
+            raise UsageError(f"{role} is given twice, by {role}= and in the formula: give it once")
+        if value is None:
+            words[role] = own
+        elif isinstance(value, str):
+            if value not in frame:
+                raise DataError(f"{role} names the column '{value}', which data has not: there are {', '.join(frame.names[:20])}")
+            words[role] = value
+            columns[value] = frame.column(value)
+        else:
+            if role in columns:
+                raise UsageError(f"data has a column '{role}' already: name it, {role}='{role}', or rename it")
+            words[role] = role
+            columns[role] = ("number", _vector(role, value, frame.rows))
+    words["response"] = formula.response
+    words["features"] = formula.features
+    if formula.groups:
+        words["group"] = formula.groups
+    if not formula.intercept:
+        words["no-intercept"] = True
+    model = _certus.Model(columns, infinite(words))
+    formula.forget()
+    return Model(model, words, formula, None)
+
+
+def _of_matrix(words: dict[str, Any], x: Any, y: Any, roles: dict[str, Any], intercept: bool, names: Sequence[str] | None) -> Model:
+    if y is None:
+        raise UsageError("which response? give a formula with data=, or X and y")
+    if not isinstance(x, np.ndarray) and not isinstance(x, (list, tuple)) and names is None:
+        frame = Frame(x)
+        names = frame.names
+        kinds = {name: frame.column(name) for name in names}
+        text = next((n for n, (kind, _) in kinds.items() if kind == "text"), None)
+        if text is not None:
+            raise DataError(f"X has the column '{text}' of text: use a formula, which encodes it")
+        x = np.column_stack([np.asarray(cells, dtype=np.float64) for _, cells in kinds.values()]) if names else np.empty((frame.rows, 0))
+    x = np.asarray(x)
+    if x.dtype.kind not in "fiub":
+        raise DataError(f"X has dtype {x.dtype}, but numbers are required")
+    if x.ndim != 2:
+        raise DataError(f"X has shape {x.shape}, but a matrix (rows, columns) is required")
+    names = [f"x{k}" for k in range(x.shape[1])] if names is None else [str(n) for n in names]
+    if len(names) != x.shape[1]:
+        raise UsageError(f"names has {len(names)} entries, but X has {x.shape[1]} columns")
+    # float64 in C order stays where it is
+    x = np.ascontiguousarray(x, dtype=np.float64)
+    response = "y"
+    given = {role: _vector(role, value, len(x)) for role, value in roles.items() if value is not None}
+    clash = next((n for n in (response, *given) if n in names), None)
+    if clash is not None:
+        raise UsageError(f"a column of X is called '{clash}', which is the name of another role: rename it with names=")
+    y = _vector("y", y, len(x))
+    words |= {"response": response, "features": list(names)} | {role: role for role in given}
+    if not intercept:
+        words["no-intercept"] = True
+    settings = infinite(words)
+    model = None
+    if "missing" not in words:
+        model = _certus.Model.of_matrix(x, y, list(names), settings, **given)
+    if model is None:
+        columns = matrix_columns(x, names) | {response: ("number", y)} | {role: ("number", v) for role, v in given.items()}
+        model = _certus.Model(columns, settings)
+    return Model(model, words, None, list(names))
+
+
+def _model(model: str, formula: Any, y: Any, data: Any, roles: dict[str, Any], intercept: bool, names: Sequence[str] | None, **prior: Any) -> Model:
+    words = _settings(model, **prior)
+    if isinstance(formula, str):
+        if y is not None:
+            raise UsageError("a formula names its response: leave y out and give data=")
+        if names is not None or not intercept:
+            raise UsageError("names= and intercept= belong to matrices; a formula says it itself (y ~ 0 + ...)")
+        return _of_formula(words, formula, data, roles, 2)
+    if data is not None:
+        raise UsageError("data= belongs to a formula, but the first argument is none")
+    return _of_matrix(words, formula, y, roles, intercept, names)
+
+
+def logistic(
+    formula: Any, y: Any = None, *, data: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
+    intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None, group_sd: float | Mapping[str, float] | None = None,
+    standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+) -> Model:
+    """Logistic regression of a 0/1 or boolean response.
+
+    `formula` with `data`, or a matrix X and `y`. `prior_sd` is that of a coefficient per sd of its feature (of the feature itself without
+    `standardise`), `priors` has others by name; infinity is flat. `group_sd`, a number or one per group, is the sd of group effects.
+    `offset` and `weights` are columns or arrays. `missing` is "error" or "drop". A float64 X in C order is not copied: leave it as it is
+    while the model is in use.
+    """
+    return _model(
+        "logistic", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
+        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sigma=None, dispersion=None, standardise=standardise,
+        missing=missing,
+    )
+
+
+def probit(
+    formula: Any, y: Any = None, *, data: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
+    intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None, group_sd: float | Mapping[str, float] | None = None,
+    standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+) -> Model:
+    """Probit regression of a 0/1 or boolean response; arguments as for `logistic`."""
+    return _model(
+        "probit", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
+        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sigma=None, dispersion=None, standardise=standardise,
+        missing=missing,
+    )
+
+
+def poisson(
+    formula: Any, y: Any = None, *, data: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
+    intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None, group_sd: float | Mapping[str, float] | None = None,
+    standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+) -> Model:
+    """Poisson regression of counts with the log link; arguments as for `logistic`."""
+    return _model(
+        "poisson", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
+        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sigma=None, dispersion=None, standardise=standardise,
+        missing=missing,
+    )
+
+
+def linear(
+    formula: Any, y: Any = None, *, data: Any = None, sigma: float | None = None, offset: Any = None, weights: Any = None,
+    prior_sd: float = 2.5, intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None,
+    group_sd: float | Mapping[str, float] | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True,
+    names: Sequence[str] | None = None,
+) -> Model:
+    """Linear regression with errors of the known sd `sigma`; arguments as for `logistic`."""
+    return _model(
+        "linear", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
+        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sigma=sigma, dispersion=None, standardise=standardise,
+        missing=missing,
+    )
+
+
+def binomial(
+    formula: Any, y: Any = None, *, data: Any = None, trials: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
+    intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None, group_sd: float | Mapping[str, float] | None = None,
+    standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+) -> Model:
+    """Logistic regression of successes among `trials`, a column or an array (or prop(y, n) ~ ...); arguments as for `logistic`."""
+    return _model(
+        "binomial", formula, y, data, {"offset": offset, "weights": weights, "trials": trials}, intercept, names, prior_sd=prior_sd,
+        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sigma=None, dispersion=None, standardise=standardise,
+        missing=missing,
+    )
+
+
+def negative_binomial(
+    formula: Any, y: Any = None, *, data: Any = None, dispersion: float | None = None, offset: Any = None, weights: Any = None,
+    prior_sd: float = 2.5, intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None,
+    group_sd: float | Mapping[str, float] | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True,
+    names: Sequence[str] | None = None,
+) -> Model:
+    """Regression of counts with extra spread, the known `dispersion`; arguments as for `logistic`."""
+    return _model(
+        "negative-binomial", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
+        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sigma=None, dispersion=dispersion, standardise=standardise,
+        missing=missing,
+    )

@@ -1,0 +1,109 @@
+"""Three pictures of a fit: coefficients, the gap over the run, and pairs against importance-weighted draws."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from .fit import Fit
+
+SHOWN, PAIRS, DRAWS = 25, 3, 4000
+
+
+def figure(fit: Fit, names: list[str] | None = None) -> Any:
+    """A matplotlib figure; `names` chooses the parameters."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UsageError("fit.plot() needs matplotlib: pip install matplotlib") from None
+    unknown = [n for n in names or [] if n not in fit.names]
+    if unknown:
+        raise UsageError(f"names has '{unknown[0]}', which is no parameter: there are {', '.join(fit.names[:10])}")
+    chosen = [fit.names.index(n) for n in names] if names else list(range(min(len(fit.names), SHOWN)))
+    pairs = chosen[: PAIRS + (fit.names[chosen[0]] == "(Intercept)" and len(chosen) > PAIRS)][-PAIRS:]
+    height = max(4.0, 0.26 * len(chosen) + 1.4)
+    size = max(2, len(pairs))
+    fig = Figure(figsize=(15, max(height, 5.4)), layout="constrained")
+    left, middle, right = fig.subfigures(1, 3, width_ratios=[1.1, 1, 1.3])
+    _coefficients(left.subplots(), fit, chosen)
+    _trace(middle.subplots(), fit)
+    _pairs(right, fit, pairs[:size])
+    first = fit.verdict[0]
+    fig.suptitle(first[0].upper() + first[1:], fontsize=12)
+    return fig
+
+
+def _coefficients(axes: Any, fit: Fit, chosen: list[int]) -> None:
+    y = np.arange(len(chosen))[::-1]
+    mean, low, high = (np.array(fit._column(k))[chosen] for k in ("mean", "q05", "q95"))
+    axes.hlines(y, low, high, color="#0969da", lw=2)
+    axes.plot(mean, y, "o", color="#0969da", ms=4)
+    axes.axvline(0, color="grey", lw=0.8)
+    axes.set_yticks(y, [fit.names[k] for k in chosen])
+    axes.set_title("mean and 90 % interval", fontsize=10)
+    hidden = len(fit.names) - len(chosen)
+    if hidden > 0:
+        axes.set_xlabel(f"{hidden} more parameters are not shown")
+
+
+def _trace(axes: Any, fit: Fit) -> None:
+    points = [(p["gradients"], p["seconds"], p["bound"]) for p in fit.to_dict()["trace"] if p["bound"]]
+    bound = fit.certificate.gap.bound
+    axes.set_title("gap to the best Gaussian", fontsize=10)
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("nats")
+    if points:
+        _, seconds, bounds = zip(*points, strict=True)
+        axes.semilogy(seconds, bounds, "o-", color="#0969da", ms=3, label="bound during the run")
+    goal = fit.settings.get("gap", 0.01)
+    axes.axhline(goal, color="grey", ls=":", label=f"goal {goal:g}")
+    if bound:
+        axes.axhline(bound, color="#1a7f37", ls="--", label=f"at the end {bound:.2g}, {fit.certificate.gap.level}")
+    if points or bound:
+        axes.set_yscale("log")
+    axes.set_xlim(left=0.0)
+    axes.legend(fontsize=8)
+
+
+def _pairs(part: Any, fit: Fit, chosen: list[int]) -> None:
+    size = len(chosen)
+    axes = np.atleast_2d(part.subplots(size, size, squeeze=False))
+    draws = fit.sample(DRAWS, 1)
+    weights = fit.log_weights(DRAWS, 1)
+    mean, sd, covariance = fit.mean, fit.sd, fit.covariance if len(fit.names) <= 2000 else None
+    weighted = None
+    if weights is not None:
+        p = np.exp(weights - weights.max())
+        weighted = draws[np.random.default_rng(0).choice(DRAWS, DRAWS, p=p / p.sum())]
+    word = "grey: draws of q weighted by the posterior" if weighted is not None else "the posterior is not at hand: draws of q"
+    part.suptitle(f"{word}; blue: q (50 %, 90 %)", fontsize=10)
+    shown = draws if weighted is None else weighted
+    angle = np.linspace(0, 2 * np.pi, 100)
+    circle = np.stack([np.cos(angle), np.sin(angle)])
+    for i, a in enumerate(chosen):
+        for j, b in enumerate(chosen):
+            ax = axes[i, j]
+            ax.tick_params(labelsize=6)
+            if j > i:
+                ax.set_visible(False)
+                continue
+            if i == j:
+                x = np.linspace(mean[a] - 4 * sd[a], mean[a] + 4 * sd[a], 200)
+                ax.hist(shown[:, a], bins=40, density=True, color="lightgrey")
+                ax.plot(x, np.exp(-0.5 * ((x - mean[a]) / sd[a]) ** 2) / (sd[a] * np.sqrt(2 * np.pi)), color="#0969da", lw=1)
+                ax.set_yticks([])
+            else:
+                ax.plot(shown[:, b], shown[:, a], ".", color="grey", ms=1, alpha=0.3)
+                if covariance is not None:
+                    root = np.linalg.cholesky(covariance[np.ix_([b, a], [b, a])] + 1e-300 * np.eye(2))
+                    for mass in (0.5, 0.9):
+                        ellipse = mean[[b, a], None] + np.sqrt(-2 * np.log(1 - mass)) * root @ circle
+                        ax.plot(*ellipse, color="#0969da", lw=1)
+            if i == size - 1:
+                ax.set_xlabel(fit.names[b], fontsize=7)
+            if j == 0 and i > 0:
+                ax.set_ylabel(fit.names[a], fontsize=7)

@@ -1,0 +1,113 @@
+"""A log density with what is known of it, as `certus.fit` takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import UsageError
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of a model: its name, its shape and the names of its dimensions."""
+
+    name: str
+    shape: tuple[int, ...] = ()
+    dims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Target:
+    """A log density on d unconstrained coordinates.
+
+    `log_density` maps a C-order float64 (B, d) array to ((B,), (B, d)): the log densities and their gradients. It may instead be an
+    object of ours that is evaluated without the interpreter. The other fields are optional: constants of -log p (`strong_convexity`,
+    `smoothness`, with `mode` and the `reason` to believe them), the `start` of the search, and what the coordinates mean:
+    `variables` with `coords` (labels by dimension), `constrain` from (n, d) draws to {name: (n, *shape)}, `observed` data, and
+    `log_likelihood` from (n, d) draws to {name: (n, *shape of the observations)}.
+    """
+
+    log_density: Callable[[Array], tuple[Any, Any]] | Any
+    dim: int
+    names: Sequence[str] | None = None
+    strong_convexity: float | None = None
+    smoothness: float | None = None
+    mode: Sequence[float] | Array | None = None
+    reason: str | None = None
+    start: Sequence[float] | Array | None = None
+    variables: tuple[Variable, ...] | None = None
+    coords: Mapping[str, Any] | None = None
+    constrain: Callable[[Array], Mapping[str, NDArray[Any]]] | None = None
+    observed: Mapping[str, NDArray[Any]] | None = None
+    log_likelihood: Callable[[Array], Mapping[str, NDArray[Any]]] | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.log_density):
+            raise UsageError(f"log_density is a {type(self.log_density).__name__}, but a function is required")
+        if isinstance(self.dim, bool) or not isinstance(self.dim, (int, np.integer)) or self.dim < 1:
+            raise UsageError(f"dim is {self.dim!r}, but a whole number of at least 1 is required")
+        if self.names is not None:
+            names = [str(name) for name in self.names]
+            if len(names) != self.dim or len(set(names)) != len(names):
+                raise UsageError(f"names has {len(set(names))} different entries, but {self.dim} are required")
+            object.__setattr__(self, "names", tuple(names))
+        if (self.strong_convexity is None) != (self.smoothness is None):
+            raise UsageError("strong_convexity and smoothness belong together: give both or neither")
+        for name in ("mode", "start"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _vector(name, value, self.dim))
+        if self.mode is not None and self.smoothness is None:
+            raise UsageError("mode is part of the declared constants: give strong_convexity and smoothness too, or use start=")
+
+    def coordinate_names(self) -> list[str]:
+        """`names`, or z[0], z[1], ..."""
+        return list(self.names) if self.names is not None else [f"z[{i}]" for i in range(self.dim)]
+
+    def declared(self) -> tuple[float, float, list[float] | None, str] | None:
+        """The constants as Rust takes them."""
+        if self.strong_convexity is None or self.smoothness is None:
+            return None
+        mode = None if self.mode is None else [float(x) for x in self.mode]
+        return float(self.strong_convexity), float(self.smoothness), mode, self.reason or "no reason was given"
+
+
+def _vector(name: str, value: Any, dim: int) -> Array:
+    try:
+        vector = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{name} is no vector of numbers: {error}") from None
+    if vector.shape != (dim,) or not np.isfinite(vector).all():
+        raise UsageError(f"{name} has shape {vector.shape}, but {dim} finite numbers are required")
+    return vector
+
+
+def target(
+    fn: Callable[[Array], tuple[Any, Any]],
+    *,
+    dim: int,
+    strong_convexity: float | None = None,
+    smoothness: float | None = None,
+    mode: Sequence[float] | Array | None = None,
+    reason: str | None = None,
+    names: Sequence[str] | None = None,
+    start: Sequence[float] | Array | None = None,
+) -> Target:
+    """A target from a function of a (B, d) array that returns the B log densities and their (B, d) gradients."""
+    return Target(
+        fn,
+        dim,
+        names=names,
+        strong_convexity=strong_convexity,
+        smoothness=smoothness,
+        mode=mode,
+        reason=reason,
+        start=start,
+    )

@@ -1,0 +1,34 @@
+//! What Python calls: functions as targets, models on columns, and fits. Everything a user sees is in `python/certus`.
+//!
+//! | file | what |
+//! |---|---|
+//! | target.rs | a Python function as a [`certus::Target`], called on the caller's thread |
+//! | native.rs | a target that is not Python's, behind an object of Python's |
+//! | model.rs | columns and settings to a model, and its fit |
+//! | fitted.rs | a fit: its record, its Gaussian, draws, predictions, files |
+//! | settings.rs | the words of the command line |
+//! | columns.rs, memory.rs | columns, and matrices that stay where they are |
+//! | watch.rs | Ctrl-C and progress while Rust works |
+//! | error.rs | errors to exceptions |
+
+mod columns;
+mod error;
+mod fitted;
+mod memory;
+mod model;
+mod native;
+mod settings;
+mod target;
+mod watch;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _certus(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<fitted::Fitted>()?;
+    module.add_class::<model::Model>()?;
+    module.add_class::<native::Native>()?;
+    module.add_function(wrap_pyfunction!(target::seconds_per_step, module)?)?;
+    module.add_function(wrap_pyfunction!(target::fit_target, module)?)
+}

@@ -1,0 +1,259 @@
+//! Columns and settings to a model that stays in memory, its plan and its fit.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use certus::{Outcome, Status};
+use certus_data::{Batch, ColumnInfo, DataError, Prepared, Problem, Request, Source, Storage};
+use certus_store::record::Parameter;
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::columns::{numbers, table};
+use crate::error::{data, raise, usage};
+use crate::fitted::Fitted;
+use crate::memory::Borrowed;
+use crate::settings::Settings;
+use crate::watch::{Progress, interrupt, watched};
+
+/// A model with its data.
+#[pyclass(frozen, module = "certus._certus")]
+pub(crate) struct Model {
+    problem: Arc<Problem>,
+    request: Request,
+    settings: Settings,
+}
+
+/// A source that a flag ends.
+struct Stoppable<'a> {
+    source: &'a dyn Source,
+    stop: &'a AtomicBool,
+}
+
+impl Source for Stoppable<'_> {
+    fn columns(&self) -> &[ColumnInfo] {
+        self.source.columns()
+    }
+
+    fn scan(
+        &self,
+        wanted: &[usize],
+        visit: &mut dyn FnMut(&Batch<'_>) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        self.source.scan(wanted, &mut |batch| {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(DataError::Read("stopped while the data were read".into()));
+            }
+            visit(batch)
+        })
+    }
+}
+
+/// The model, or what stopped its making.
+fn built(
+    py: Python<'_>,
+    (problem, stopped): (Result<Problem, DataError>, Option<PyErr>),
+) -> PyResult<Problem> {
+    match (problem, stopped) {
+        (_, Some(error)) => Err(error),
+        (Err(error), None) => Err(data(py, &error)),
+        (Ok(problem), None) => Ok(problem),
+    }
+}
+
+#[pymethods]
+impl Model {
+    /// Of columns `{name: (kind, cells)}`.
+    #[new]
+    fn new(py: Python<'_>, columns: &Bound<'_, PyDict>, settings: &str) -> PyResult<Self> {
+        let settings = Settings::read(py, settings)?;
+        let request = settings.request(py)?;
+        let table = table(py, columns)?;
+        let problem = watched(py, Progress::new(None), |stop, _| {
+            Problem::new(&Stoppable { source: &table, stop }, &request, &Storage::default())
+        });
+        Ok(Self { problem: Arc::new(built(py, problem)?), request, settings })
+    }
+
+    /// Of a matrix in C order that is not copied; `None` if that is not possible, because a column must be dropped.
+    #[staticmethod]
+    #[pyo3(signature = (x, y, names, settings, trials=None, offset=None, weights=None))]
+    fn of_matrix(
+        py: Python<'_>,
+        x: PyReadonlyArray2<'_, f64>,
+        y: &Bound<'_, PyAny>,
+        names: Vec<String>,
+        settings: &str,
+        trials: Option<&Bound<'_, PyAny>>,
+        offset: Option<&Bound<'_, PyAny>>,
+        weights: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<Self>> {
+        let settings = Settings::read(py, settings)?;
+        let request = settings.request(py)?;
+        let y = numbers(y)?;
+        let (rows, columns) = (x.shape()[0], x.shape()[1]);
+        if y.len() != rows || names.len() != columns {
+            let words = format!(
+                "X has {rows} rows and {columns} columns, y {} entries, and there are {} names",
+                y.len(),
+                names.len()
+            );
+            return Err(raise(py, 65, &words));
+        }
+        let Some(mut borrowed) = Borrowed::new(&x, y) else { return Ok(None) };
+        let part = |name: &str, cells: Option<&Bound<'_, PyAny>>| -> PyResult<Vec<f64>> {
+            let cells = cells.map_or(Ok(Vec::new()), numbers)?;
+            if !(cells.is_empty() || cells.len() == rows) {
+                let words = format!("{name} has {} entries, but X has {rows} rows", cells.len());
+                return Err(raise(py, 65, &words));
+            }
+            Ok(cells)
+        };
+        borrowed.trials = part("trials", trials)?;
+        borrowed.offset = part("offset", offset)?;
+        borrowed.weight = part("weights", weights)?;
+        let rows = Arc::new(borrowed);
+        let (made, stopped) = watched(py, Progress::new(None), |_, _| {
+            let prepared = Prepared::of_rows(rows, &names, &request.spec)?;
+            prepared.map(|prepared| Problem::of(prepared, &request)).transpose()
+        });
+        match made.transpose() {
+            Some(problem) => {
+                let problem = Arc::new(built(py, (problem, stopped))?);
+                Ok(Some(Self { problem, request, settings }))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Names of the coefficients on the user's scale.
+    #[getter]
+    fn names(&self) -> Vec<String> {
+        self.problem.quantities.iter().map(|q| q.name.clone()).collect()
+    }
+
+    /// Latents.
+    #[getter]
+    fn dim(&self) -> usize {
+        self.problem.meaning.dim()
+    }
+
+    /// Rows in use.
+    #[getter]
+    fn rows(&self) -> usize {
+        self.problem.prepared.rows_used
+    }
+
+    /// What was noticed.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.problem.notes()
+    }
+
+    /// What a fit would do.
+    fn plan(&self, py: Python<'_>, settings: &str) -> PyResult<Vec<(&'static str, String)>> {
+        let settings = self.settings.with(&Settings::read(py, settings)?);
+        Ok(self.problem.plan(&settings.goal(py)?, &settings.way(py)?))
+    }
+
+    /// Fits.
+    #[pyo3(signature = (settings, progress=None))]
+    fn fit(&self, py: Python<'_>, settings: &str, progress: Option<Py<PyAny>>) -> PyResult<Fitted> {
+        let settings = self.settings.with(&Settings::read(py, settings)?);
+        let (goal, way) = (settings.goal(py)?, settings.way(py)?);
+        settings.check_level(py)?;
+        let problem = &*self.problem;
+        let (outcome, stopped) = watched(py, Progress::new(progress), |stop, point| {
+            let mut outcome = problem.run(&goal, &way, None, &mut |now, _| {
+                if let Ok(mut point) = point.lock() {
+                    *point = Some(*now);
+                }
+                if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            Python::attach(|py| settings.judge(py, &mut outcome))
+                .map_err(|e| certus_models::Error::Model(e.to_string()))?;
+            // what follows is no step of the run
+            if let Ok(mut point) = point.lock() {
+                *point = None;
+            }
+            if outcome.status == Status::Reached {
+                outcome.certificate.posterior = problem.posterior(&goal, &outcome);
+            }
+            Ok::<Outcome, certus_models::Error>(outcome)
+        });
+        match stopped {
+            Some(error) if !interrupt(py, &error) => return Err(error),
+            _ => {}
+        }
+        let outcome = outcome.map_err(|error| {
+            let witness = problem.witness(&error);
+            let error = DataError::from(error);
+            raise(py, error.exit_code(), &format!("{error}{witness}"))
+        })?;
+        let normals = problem.on_user_scale(&outcome.gaussian);
+        let named = problem.quantities.iter().zip(&normals);
+        let parameters = named.map(|(q, n)| Parameter::normal(&q.name, n.mean, n.sd)).collect();
+        Ok(Fitted::of_problem(outcome, problem, parameters, settings))
+    }
+
+    /// Log densities at the rows of `latents`.
+    fn log_density<'py>(
+        &self,
+        py: Python<'py>,
+        latents: PyReadonlyArray2<'py, f64>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let points = self.points(py, &latents)?;
+        let mut values = vec![0.0; latents.shape()[0]];
+        let mut gradients = vec![0.0; points.len()];
+        let model = self.problem.model();
+        py.detach(|| {
+            let d = self.dim();
+            // in runs, so that the scratch memory of a batch stays small
+            for ((z, v), g) in
+                points.chunks(64 * d).zip(values.chunks_mut(64)).zip(gradients.chunks_mut(64 * d))
+            {
+                model.log_density(z, v, g)?;
+            }
+            Ok(())
+        })
+        .map_err(|e: certus::error::TargetError| raise(py, 65, &e.to_string()))?;
+        Ok(PyArray1::from_vec(py, values))
+    }
+
+    /// Log likelihoods of every row in use at the rows of `latents`.
+    fn log_likelihood<'py>(
+        &self,
+        py: Python<'py>,
+        latents: PyReadonlyArray2<'py, f64>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let points = self.points(py, &latents)?;
+        let likelihood = self.request.likelihood().map_err(|e| data(py, &e))?;
+        let values =
+            py.detach(|| self.problem.log_likelihood(&*likelihood, &points)).map_err(|e| data(py, &e))?;
+        PyArray1::from_vec(py, values).reshape([latents.shape()[0], self.rows()])
+    }
+
+    /// The responses of the rows in use.
+    fn responses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let rows = &self.problem.prepared.rows;
+        let mut out = Vec::with_capacity(rows.len());
+        for index in 0..certus_models::rows::leaves(&**rows) {
+            rows.leaf(index, &mut |leaf| out.extend_from_slice(leaf.y))
+                .map_err(|e| data(py, &DataError::from(e)))?;
+        }
+        Ok(PyArray1::from_vec(py, out))
+    }
+}
+
+impl Model {
+    fn points(&self, py: Python<'_>, latents: &PyReadonlyArray2<'_, f64>) -> PyResult<Vec<f64>> {
+        if latents.shape()[1] != self.dim() {
+            let words =
+                format!("latents has {} columns, but the model has {}", latents.shape()[1], self.dim());
+            return Err(usage(py, &words));
+        }
+        Ok(latents.as_array().iter().copied().collect())
+    }
+}

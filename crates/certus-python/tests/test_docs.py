@@ -1,0 +1,28 @@
+"""The programs of README.md and docs/python.md, run as they stand; what they are shown to print is what they print."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = next(root for root in (HERE.parent, HERE.parents[2]) if (root / "docs" / "python.md").exists())
+
+
+@pytest.mark.parametrize("name, least", [("README.md", 1), ("docs/python.md", 6)])
+def test_programs_do_what_is_shown(name, least):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    blocks = re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
+    space: dict = {"__name__": "docs"}
+    run = 0
+    for k, (language, body) in enumerate(blocks):
+        if language != "python":
+            continue
+        run += 1
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(compile(body, f"{name}, program {run}", "exec"), space)
+        if k + 1 < len(blocks) and blocks[k + 1][0] == "text" and "print(" in body:
+            assert out.getvalue().strip() == blocks[k + 1][1].strip()
+    assert run >= least

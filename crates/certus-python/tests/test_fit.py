@@ -1,0 +1,214 @@
+"""What is made of a fit: draws, files, pickles, pictures, ArviZ."""
+
+import copy
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import certus
+
+
+@pytest.fixture(scope="module")
+def fit(df):
+    return certus.logistic("y ~ a + b + (1 | site)", data=df, group_sd=0.5).fit()
+
+
+@pytest.fixture(scope="module")
+def dense(df):
+    return certus.logistic("y ~ a + b", data=df).fit()
+
+
+def test_attributes_are_the_keys_of_fit_json(fit):
+    record = fit.to_dict()
+    for key in record:
+        assert hasattr(fit, key), key
+    assert fit.certificate.gap.bound == record["certificate"]["gap"]["bound"]
+    assert fit.certificate["gap"]["level"] == "proved"
+    assert fit.parameters[0].name == "(Intercept)" and fit.counts.gradients > 0
+    assert dict(fit.settings)["model"] == "logistic" and "model" in dir(fit) and "gap" in dir(fit.certificate)
+    with pytest.raises(AttributeError, match="elbow"):
+        fit.elbow
+    with pytest.raises(AttributeError):
+        fit.certificate.gap.bound = 0.0
+
+
+def test_draws_have_the_moments_of_the_fit(dense):
+    n = 20_000
+    draws = dense.sample(n, seed=5)
+    # means to 5 standard errors, covariances to 5 % of the product of sds
+    assert (abs(draws.mean(axis=0) - dense.mean) < 5 * dense.sd / np.sqrt(n)).all()
+    assert (abs(np.cov(draws.T) - dense.covariance) < 0.05 * np.outer(dense.sd, dense.sd)).all()
+    np.testing.assert_allclose(np.sqrt(np.diag(dense.covariance)), dense.sd, rtol=1e-12)
+    assert np.array_equal(dense.sample(7, seed=5), draws[:7])
+    assert not np.array_equal(dense.sample(7, seed=6), draws[:7])
+
+
+def test_log_weights_are_those_of_the_posterior(dense, df):
+    # log p - log q is nearly constant, as q is close to the posterior, and its spread is the KL that is certified
+    weights = dense.log_weights(4000)
+    kl = np.log(np.mean(np.exp(weights - weights.mean())))
+    assert 0 <= kl < dense.certificate.posterior.bound + 0.01
+    # against a log posterior written by hand, on the design's own scale
+    z = dense.latents(5)
+    x = df[["a", "b"]].to_numpy()
+    design = np.column_stack([np.ones(len(x)), (x - x.mean(0)) / x.std(0)])
+    t = z @ design.T
+    by_hand = (t * df.y.to_numpy() - np.logaddexp(0, t)).sum(1) - 0.5 * ((z / [10, 2.5, 2.5]) ** 2).sum(1)
+    difference = weights[:5] + dense.log_q(z) - by_hand
+    np.testing.assert_allclose(difference, difference[0], atol=1e-8)
+
+
+def test_summary(fit):
+    table = fit.summary()
+    assert list(table.index) == fit.names and list(table.columns) == ["mean", "sd", "q05", "q50", "q95"]
+    assert np.array_equal(table["mean"], fit.mean)
+
+
+def test_predictions(fit, df):
+    table = fit.predict(df)
+    assert isinstance(table, pd.DataFrame) and (table.index == df.index).all() and len(table) == len(df)
+    draws = fit.predict_draws(df.head(20), 20_000, seed=3)
+    # 5 standard errors of a mean over 20,000 draws
+    assert (abs(draws.mean(0) - table["mean"][:20]) < 5 * table["sd"][:20] / np.sqrt(20_000)).all()
+    np.testing.assert_allclose(draws.std(0), table["sd"][:20], rtol=0.03)
+    np.testing.assert_allclose(np.quantile(draws, 0.05, axis=0), table["q05"][:20], rtol=0.03)
+    with pytest.raises(certus.DataError, match="no level 'elsewhere'"):
+        fit.predict(df.assign(site="elsewhere"))
+    with pytest.raises(certus.DataError, match="column 'a'"):
+        fit.predict(df.drop(columns="a"))
+    assert fit.predict(df.head(0)).shape == (0, 7)
+    with pytest.raises(certus.UsageError, match="predict"):
+        certus.fit(certus.target(lambda z: (-0.5 * (z**2).sum(1), -z), dim=1)).predict(df)
+
+
+def test_save_and_load(fit, df, tmp_path):
+    place = tmp_path / "fit"
+    fit.save(place)
+    back = certus.load(place)
+    assert back.to_dict() == fit.to_dict() and np.array_equal(back.sample(9), fit.sample(9))
+    assert back.predict(df).equals(fit.predict(df))
+    with pytest.raises(certus.OutputError, match="exists") as caught:
+        fit.save(place)
+    assert caught.value.exit_code == 73
+    fit.save(place, overwrite=True)
+    with pytest.raises(certus.InputError) as caught:
+        certus.load(tmp_path / "nothing")
+    assert caught.value.exit_code == 66 and isinstance(caught.value, FileNotFoundError)
+    (place / "arrays.safetensors").write_bytes(b"no")
+    with pytest.raises(certus.DataError, match="damaged"):
+        certus.load(place)
+
+
+def test_a_target_is_saved_and_loaded(tmp_path):
+    fit = certus.fit(certus.target(lambda z: (-0.5 * (z**2).sum(1), -z), dim=2, names=["u", "v"]))
+    fit.save(tmp_path / "t")
+    back = certus.load(tmp_path / "t")
+    assert back.names == ["u", "v"] and np.array_equal(back.covariance, fit.covariance) and back.log_weights(5) is None
+
+
+def test_pickles_and_copies(fit, df):
+    for back in (pickle.loads(pickle.dumps(fit)), copy.deepcopy(fit)):
+        assert back.to_dict() == fit.to_dict() and np.array_equal(back.covariance, fit.covariance)
+        assert back.predict(df.head(3)).equals(fit.predict(df.head(3)))
+    assert pickle.loads(pickle.dumps(fit.certificate)).gap.bound == fit.certificate.gap.bound
+
+
+def test_words_come_certificate_first(fit, dense):
+    assert repr(fit).startswith("proved: at most") and "status: reached" in repr(fit)
+    html = dense._repr_html_()
+    assert html.index("Proved") < html.index("(Intercept)") and "<script" not in html
+    evil = certus.fit(certus.target(lambda z: (-0.5 * (z**2).sum(1), -z), dim=1, names=["<b>x"]))
+    assert "<b>" not in evil._repr_html_() and "Only estimated" in evil._repr_html_()
+
+
+def test_bounds_are_never_rounded_down():
+    from certus.words import figure
+
+    for x in [1.0004e-3, 9.996, 0.12349, 6.3088e-10, 1e-300, 0.0, 123456.0]:
+        assert float(figure(x)) >= x and float(figure(x)) <= 1.011 * x
+
+
+def test_the_report_is_written(fit, tmp_path):
+    fit.report(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>") and "logistic regression of y" in text and "8 levels" in text
+
+
+def test_the_plot_is_drawn(fit, dense, tmp_path):
+    for k, each in enumerate((fit, dense, pickle.loads(pickle.dumps(dense)))):
+        figure = each.plot()
+        figure.savefig(tmp_path / f"{k}.png", dpi=60)
+        assert len(figure.subfigs) == 3 and (tmp_path / f"{k}.png").stat().st_size > 10_000
+    assert len(dense.plot(names=["b"]).subfigs) == 3
+    with pytest.raises(certus.UsageError, match="nosuch"):
+        dense.plot(names=["nosuch"])
+
+
+def test_arviz(fit, dense):
+    import arviz as az
+
+    data = fit.to_arviz(draws=500)
+    posterior = data["posterior"]
+    assert posterior["a"].shape == (1, 500)
+    assert posterior["(Intercept)|site"].dims == ("chain", "draw", "site") and list(posterior["site"].values) == [f"s{k}" for k in range(8)]
+    own = fit.sample(500)[:, fit.names.index("(Intercept)[site=s5]")]
+    assert np.array_equal(posterior["(Intercept)|site"].sel(site="s5").values[0], own)
+    data = dense.to_arviz(draws=1000)
+    assert set(data["observed_data"]) == {"y"} and data["log_likelihood"]["y"].shape == (1, 1000, 400)
+    assert np.array_equal(data["sample_stats"]["log_weight"].values[0], dense.log_weights(1000))
+    # the log likelihoods add up to the log density, but for the prior
+    z = dense.latents(1000)
+    prior = -0.5 * ((z / [10, 2.5, 2.5]) ** 2).sum(1)
+    rest = data["sample_stats"]["lp"].values[0] - data["log_likelihood"]["y"].values[0].sum(1) - prior
+    np.testing.assert_allclose(rest, rest[0], atol=1e-8)
+    summary = az.summary(data, round_to="none")
+    np.testing.assert_allclose(np.asarray(summary["mean"], dtype=float), dense.sample(1000).mean(0), rtol=1e-6)
+    loo = az.loo(data)
+    assert np.isfinite(float(loo.elpd_loo if hasattr(loo, "elpd_loo") else loo.elpd))
+
+
+def test_arviz_of_a_target():
+    fn = lambda z: (-0.5 * (z**2).sum(1), -z)  # noqa: E731
+    assert certus.fit(certus.target(fn, dim=3)).to_arviz(10)["posterior"]["z"].shape == (1, 10, 3)
+    named = certus.Target(
+        fn,
+        3,
+        variables=(certus.Variable("tau"), certus.Variable("theta", (2,), ("school",))),
+        coords={"school": ["A", "B"]},
+        constrain=lambda z: {"tau": np.exp(z[:, 0]), "theta": z[:, 1:]},
+        observed={"y": np.zeros(4)},
+        log_likelihood=lambda z: {"y": np.tile(z[:, :1], (1, 4))},
+    )
+    data = certus.fit(named).to_arviz(10)
+    assert data["posterior"]["theta"].dims == ("chain", "draw", "school") and (data["posterior"]["tau"] > 0).all()
+    assert data["log_likelihood"]["y"].shape == (1, 10, 4) and data["observed_data"]["y"].shape == (4,)
+
+
+def test_the_record_is_json(fit):
+    assert json.loads(json.dumps(fit.to_dict())) == fit.to_dict()
+
+
+def test_a_data_tree_where_arviz_is_new_or_absent(fit, dense, monkeypatch):
+    import arviz_stats  # noqa: F401  (its functions are what a new ArviZ calls)
+    from xarray import DataTree
+
+    import certus.arviz as ours
+
+    for answer in ("1.0.0", None):
+
+        def version(_, answer=answer):
+            if answer is None:
+                raise ours.PackageNotFoundError
+            return answer
+
+        monkeypatch.setattr(ours, "version", version)
+        data = fit.to_arviz(draws=100)
+        assert isinstance(data, DataTree) and set(data.children) == {"posterior", "sample_stats", "observed_data", "log_likelihood"}
+        assert data["posterior"]["(Intercept)|site"].dims == ("chain", "draw", "site")
+        assert data["log_likelihood"]["y"].dims == ("chain", "draw", "row") and data["observed_data"]["y"].dims == ("row",)
+        assert np.array_equal(data["posterior"]["a"].values[0], fit.sample(100)[:, 1])
+    loo = arviz_stats.loo(dense.to_arviz(draws=1000))
+    assert np.isfinite(float(loo.elpd))

@@ -1,0 +1,217 @@
+"""Functions as targets: closed forms, declared constants, errors as they were raised."""
+
+import numpy as np
+import pytest
+
+import certus
+
+COVARIANCE = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])
+MEAN = np.array([1.0, -2.0, 0.5])
+PRECISION = np.linalg.inv(COVARIANCE)
+
+
+def gaussian(z):
+    r = z - MEAN
+    g = -r @ PRECISION
+    return 0.5 * (r * g).sum(axis=1), g
+
+
+def test_a_gaussian_is_found():
+    fit = certus.fit(certus.target(gaussian, dim=3))
+    assert fit.status == "reached"
+    assert fit.certificate.gap.level == "estimated"
+    assert fit.certificate.gap.bound <= 0.01
+    # KL between two Gaussians in closed form is the gap here
+    r = fit.mean - MEAN
+    ratio = PRECISION @ fit.covariance
+    gap = 0.5 * (np.trace(ratio) - 3 - np.linalg.slogdet(ratio)[1] + r @ PRECISION @ r)
+    assert 0 <= gap + 1e-12 and gap <= fit.certificate.gap.bound + 1e-6
+    assert fit.names == ["z[0]", "z[1]", "z[2]"]
+    assert "proved" not in fit.verdict[0]
+
+
+def test_declared_constants_make_it_probable():
+    values = np.linalg.eigvalsh(PRECISION)
+    target = certus.target(gaussian, dim=3, strong_convexity=values[0] * 0.999, smoothness=values[-1] * 1.001, reason="eigenvalues", names=list("abc"))
+    fit = certus.fit(target, gap=0.05)
+    assert (fit.status, fit.certificate.gap.level) == ("reached", "probable")
+    assert fit.certificate.gap.bound <= 0.05
+    assert any(a.reason == "eigenvalues" for a in fit.certificate.gap.assumptions)
+    assert fit.names == ["a", "b", "c"]
+    assert "probable" in repr(fit)
+
+
+def test_the_level_asked_for_decides():
+    fit = certus.fit(certus.target(gaussian, dim=3), level="proved")
+    assert fit.status == "limit" and "stronger" in fit.message
+
+
+def test_the_seed_decides_the_bits():
+    def bumpy(z):
+        return -np.cosh(z).sum(axis=1), -np.sinh(z)
+
+    fits = [certus.fit(certus.target(bumpy, dim=2), seed=seed) for seed in (3, 3, 4)]
+    assert np.array_equal(fits[0].mean, fits[1].mean) and np.array_equal(fits[0].sample(5, 1), fits[1].sample(5, 1))
+    assert not np.array_equal(fits[0].sd, fits[2].sd)
+
+
+def test_points_are_ours_to_keep():
+    kept = []
+
+    def keeper(z):
+        assert z.flags.c_contiguous and z.dtype == np.float64 and z.ndim == 2
+        kept.append((z, z.copy()))
+        return -0.5 * (z**2).sum(axis=1), -z
+
+    certus.fit(certus.target(keeper, dim=4))
+    assert all(np.array_equal(a, b) for a, b in kept)
+
+
+class Own(Exception):
+    pass
+
+
+def test_an_exception_comes_back_as_itself():
+    raised = Own("mine")
+    calls = 0
+
+    def breaks(z):
+        nonlocal calls
+        calls += 1
+        if calls > 3:
+            raise raised
+        return gaussian(z)
+
+    with pytest.raises(Own) as caught:
+        certus.fit(certus.target(breaks, dim=3))
+    assert caught.value is raised
+    assert "breaks" in [entry.name for entry in caught.traceback]
+
+
+@pytest.mark.parametrize(
+    "function, words",
+    [
+        (lambda z: (gaussian(z)[0][:, None], gaussian(z)[1]), ["values", "shape"]),
+        (lambda z: (gaussian(z)[0], gaussian(z)[1].T), ["gradients", "shape"]),
+        (lambda z: (gaussian(z)[0].astype(np.float32), gaussian(z)[1]), ["values", "float32", "jax_enable_x64"]),
+        (lambda z: (gaussian(z)[0].astype(object), gaussian(z)[1]), ["values", "object"]),
+        (lambda z: (gaussian(z)[0], gaussian(z)[1].astype(int)), ["gradients", "int64"]),
+        (lambda z: gaussian(z)[0], ["log_density", "two arrays"]),
+        (lambda z: None, ["log_density", "NoneType"]),
+        (lambda z: ("a", "b"), ["values", "<U1"]),
+    ],
+)
+def test_wrong_results_are_named(function, words):
+    with pytest.raises(certus.TargetError) as caught:
+        certus.fit(certus.target(function, dim=3))
+    assert caught.value.exit_code == 20 and isinstance(caught.value, certus.Error)
+    for word in ["log_density", *words]:
+        assert word in str(caught.value)
+
+
+def test_what_is_not_finite_stops_with_the_last_iterate():
+    with pytest.raises(certus.NotFiniteError) as caught:
+        certus.fit(certus.target(lambda z: (np.full(len(z), np.nan), z), dim=2))
+    assert caught.value.exit_code == 12 and "start" in str(caught.value)
+    calls = 0
+
+    def later(z):
+        nonlocal calls
+        calls += 1
+        value, gradient = gaussian(z)
+        # past the search for the mode, in which a bad point only shortens a step
+        return (value, gradient) if calls < 60 else (value * np.nan, gradient)
+
+    with pytest.raises(certus.NotFiniteError) as caught:
+        certus.fit(certus.target(lambda z: (lambda v, g: (v - 0.1 * (z**4).sum(axis=1), g - 0.4 * z**3))(*later(z)), dim=3), gap=1e-6)
+    assert caught.value.fit.status == "non_finite" and np.isfinite(caught.value.fit.mean).all()
+
+
+def test_a_wrong_gradient_is_noticed():
+    with pytest.raises(certus.AssumptionError, match="gradient") as caught:
+        certus.fit(certus.target(lambda z: (gaussian(z)[0], 2 * gaussian(z)[1]), dim=3))
+    assert caught.value.exit_code == 13
+
+
+def test_two_modes_are_reported_not_hidden():
+    def double(z):
+        return np.logaddexp(-0.5 * (z - 3) ** 2, -0.5 * (z + 3) ** 2)[:, 0], np.tanh(3 * z) * 3 - z
+
+    fit = certus.fit(certus.target(double, dim=1, start=[2.5]))
+    assert fit.status == "assumption_violated" and fit.certificate.gap.level == "none"
+    assert "nothing is known" in fit.verdict[0]
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"dim": 0}, "dim"),
+        ({"dim": 2.5}, "dim"),
+        ({"dim": True}, "dim"),
+        ({"dim": 3, "names": ["a"]}, "names"),
+        ({"dim": 3, "smoothness": 1.0}, "strong_convexity"),
+        ({"dim": 3, "start": [1.0]}, "start"),
+        ({"dim": 3, "start": ["x", 1, 2]}, "start"),
+        ({"dim": 3, "mode": [0.0, 0, 0]}, "mode"),
+    ],
+)
+def test_wrong_targets_are_refused(arguments, words):
+    with pytest.raises(certus.UsageError, match=words):
+        certus.target(gaussian, **arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"gap": -1}, "gap"),
+        ({"gap": "small"}, "gap"),
+        ({"gap": float("nan")}, "gap"),
+        ({"delta": 2.0}, "delta"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 1.5}, "seed"),
+        ({"max_time": -1}, "max_time"),
+        ({"threads": 0}, "threads"),
+        ({"level": "sure"}, "level"),
+        ({"method": "newton"}, "method"),
+        ({"colour": 3}, "colour"),
+    ],
+)
+def test_wrong_settings_are_refused(arguments, words):
+    with pytest.raises(certus.UsageError, match=words):
+        certus.fit(certus.target(gaussian, dim=3), **arguments)
+
+
+def test_models_nobody_knows_are_refused():
+    with pytest.raises(certus.UsageError, match="dim"):
+        certus.fit(gaussian)
+    with pytest.raises(certus.UsageError, match="builtins.int"):
+        certus.fit(3)
+
+
+def test_time_is_a_limit():
+    def slow(z):
+        return -np.cosh(z).sum(axis=1), -np.sinh(z)
+
+    fit = certus.fit(certus.target(slow, dim=3), gap=1e-9, max_time=0.0)
+    assert fit.status == "limit" and "time" in fit.message
+
+
+def test_progress_is_called_on_the_callers_thread():
+    import threading
+    import time
+
+    here, seen = threading.get_ident(), []
+
+    def slow(z):
+        assert threading.get_ident() == here
+        time.sleep(0.002)
+        return -np.cosh(z).sum(axis=1), -np.sinh(z)
+
+    def show(seconds, iteration, gradients, bound):
+        assert threading.get_ident() == here
+        seen.append((seconds, iteration, gradients, bound))
+
+    certus.fit(certus.target(slow, dim=3), gap=1e-4, max_time=3, progress=show)
+    assert len(seen) > 1 and seen[-1][2] > seen[0][2]
+    with pytest.raises(Own):
+        certus.fit(certus.target(slow, dim=3), gap=1e-4, max_time=5, progress=lambda *_: (_ for _ in ()).throw(Own()))
