@@ -4,6 +4,7 @@
 use std::str::FromStr;
 
 use certus::certificate::{Level, Posterior, figure};
+use certus::diagnostics::importance;
 use certus::fit::Status;
 use certus::theorem::Constants;
 use certus::{Goal, MethodName, Outcome};
@@ -19,6 +20,10 @@ use crate::problem::{Fitted, Problem};
 const POSTERIOR_WORK: f64 = 1e9;
 /// Its draws, at most and at least.
 const POSTERIOR_DRAWS: (f64, f64) = (1e5, 4e3);
+/// Draws of an estimate, at most.
+const ESTIMATE_DRAWS: f64 = 2e4;
+/// A bound of the KL divergence, in nats, beyond which it says nothing that anybody could use: then an estimate is given instead.
+const USEFUL: f64 = 1.0;
 
 /// How to fit: without settings, or by one of the paper's methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,12 +173,9 @@ impl Problem {
         }
     }
 
-    /// How far q is from the posterior, if that can be had in a few seconds.
+    /// How far q is from the posterior, if that can be had in a few seconds: a bound where there is a useful one, else an estimate.
     pub fn posterior(&self, goal: &Goal, outcome: &Outcome) -> Posterior {
-        let Fitted::Dense(model) = &self.fitted else {
-            return Posterior::none("the certificates of the posterior know no group terms yet");
-        };
-        let once = self.prepared.rows_used as f64 * model.dim() as f64;
+        let once = self.prepared.rows_used as f64 * self.prepared.encoding.coefficients().len() as f64;
         let draws = (POSTERIOR_WORK / once).min(POSTERIOR_DRAWS.0);
         if draws < POSTERIOR_DRAWS.1 {
             return Posterior::none(format!(
@@ -181,13 +183,38 @@ impl Problem {
                 POSTERIOR_DRAWS.1
             ));
         }
-        let settings = PosteriorSettings { draws: draws as usize, delta: goal.delta, seed: goal.seed };
-        let found = certus::parallel::install(goal.threads, || model.posterior(&outcome.gaussian, &settings));
-        match found {
-            Ok(Ok(posterior)) => posterior,
-            Ok(Err(error)) => Posterior::none(error.to_string()),
-            Err(error) => Posterior::none(error.to_string()),
-        }
+        let w = &outcome.gaussian;
+        let found = certus::parallel::install(goal.threads, || {
+            let bounded = match &self.fitted {
+                Fitted::Dense(model) => {
+                    let settings =
+                        PosteriorSettings { draws: draws as usize, delta: goal.delta, seed: goal.seed };
+                    model.posterior(w, &settings).unwrap_or_else(|error| Posterior::none(error.to_string()))
+                }
+                Fitted::Grouped(_) => {
+                    Posterior::none("the certificates of the posterior know no group terms yet")
+                }
+            };
+            if bounded.statement.bound().is_some_and(|bound| bound <= USEFUL) {
+                return bounded;
+            }
+            let few = draws.min(ESTIMATE_DRAWS) as usize;
+            let weights = importance::log_weights(self.model(), w, few, goal.seed);
+            let estimated = weights.map(|weights| importance::divergence(&weights));
+            match (estimated, bounded.statement.bound()) {
+                (Ok(estimated), _) if estimated.statement.bound().is_some() => estimated,
+                (Ok(estimated), Some(bound)) => {
+                    let why = estimated.statement.reason().unwrap_or_default();
+                    Posterior::none(format!(
+                        "{why}, and the bound that can be had, {} nats, says nothing",
+                        figure(bound)
+                    ))
+                }
+                (Ok(estimated), None) => estimated,
+                (Err(error), _) => Posterior::none(error.to_string()),
+            }
+        });
+        found.unwrap_or_else(|error| Posterior::none(error.to_string()))
     }
 
     /// The direction that makes a posterior improper, by name, largest first; nothing for other errors.

@@ -1,6 +1,5 @@
 //! The descent of a black box: when to look, how large the batches are, what to do when the estimates do not fall.
 
-use super::verdict::upper;
 use crate::bytes::{Reader, Writer, bad};
 use crate::diagnostics::Estimate;
 use crate::error::Error;
@@ -177,7 +176,7 @@ impl AutoState {
             }
         }
         // what will be said at the end rests on this many draws
-        if upper(measured.gap) <= goal && measured.log_weights.len() < 2 * LAST {
+        if measured.gap.upper() <= goal && measured.log_weights.len() < 2 * LAST {
             measured = Measured::new(target, &gaussian, random, self.next_look(), LAST)?;
         }
         self.noise = measured.noise;

@@ -202,7 +202,7 @@ impl<'a, 'o> Run<'a, 'o> {
             if descent.is_due() {
                 let (gaussian, measured) = descent.look(&self.target, &looks, self.goal.gap)?;
                 let gap = measured.gap;
-                let upper = verdict::upper(gap);
+                let upper = gap.upper();
                 self.gaussian = gaussian;
                 self.measured = Some(measured);
                 if let Some(ending) = self.look(Some(upper)) {

@@ -9,17 +9,12 @@ use crate::certificate::{Certificate, Checks, Gap, Posterior, Spending, Statemen
 use crate::diagnostics::{Estimate, importance, psis};
 use crate::error::Error;
 use crate::fit::Status;
-use crate::moving::{Measured, bends_down};
+use crate::moving::bends_down;
 use crate::random::Purpose;
 use crate::target::{Curvature, Guarded, Target};
 
 /// What the estimate rests on.
 const RESTS_ON: &str = "−log p is convex and bends around q about as a Gaussian's does";
-
-/// An estimate and twice its standard error.
-pub(super) fn upper(gap: Estimate) -> f64 {
-    gap.value.max(0.0) + 2.0 * gap.standard_error
-}
 
 impl Run<'_, '_> {
     /// The estimate has reached the goal: is there anything against saying so? `None`: go on.
@@ -96,11 +91,11 @@ impl Run<'_, '_> {
         if let Some(m) = &self.measured {
             neg_elbo = m.neg_elbo;
             k_hat = psis::k_hat(&m.log_weights);
-            gap.statement = Statement::estimated("part J", upper(m.gap), RESTS_ON)
+            gap.statement = Statement::estimated("part J", m.gap.upper(), RESTS_ON)
                 .with("estimate", m.gap.value)
                 .with("standard error", m.gap.standard_error)
                 .with("draws", m.log_weights.len() as f64);
-            posterior = divergence(m, k_hat);
+            posterior = importance::divergence(&m.log_weights);
         }
         if status == Status::AssumptionViolated {
             gap = Gap::none(family, "an assumption is violated: see the message");
@@ -121,19 +116,4 @@ impl Run<'_, '_> {
             elapsed: self.clock.elapsed(),
         }
     }
-}
-
-/// KL(q ‖ p) from the weights of the last look, if their tail allows it.
-fn divergence(m: &Measured, k_hat: Option<f64>) -> Posterior {
-    if let Some(k) = k_hat.filter(|k| *k >= 0.7) {
-        return Posterior::none(format!("the weights of q against p are too heavy-tailed (k-hat {k:.2})"));
-    }
-    let (evidence, kl) = importance::evidence_and_kl(&m.log_weights);
-    let mut out = Posterior::none("");
-    out.statement = Statement::estimated("importance sampling", upper(kl), "the draws of q reach all of p")
-        .with("estimate", kl.value)
-        .with("standard error", kl.standard_error);
-    let spread = 2.0 * evidence.standard_error;
-    out.log_evidence = Some((evidence.value - spread, evidence.value + spread));
-    out
 }

@@ -1,6 +1,7 @@
 //! The evidence, the divergence and the posterior's moments by importance sampling from q: estimates, whose worth k̂ tells.
 
 use super::{Estimate, psis};
+use crate::certificate::{Posterior, Statement};
 use crate::error::Error;
 use crate::fresh::Fresh;
 use crate::gaussian::Gaussian;
@@ -43,6 +44,31 @@ pub(crate) fn evidence_and_kl(log_weights: &[f64]) -> (Estimate, Estimate) {
     )
 }
 
+/// KL(q ‖ p) and the evidence from the log weights of draws of q, as a statement that is only estimated, or none if their tail forbids it.
+pub fn divergence(log_weights: &[f64]) -> Posterior {
+    if let Some(k) = psis::k_hat(log_weights).filter(|k| *k >= 0.7) {
+        return Posterior::none(format!("the weights of q against p are too heavy-tailed (k-hat {k:.2})"));
+    }
+    let (evidence, kl) = evidence_and_kl(log_weights);
+    let mut out = Posterior::none("");
+    out.statement = Statement::estimated("importance sampling", kl.upper(), "the draws of q reach all of p")
+        .with("estimate", kl.value)
+        .with("standard error", kl.standard_error);
+    let spread = 2.0 * evidence.standard_error;
+    out.log_evidence = Some((evidence.value - spread, evidence.value + spread));
+    out
+}
+
+/// r_i = log p(z_i) − log q(z_i) of draws z_i ~ q.
+pub fn log_weights(target: &dyn Target, w: &Gaussian, draws: usize, seed: u64) -> Result<Vec<f64>, Error> {
+    let mut out = Vec::with_capacity(draws);
+    Fresh::estimate(draws, seed, 1)?.run(target, w, 0..draws, &mut |run| {
+        out.extend_from_slice(run.log_weights);
+        Ok(())
+    })?;
+    Ok(out)
+}
+
 /// Importance sampling with r_i = log p(z_i) − log q(z_i), z_i ~ q. With v_i = e^{r_i}/mean(e^r) the standard errors are
 /// by the delta method, from the spread of what one draw adds:
 ///
@@ -56,11 +82,7 @@ pub(crate) fn evidence_and_kl(log_weights: &[f64]) -> (Estimate, Estimate) {
 /// where w are the Pareto-smoothed weights, which sum to one. The draws are made three times and never kept.
 pub fn importance(target: &dyn Target, w: &Gaussian, draws: usize, seed: u64) -> Result<Importance, Error> {
     let fresh = Fresh::estimate(draws, seed, 1)?;
-    let mut log_weights = Vec::with_capacity(draws);
-    fresh.run(target, w, 0..draws, &mut |run| {
-        log_weights.extend_from_slice(run.log_weights);
-        Ok(())
-    })?;
+    let log_weights = log_weights(target, w, draws, seed)?;
     let (log_evidence, kl) = evidence_and_kl(&log_weights);
     let smoothed = psis::smooth(&log_weights)?;
     let weights: Vec<f64> = smoothed.log_weights.iter().map(|x| x.exp()).collect();

@@ -30,6 +30,11 @@ impl Estimate {
         let standard_error = if terms.len() < 2 { f64::INFINITY } else { (variance / n).sqrt() };
         Self { value: first + sum / n, standard_error }
     }
+
+    /// What a number that cannot be negative is at most: the estimate and twice its standard error.
+    pub fn upper(self) -> f64 {
+        self.value.max(0.0) + 2.0 * self.standard_error
+    }
 }
 
 /// The negative ELBO f(w) = E[−log p(z) + log q_w(z)], z ~ q_w, from `draws` points.
