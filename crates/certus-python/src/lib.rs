@@ -4,6 +4,7 @@
 //! |---|---|
 //! | target.rs | a Python function as a [`certus::Target`], called on the caller's thread |
 //! | native.rs | a target that is not Python's, behind an object of Python's |
+//! | stan.rs | Stan programs through the functions of BridgeStan |
 //! | model.rs | columns and settings to a model, and its fit |
 //! | fitted.rs | a fit: its record, its Gaussian, draws, predictions, files |
 //! | settings.rs | the words of the command line |
@@ -18,6 +19,7 @@ mod memory;
 mod model;
 mod native;
 mod settings;
+mod stan;
 mod target;
 mod watch;
 
@@ -29,6 +31,7 @@ fn _certus(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<fitted::Fitted>()?;
     module.add_class::<model::Model>()?;
     module.add_class::<native::Native>()?;
+    module.add_class::<stan::StanModel>()?;
     module.add_function(wrap_pyfunction!(target::seconds_per_step, module)?)?;
     module.add_function(wrap_pyfunction!(target::fit_target, module)?)
 }

@@ -19,7 +19,6 @@ pub(crate) struct Native {
 
 impl Native {
     /// For whoever opens libraries.
-    #[allow(dead_code, reason = "the adapters for compiled models make these")]
     pub(crate) fn new(target: Arc<dyn Target + Send + Sync>) -> Self {
         Self { target }
     }

@@ -1,6 +1,7 @@
 """certus: Gaussian posteriors with a certificate of how good they are."""
 
 from ._certus import __version__
+from .adapters.doors import jax, numpyro, pymc, stan, torch
 from .errors import AssumptionError, DataError, Error, InputError, NotFiniteError, OutputError, TargetError, UsageError
 from .fit import Fit, fit, load
 from .models import Model, binomial, linear, logistic, negative_binomial, poisson, probit
@@ -22,11 +23,16 @@ __all__ = [
     "__version__",
     "binomial",
     "fit",
+    "jax",
     "linear",
     "load",
     "logistic",
     "negative_binomial",
+    "numpyro",
     "poisson",
     "probit",
+    "pymc",
+    "stan",
     "target",
+    "torch",
 ]

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from os import PathLike
-from typing import Any, TypeAlias, final
+from typing import Any, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Fitted", "Model", "Native", "__version__", "fit_target", "seconds_per_step"]
+__all__ = ["Fitted", "Model", "Native", "StanModel", "__version__", "fit_target", "seconds_per_step"]
 
 __version__: str
 
@@ -65,6 +65,25 @@ class Native:
     @property
     def dim(self) -> int: ...
     def __call__(self, points: _Array) -> tuple[_Array, _Array]: ...
+
+@final
+class StanModel:
+    def __new__(cls, path: str | PathLike[str], data: str = "", seed: int = 0) -> Self: ...
+    @property
+    def log_density(self) -> Native: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def threads(self) -> bool: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def info(self) -> str: ...
+    @property
+    def rejection(self) -> str | None: ...
+    def param_names(self, transformed: bool = True, generated: bool = True) -> list[str]: ...
+    def param_unc_names(self) -> list[str]: ...
+    def param_constrain(self, draws: _Array, transformed: bool = True, generated: bool = True, seed: int = 0) -> _Array: ...
 
 def fit_target(
     log_density: Any,

@@ -1,0 +1,118 @@
+"""NumPyro models: the potential on the flattened unconstrained space, jitted and vectorised, in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import UsageError
+from ..targets import Target, Variable
+from .jax import batched, double_precision, import_jax
+
+
+def target(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) -> Target:
+    """The target of a NumPyro model, a function called as `model(*args, **kwargs)` with the data among its arguments.
+
+    `seed` draws the initial point only; it is not passed to the model.
+    """
+    numpyro, jax = import_numpyro(), import_jax()
+    from jax.flatten_util import ravel_pytree
+
+    with double_precision(jax):
+        key = jax.random.PRNGKey(seed)
+        refuse_discrete(numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(*args, **kwargs))
+        info = numpyro.infer.util.initialize_model(key, model, model_args=args, model_kwargs=kwargs, validate_grad=True)
+        if not info.param_info.z:
+            raise UsageError("the model has no latent sample sites, so there is nothing to fit")
+        flat, unravel = ravel_pytree(info.param_info.z)
+    if flat.dtype != np.float64:
+        raise UsageError(
+            f"the unconstrained parameters are {flat.dtype}, but float64 is required; "
+            "call numpyro.enable_x64() before the model's arrays are made"
+        )
+    observed = {name: np.asarray(s["value"]) for name, s in info.model_trace.items() if is_observed(s)}
+    to_sites = jax.jit(jax.vmap(lambda z: info.postprocess_fn(unravel(z))))
+
+    def constrain(draws: np.ndarray) -> dict[str, np.ndarray]:
+        with double_precision(jax):
+            sites = to_sites(np.asarray(draws, dtype=np.float64))
+        # JAX sorts by name; users expect the order in which the model asks
+        return {name: np.asarray(sites[name]) for name in info.model_trace if name in sites and name not in observed}
+
+    def log_likelihood(draws: np.ndarray) -> dict[str, np.ndarray]:
+        sites = {name: value for name, value in constrain(draws).items() if info.model_trace[name]["type"] == "sample"}
+        with double_precision(jax):
+            pointwise = numpyro.infer.log_likelihood(model, sites, *args, **kwargs)
+        return {name: np.asarray(pointwise[name]) for name in observed}
+
+    start = np.array(flat)
+    at_start = {name: value[0] for name, value in constrain(start[None]).items()}
+    shapes = {name: value.shape for name, value in at_start.items()}
+    plates = {name: plate_dims(info.model_trace[name], shape) for name, shape in shapes.items()}
+    return Target(
+        log_density=batched(jax, lambda z: -info.potential_fn(unravel(z))),
+        dim=start.size,
+        names=coordinate_names(info.param_info.z, at_start),
+        start=start,
+        variables=tuple(Variable(name, shape, plates[name]) for name, shape in shapes.items()),
+        coords={p.name: np.arange(p.size) for s in info.model_trace.values() for p in s.get("cond_indep_stack", ())},
+        constrain=constrain,
+        observed=observed or None,
+        log_likelihood=log_likelihood if observed else None,
+    )
+
+
+def is_observed(site: dict[str, Any]) -> bool:
+    # sites of factors have type "sample" too, with a Unit distribution and no values
+    return site["type"] == "sample" and site["is_observed"] and np.size(site["value"]) > 0
+
+
+def refuse_discrete(trace: dict[str, Any]) -> None:
+    discrete = [
+        name
+        for name, site in trace.items()
+        if site["type"] == "sample" and not site["is_observed"] and site["fn"].support.is_discrete
+    ]
+    if discrete:
+        raise UsageError(
+            f"the sites {', '.join(discrete)} are discrete, but a Gaussian needs continuous ones; "
+            "sum them out in the model or replace them by continuous sites"
+        )
+
+
+def plate_dims(site: dict[str, Any], shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Names of a site's axes: its plates where it stands in one, else numbers as ArviZ gives them."""
+    names = [f"{site['name']}_dim_{k}" for k in range(len(shape))]
+    if site["type"] == "sample":
+        batch = len(site["fn"].batch_shape)
+        for frame in site["cond_indep_stack"]:
+            axis = batch + frame.dim
+            if 0 <= axis < len(shape) and shape[axis] == frame.size:
+                names[axis] = frame.name
+    return tuple(names)
+
+
+def coordinate_names(sites: dict[str, Any], constrained: dict[str, Any]) -> tuple[str, ...]:
+    """One name per flat coordinate, in the order of ravel_pytree: sites by name, each by rows.
+
+    Sites that the constraint changes (seen at the random initial point) are marked as unconstrained.
+    """
+    names = []
+    for name in sorted(sites):
+        kept = np.array_equal(sites[name], constrained[name])
+        for index in np.ndindex(np.shape(sites[name])):
+            inner = f"[{', '.join(map(str, index))}]" if index else ""
+            names.append(("" if kept else "unconstrained ") + name + inner)
+    return tuple(names)
+
+
+def import_numpyro() -> Any:
+    """NumPyro, or the way to get it."""
+    try:
+        import numpyro
+        import numpyro.infer.util
+    except ImportError as error:
+        raise ImportError("a NumPyro model needs NumPyro: pip install numpyro") from error
+    return numpyro

@@ -1,0 +1,140 @@
+"""PyMC models: the log density of the unconstrained value variables as one compiled function of a batch of flat vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import UsageError
+from ..targets import Target, Variable
+
+
+def target(model: Any) -> Target:
+    """The target of a `pymc.Model` whose free variables are all continuous."""
+    pm = import_pymc()
+    from pymc.model.transform.optimization import freeze_dims_and_data
+
+    if not isinstance(model, pm.Model):
+        raise UsageError(f"model is a {type(model).__name__}, but a pymc.Model is required")
+    if not model.free_RVs:
+        raise UsageError("the model has no free variables, so there is nothing to fit")
+    if model.discrete_value_vars:
+        names = ", ".join(v.name for v in model.discrete_value_vars)
+        raise UsageError(
+            f"the variables {names} are discrete, but a Gaussian needs continuous ones; "
+            "marginalise them (pymc_extras.marginalize) or model them with continuous variables"
+        )
+    # constants instead of shared variables: static shapes, and a target that later pm.set_data cannot change
+    frozen = freeze_dims_and_data(model)
+    # freezing sorts the variables anew; users expect the order in which they wrote them
+    free, derived, seen = (
+        [frozen[v.name] for v in variables] for variables in (model.free_RVs, model.deterministics, model.observed_RVs)
+    )
+    model, point = frozen, frozen.initial_point()
+    values = [model.rvs_to_values[v] for v in free]
+    start = {v.name: np.asarray(point[v.name], dtype=np.float64) for v in values}
+    flat = Flat(values, start)
+
+    shown = [*free, *derived]
+    constrained = flat.lazily([v.name for v in shown], lambda: model.replace_rvs_by_values(shown))
+    pointwise = flat.lazily([v.name for v in seen], lambda: model.logp(vars=seen, sum=False))
+    origin = flat.join(start)
+    shapes = {name: value.shape[1:] for name, value in constrained(origin[None]).items()}
+    return Target(
+        log_density=flat.with_gradient(model.logp()),
+        dim=flat.dim,
+        names=coordinate_names(model, start),
+        start=origin,
+        variables=tuple(Variable(v.name, shapes[v.name], dims_of(model, v.name, len(shapes[v.name]))) for v in shown),
+        coords=coords_of(model),
+        constrain=constrained,
+        observed={v.name: np.asarray(model.rvs_to_values[v].eval()) for v in seen},
+        log_likelihood=pointwise if seen else None,
+    )
+
+
+class Flat:
+    """Graphs in the value variables of a model, as compiled functions of a (B, d) matrix of flat points."""
+
+    def __init__(self, values: Sequence[Any], start: dict[str, np.ndarray]) -> None:
+        self.values, self.start = values, start
+        self.dim = sum(value.size for value in start.values())
+
+    def join(self, point: dict[str, np.ndarray]) -> np.ndarray:
+        return np.concatenate([np.ravel(point[name]) for name in self.start]).astype(np.float64)
+
+    def over_points(self, graphs: Sequence[Any]) -> tuple[Any, list[Any]]:
+        """The graphs with every value variable replaced by its piece of a row of one matrix."""
+        import pytensor.tensor as pt
+        from pytensor.graph.replace import graph_replace, vectorize_graph
+
+        one = pt.vector("z", shape=(self.dim,), dtype="float64")
+        pieces, begin = {}, 0
+        for variable in self.values:
+            value = self.start[variable.name]
+            piece = one[begin : begin + value.size].reshape(value.shape).astype(variable.dtype)
+            pieces[variable], begin = piece, begin + value.size
+        graphs = graph_replace(graphs, pieces, strict=False)
+        points = pt.matrix("points", shape=(None, self.dim), dtype="float64")
+        # the zero gives a graph that does not depend on z an axis for the points too
+        graphs = [pt.cast(graph, "float64") + pt.zeros_like(one[0]) for graph in graphs]
+        return points, vectorize_graph(graphs, {one: points})
+
+    def with_gradient(self, graph: Any) -> Callable[..., Any]:
+        """Values (B,) and gradients (B, d); rows do not share terms, so one gradient of their sum holds them all."""
+        import pytensor
+
+        points, (values,) = self.over_points([graph])
+        gradients: Any = pytensor.grad(values.sum(), points)
+        compiled = pytensor.function([points], [values, gradients])
+        compiled.trust_input = True  # the contract of a target: C-order float64
+        return lambda z: tuple(compiled(z))
+
+    def lazily(self, names: Sequence[str], graphs: Callable[[], Sequence[Any]]) -> Callable[..., Any]:
+        """Draws (n, d) to a dict of arrays (n, ...), compiled when first asked for."""
+        import pytensor
+
+        compiled: list[Any] = []
+
+        def evaluate(draws: np.ndarray) -> dict[str, np.ndarray]:
+            if not compiled:
+                points, outputs = self.over_points(graphs())
+                compiled.append(pytensor.function([points], outputs))
+            return dict(zip(names, compiled[0](np.ascontiguousarray(draws, dtype=np.float64)), strict=True))
+
+        return evaluate
+
+
+def coordinate_names(model: Any, start: dict[str, np.ndarray]) -> tuple[str, ...]:
+    """One name per flat coordinate: labels of the model's coords where the variable is not transformed, else numbers."""
+    names: list[str] = []
+    for name, value in start.items():
+        dims = model.named_vars_to_dims.get(name, ())
+        labels = [model.coords.get(d) if d else None for d in dims] if len(dims) == value.ndim else [None] * value.ndim
+        for index in np.ndindex(value.shape):
+            inner = ", ".join(str(i if label is None else label[i]) for i, label in zip(index, labels, strict=True))
+            names.append(f"{name}[{inner}]" if index else name)
+    return tuple(names)
+
+
+def dims_of(model: Any, name: str, ndim: int) -> tuple[str, ...]:
+    given = model.named_vars_to_dims.get(name) or (None,) * ndim
+    return tuple(d if d is not None else f"{name}_dim_{k}" for k, d in enumerate(given))
+
+
+def coords_of(model: Any) -> dict[str, np.ndarray]:
+    lengths = {dim: int(length.eval()) for dim, length in model.dim_lengths.items()}
+    return {dim: np.arange(lengths[dim]) if labels is None else np.asarray(labels) for dim, labels in model.coords.items()}
+
+
+def import_pymc() -> Any:
+    """PyMC 5 or later, or the way to get it."""
+    try:
+        import pymc
+    except ImportError as error:
+        raise ImportError(f'a PyMC model needs PyMC 5: pip install "pymc>=5" "matplotlib<3.11" ({error})') from error
+    if int(pymc.__version__.split(".")[0]) < 5:
+        raise ImportError(f'PyMC {pymc.__version__} is installed, but 5 or later is required: pip install "pymc>=5"')
+    return pymc

@@ -1,0 +1,136 @@
+"""PyMC models as targets: values, gradients, names, dims, coords, constrained draws, pointwise log likelihoods."""
+
+import numpy as np
+import pytest
+from certus.errors import UsageError
+from test_adapters_oracle import (
+    CONCENTRATION, COUNTS, GROUP, Y, check_gradients, check_hierarchy, logistic_data, logistic_log_density, normal,
+)
+
+pm = pytest.importorskip("pymc", reason="PyMC is not installed")
+
+from certus.adapters import pymc as adapter  # noqa: E402
+
+
+def hierarchy():
+    with pm.Model(coords={"school": ["a", "b", "c"]}) as model:
+        model.add_coord("part", length=4)
+        mu = pm.Normal("mu", 0, 1)
+        tau = pm.LogNormal("tau", 0, 0.3)
+        theta = pm.Normal("theta", mu, tau, dims="school")
+        p = pm.Dirichlet("p", CONCENTRATION, dims="part")
+        pm.Deterministic("doubled", 2 * theta, dims="school")
+        pm.Normal("y", theta[GROUP], 1.0, observed=Y)
+        pm.Categorical("outcomes", p, observed=np.repeat(np.arange(4), COUNTS))
+    return model
+
+
+def logistic():
+    X, y = logistic_data()
+    with pm.Model(coords={"feature": ["x1", "x2", "x3"]}) as model:
+        a = pm.Normal("a", 0, 10)
+        b = pm.Normal("b", 0, 2.5, dims="feature")
+        pm.Bernoulli("y", logit_p=a + pm.math.dot(pm.Data("X", X), b), observed=y)
+    return model
+
+
+def same_density(ours, expected):
+    """Equal up to a constant below 1e-6: PyMC keeps `sigma=10` as a small integer, whose log it takes in single precision."""
+    np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(ours - ours[0], expected - expected[0], rtol=1e-12, atol=1e-11)
+
+
+@pytest.fixture(scope="module")
+def hierarchical():
+    return adapter.target(hierarchy())
+
+
+def test_logistic_is_the_closed_form():
+    model = logistic()
+    target = adapter.target(model)
+    assert target.names == ("a", "b[x1]", "b[x2]", "b[x3]")
+    check_gradients(target)
+    points = np.random.default_rng(2).normal(size=(9, 4))
+    values, gradients = target.log_density(points)
+    same_density(values, logistic_log_density(points)[0])
+    np.testing.assert_allclose(gradients, logistic_log_density(points)[1], rtol=1e-12, atol=1e-11)
+    by_pymc = model.compile_logp()
+    np.testing.assert_allclose(values, [by_pymc({"a": z[0], "b": z[1:]}) for z in points], rtol=1e-13)
+
+
+def test_hierarchy_with_scale_and_simplex(hierarchical):
+    check_gradients(hierarchical)
+    check_hierarchy(hierarchical)
+    assert hierarchical.names[:3] == ("mu", "tau_log__", "theta[a]")
+    dims = {v.name: v.dims for v in hierarchical.variables}
+    assert dims == {"mu": (), "tau": (), "theta": ("school",), "p": ("part",), "doubled": ("school",)}
+    np.testing.assert_array_equal(hierarchical.coords["school"], ["a", "b", "c"])
+    np.testing.assert_array_equal(hierarchical.coords["part"], np.arange(4))
+
+
+def test_the_start_is_the_initial_point(hierarchical):
+    assert hierarchical.start.shape == (8,) and hierarchical.start.dtype == np.float64
+    # PyMC starts at the means of the priors
+    at = hierarchical.constrain(hierarchical.start[None])
+    np.testing.assert_allclose(at["p"][0], CONCENTRATION / CONCENTRATION.sum(), rtol=1e-12)
+    np.testing.assert_allclose(at["tau"], np.exp(0.3**2 / 2))
+
+
+def test_observed_data_and_pointwise_log_likelihood(hierarchical):
+    np.testing.assert_array_equal(hierarchical.observed["y"], Y)
+    points = np.random.default_rng(5).normal(size=(6, hierarchical.dim))
+    draws, pointwise = hierarchical.constrain(points), hierarchical.log_likelihood(points)
+    np.testing.assert_allclose(pointwise["y"], normal(Y, draws["theta"][:, GROUP], 1.0), rtol=1e-12)
+    np.testing.assert_allclose(pointwise["outcomes"], np.log(np.repeat(draws["p"], COUNTS, axis=1)), rtol=1e-11)
+
+
+def test_later_changes_of_the_data_do_not_reach_the_target():
+    model = logistic()
+    target = adapter.target(model)
+    with model:
+        pm.set_data({"X": np.zeros((300, 3))})
+    points = np.random.default_rng(2).normal(size=(2, 4))
+    same_density(target.log_density(points)[0], logistic_log_density(points)[0])
+
+
+def test_deterministics_that_do_not_depend_on_the_point_have_a_row_per_draw():
+    with pm.Model() as model:
+        pm.Normal("x", 0, 1)
+        pm.Deterministic("fixed", pm.math.stack([1.0, 2.0]))
+    target = adapter.target(model)
+    np.testing.assert_array_equal(target.constrain(np.zeros((3, 1)))["fixed"], [[1.0, 2.0]] * 3)
+    assert target.log_likelihood is None
+
+
+def test_matrices_keep_their_rows():
+    with pm.Model() as model:
+        pm.Normal("w", mu=np.arange(6.0).reshape(2, 3), sigma=1, shape=(2, 3))
+    target = adapter.target(model)
+    assert target.names[1] == "w[0, 1]"
+    peak = np.arange(6.0)[None]
+    np.testing.assert_array_equal(target.log_density(peak)[1], np.zeros((1, 6)))
+    np.testing.assert_array_equal(target.constrain(peak)["w"][0], np.arange(6.0).reshape(2, 3))
+
+
+def test_a_scan_in_the_graph():
+    with pm.Model() as model:
+        rho = pm.Normal("rho", 0, 0.5)
+        pm.AR("x", rho=pm.math.stack([rho]), sigma=1.0, shape=6, init_dist=pm.Normal.dist(0, 1))
+    target = adapter.target(model)
+    check_gradients(target)
+    points = np.random.default_rng(0).normal(size=(3, 7))
+    rho, x = points[:, :1], points[:, 1:]
+    expected = normal(rho, 0, 0.5)[:, 0] + normal(x[:, 0], 0, 1) + normal(x[:, 1:], rho * x[:, :-1], 1).sum(1)
+    same_density(target.log_density(points)[0], expected)
+
+
+def test_what_cannot_be_fitted_is_refused_with_the_reason():
+    with pm.Model() as discrete:
+        k = pm.Poisson("k", 3)
+        pm.Normal("y", k, 1, observed=1.0)
+    with pytest.raises(UsageError, match="k are discrete|variables k "):
+        adapter.target(discrete)
+    with pytest.raises(UsageError, match="nothing to fit"), pm.Model() as empty:
+        adapter.target(empty)
+    with pytest.raises(UsageError, match="pymc.Model"):
+        adapter.target(3)
