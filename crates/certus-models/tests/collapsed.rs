@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use certus_models::collapsed::{At, Collapsed, Order};
+use certus_models::collapsed::{At, Collapsed, Order, SdPrior};
 use certus_models::likelihood::{
     Binomial, Datum, Likelihood, Linear, Logistic, NegativeBinomial, Poisson, Probit,
 };
@@ -285,4 +285,76 @@ fn no_effect_is_said_to_be_zero() {
     }
     // 12 halves: fewer than 2 or more than 10 would be seen once in 160 times
     assert!((2..=10).contains(&zeros), "{zeros}");
+}
+
+/// A linear model with flat priors on β: given σ everything is Gaussian, so the only error is that of the grid, which is held against a sum over a fine grid by hand.
+#[test]
+fn the_posterior_of_a_linear_model_is_that_by_hand() {
+    let mut draws = Draws(7);
+    let case = case(&mut draws, 4, 25, 6, 0.7, None);
+    let model = case.model(2.5);
+    let prior = SdPrior::HalfNormal(2.5);
+    let start = model.estimate(&[0.0; 3]).unwrap();
+    let mixture = model.posterior(&start.beta, start.sd, prior).unwrap();
+    assert!(mixture.refinement < 1e-3);
+    // F is quadratic in β: −log Z(θ) = F(β̂) + ½ log det H − (3/2) log 2π, with one Newton step to β̂
+    let (mut weights, mut sum) = (Vec::new(), 0.0);
+    let step = 0.01;
+    let grid: Vec<f64> = (-900..=300).map(|k| f64::from(k) * step).collect();
+    for theta in &grid {
+        let at = model.at(&[0.0; 3], *theta, Order::Second).unwrap();
+        let h = |i: usize, j: usize| at.hessian[i * 4 + j];
+        // 3 × 3 by Cramer's rule
+        let minor = |a: usize, b: usize, c: usize, e: usize| h(a, c) * h(b, e) - h(a, e) * h(b, c);
+        let det = h(0, 0) * minor(1, 2, 1, 2) - h(0, 1) * minor(1, 2, 0, 2) + h(0, 2) * minor(1, 2, 0, 1);
+        let adjugate = |i: usize, j: usize| {
+            let (r, c) = ([[1, 2], [0, 2], [0, 1]][j], [[1, 2], [0, 2], [0, 1]][i]);
+            let sign = if (i + j) % 2 == 0 { 1.0 } else { -1.0 };
+            sign * minor(r[0], r[1], c[0], c[1])
+        };
+        let beta: Vec<f64> =
+            (0..3).map(|i| -(0..3).map(|j| adjugate(i, j) * at.gradient[j]).sum::<f64>() / det).collect();
+        let value = at.value + 0.5 * (0..3).map(|j| beta[j] * at.gradient[j]).sum::<f64>();
+        let log = -value - 0.5 * det.ln()
+            + 1.5 * std::f64::consts::TAU.ln()
+            + prior.log_density(theta.exp())
+            + theta;
+        weights.push((log, beta, adjugate(1, 1) / det));
+        sum += log.exp();
+    }
+    let expect =
+        |f: &dyn Fn(usize) -> f64| -> f64 { (0..grid.len()).map(|k| weights[k].0.exp() / sum * f(k)).sum() };
+    let sd = expect(&|k| grid[k].exp());
+    assert!((mixture.sd().0 - sd).abs() < 1e-4, "{:?} {sd}", mixture.sd());
+    let slope = expect(&|k| weights[k].1[1]);
+    let variance = expect(&|k| weights[k].2 + (weights[k].1[1] - slope).powi(2));
+    let (mean, spread) = mixture.coefficient(1);
+    assert!(
+        (mean - slope).abs() < 1e-5 && (spread - variance.sqrt()).abs() < 1e-5,
+        "{mean} {slope} {spread} {variance}"
+    );
+    assert!(
+        (mixture.log_evidence - (sum * step).ln()).abs() < 1e-4,
+        "{} {}",
+        mixture.log_evidence,
+        (sum * step).ln()
+    );
+    let median = mixture.quantile(1, 0.5);
+    assert!((median - mean).abs() < 0.2 * spread && mixture.quantile(1, 0.95) > mean + spread);
+    let mut below = 0.0;
+    let by_hand = grid
+        .iter()
+        .zip(&weights)
+        .find(|(_, w)| {
+            below += w.0.exp() / sum;
+            below >= 0.9
+        })
+        .unwrap()
+        .0
+        .exp();
+    assert!(
+        (mixture.sd_quantile(0.9) / by_hand - 1.0).abs() < 0.02,
+        "{} {by_hand}",
+        mixture.sd_quantile(0.9)
+    );
 }

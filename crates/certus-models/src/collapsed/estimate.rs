@@ -44,14 +44,14 @@ pub struct Interval {
 }
 
 /// β̂ at one sd.
-struct Profile {
-    beta: Vec<f64>,
-    at: At,
-    evaluations: usize,
+pub(super) struct Profile {
+    pub(super) beta: Vec<f64>,
+    pub(super) at: At,
+    pub(super) evaluations: usize,
 }
 
 /// H = LLᵀ of the block of β.
-fn factor(at: &At, d: usize) -> Result<Vec<f64>, Error> {
+pub(super) fn factor(at: &At, d: usize) -> Result<Vec<f64>, Error> {
     let mut l: Vec<f64> = (0..d * d).map(|k| at.hessian[(k / d) * (d + 1) + k % d]).collect();
     if linalg::cholesky(&mut l, d) {
         return Ok(l);
@@ -69,7 +69,7 @@ fn solve(l: &[f64], d: usize, mut x: Vec<f64>) -> Vec<f64> {
 
 impl Collapsed {
     /// min_β F(β, θ) from a start, by Newton's method with halved steps.
-    fn profile(&self, start: &[f64], log_sd: f64) -> Result<Profile, Error> {
+    pub(super) fn profile(&self, start: &[f64], log_sd: f64) -> Result<Profile, Error> {
         let d = self.dim;
         let mut beta = start.to_vec();
         let mut at = self.at(&beta, log_sd, Order::Second)?;

@@ -14,12 +14,14 @@
 
 mod estimate;
 mod group;
+mod posterior;
 
 use std::sync::Arc;
 
 use certus::linalg;
 
 pub use estimate::{Estimate, Interval};
+pub use posterior::{Mixture, Node, SdPrior};
 
 use crate::design::Design;
 use crate::error::Error;
