@@ -4,6 +4,7 @@
 
 pub mod auto;
 pub mod certificate;
+pub mod collapsed;
 pub mod design;
 pub mod envelope;
 pub mod error;

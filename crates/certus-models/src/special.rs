@@ -150,6 +150,11 @@ pub fn neg_log_normal_cdf(t: f64) -> f64 {
     }
 }
 
+/// Φ(t).
+pub fn normal_cdf(t: f64) -> f64 {
+    0.5 * libm::erfc(-t * FRAC_1_SQRT_2)
+}
+
 /// log Γ(x).
 pub fn ln_gamma(x: f64) -> f64 {
     libm::lgamma(x)

@@ -87,6 +87,20 @@ impl Likelihood for Linear {
         f64::INFINITY
     }
 
+    /// Re (t + iτ − y)² = (t − y)² − τ².
+    fn strip_loss(&self, tau: f64) -> Option<f64> {
+        Some(0.5 * tau * tau)
+    }
+
+    fn strip_size(&self, _datum: Datum) -> f64 {
+        self.precision()
+    }
+
+    /// E|t + s x + iτ − y| ≤ |t − y| + |s|(|lean| + 1) + |τ|.
+    fn rotated_slope(&self, t: f64, s: f64, lean: f64, tau: f64, datum: Datum) -> Option<f64> {
+        Some(self.precision() * ((t - datum.y).abs() + s.abs() * (lean.abs() + 1.0) + tau.abs()))
+    }
+
     fn exact_moments(&self, mean: f64, sd: f64, datum: Datum) -> Option<Moments> {
         let q = self.precision();
         let r = mean - datum.y;

@@ -127,6 +127,28 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// g(τ) with Re φ(t + iτ) ≥ φ(t) − size·g(τ) for every t, where [`Self::strip_size`] gives the size; g is even, convex and grows with
+    /// |τ|. Infinite where nothing is claimed, `None` if there is no such bound for all t alike.
+    fn strip_loss(&self, _tau: f64) -> Option<f64> {
+        None
+    }
+
+    /// The size that goes with [`Self::strip_loss`].
+    fn strip_size(&self, _datum: Datum) -> f64 {
+        0.0
+    }
+
+    /// A convex function of t that is nowhere above Re φ(t + iτ′) for |τ′| ≤ |τ|, as its value, slope and bend; `None` where nothing is proved.
+    fn rotated(&self, t: f64, tau: f64, datum: Datum) -> Option<[f64; 3]> {
+        let loss = self.strip_loss(tau)? * self.strip_size(datum);
+        Some([self.value(t, datum) - loss, self.slope(t, datum), self.bend(t, datum)])
+    }
+
+    /// c with |φ′(t + s(x + ia))| ≤ c on average over x ~ N(−lean, 1) and every |a| with |s a| ≤ |τ|; `None` where nothing is proved.
+    fn rotated_slope(&self, _t: f64, _s: f64, _lean: f64, _tau: f64, _datum: Datum) -> Option<f64> {
+        None
+    }
+
     /// Expectations in closed form, where there is one.
     fn exact_moments(&self, _mean: f64, _sd: f64, _datum: Datum) -> Option<Moments> {
         None
@@ -152,6 +174,19 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
         }
         sum
     }
+
+    /// weight·(φ, φ′, φ″)(t + s·x_k) at every node: the values are added to, slopes and bends are written.
+    fn along(
+        &self,
+        t: f64,
+        s: f64,
+        datum: Datum,
+        weight: f64,
+        nodes: &[f64],
+        value: &mut [f64],
+        slope: &mut [f64],
+        bend: &mut [f64],
+    );
 
     /// Σ_k w_k (φ, φ′, φ″, φ″x, φ″x²)(mean + sd·x_k): the trapezoid sum over one row's nodes.
     fn trapezoid(&self, mean: f64, sd: f64, datum: Datum, nodes: &[f64], weights: &[f64]) -> Moments;
@@ -185,6 +220,23 @@ macro_rules! moment_methods {
     () => {
         fn slopes(&self, t: &mut [f64], data: &[$crate::likelihood::Datum], weight: &[f64]) -> f64 {
             pulp::Arch::new().dispatch($crate::likelihood::Slopes { likelihood: self, t, data, weight })
+        }
+
+        fn along(
+            &self,
+            t: f64,
+            s: f64,
+            datum: $crate::likelihood::Datum,
+            weight: f64,
+            nodes: &[f64],
+            value: &mut [f64],
+            slope: &mut [f64],
+            bend: &mut [f64],
+        ) {
+            let likelihood = self;
+            let line =
+                $crate::likelihood::Along { likelihood, t, s, datum, weight, nodes, value, slope, bend };
+            pulp::Arch::new().dispatch(line);
         }
 
         fn trapezoid(
@@ -272,6 +324,36 @@ impl<L: Likelihood> pulp::NullaryFnOnce for Slopes<'_, L> {
             total += sum(value);
         }
         total
+    }
+}
+
+/// [`Likelihood::along`], vectorised.
+pub(crate) struct Along<'a, L> {
+    pub(crate) likelihood: &'a L,
+    pub(crate) t: f64,
+    pub(crate) s: f64,
+    pub(crate) datum: Datum,
+    pub(crate) weight: f64,
+    pub(crate) nodes: &'a [f64],
+    pub(crate) value: &'a mut [f64],
+    pub(crate) slope: &'a mut [f64],
+    pub(crate) bend: &'a mut [f64],
+}
+
+impl<L: Likelihood> pulp::NullaryFnOnce for Along<'_, L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Along { likelihood, t, s, datum, weight, nodes, value, slope, bend } = self;
+        let n = nodes.len();
+        let (value, slope, bend) = (&mut value[..n], &mut slope[..n], &mut bend[..n]);
+        for k in 0..n {
+            let at = t + s * nodes[k];
+            value[k] += weight * likelihood.value(at, datum);
+            slope[k] = weight * likelihood.slope(at, datum);
+            bend[k] = weight * likelihood.bend(at, datum);
+        }
     }
 }
 

@@ -78,6 +78,20 @@ impl Likelihood for Poisson {
         f64::INFINITY
     }
 
+    /// Re e^{t + iτ} = eᵗ cos τ, convex in t and falling with |τ| while |τ| < π/2.
+    fn rotated(&self, t: f64, tau: f64, datum: Datum) -> Option<[f64; 3]> {
+        if tau.abs() >= std::f64::consts::FRAC_PI_2 {
+            return None;
+        }
+        let rate = t.exp() * tau.cos();
+        Some([rate - datum.y * t + ln_gamma(datum.y + 1.0), rate - datum.y, rate])
+    }
+
+    /// |φ′| ≤ e^{t + s x} + y, and E e^{s x} = e^{s²/2 − s·lean}.
+    fn rotated_slope(&self, t: f64, s: f64, lean: f64, _tau: f64, datum: Datum) -> Option<f64> {
+        Some((t + 0.5 * s * s - s * lean).exp() + datum.y)
+    }
+
     fn exact_moments(&self, mean: f64, sd: f64, datum: Datum) -> Option<Moments> {
         let e = (mean + 0.5 * sd * sd).exp();
         Some(Moments {

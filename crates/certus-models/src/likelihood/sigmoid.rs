@@ -3,6 +3,9 @@
 //!
 //! With s = σσ̄ ≤ ¼: |φ‴| = w s|1 − 2σ| ≤ φ″ and ≤ w/(6√3), φ⁗ = w(s − 6s²), (log φ″)′ = −tanh((t−c)/2), (log φ″)″ = −½ sech²((t−c)/2) ≥ −½.
 //! φ″ is even about c and falls away from it, and |σ|, |σσ̄| ≤ 1 in |Im t| ≤ π/2.
+//!
+//! |1 + e^{x+iτ}|² = (1 + eˣ)²(1 − 4s sin²(τ/2)) ≥ (1 + eˣ)² cos²(τ/2), so Re φ(t + iτ) ≥ φ(t) + w log cos(τ/2) and |σ(x + iτ)| ≤ σ(x)/cos(τ/2)
+//! for |τ| < π.
 
 /// The methods of an `impl Likelihood` that follow from this.
 macro_rules! sigmoid_methods {
@@ -45,6 +48,21 @@ macro_rules! sigmoid_methods {
 
         fn strip_is_proved(&self) -> bool {
             true
+        }
+
+        fn strip_loss(&self, tau: f64) -> Option<f64> {
+            let cosine = (0.5 * tau).cos();
+            let inside = tau.abs() < std::f64::consts::PI && cosine > 0.0;
+            Some(if inside { -cosine.ln() } else { f64::INFINITY })
+        }
+
+        fn strip_size(&self, datum: Datum) -> f64 {
+            self.size(datum)
+        }
+
+        /// φ′ = wσ − y.
+        fn rotated_slope(&self, _t: f64, _s: f64, _lean: f64, tau: f64, datum: Datum) -> Option<f64> {
+            Some(self.size(datum) * self.strip_loss(tau)?.exp() + datum.y.abs())
         }
 
         fn scale(&self, _mean: f64, _sd: f64, datum: Datum) -> f64 {

@@ -1,0 +1,375 @@
+//! The sd that maximises the collapsed likelihood, profiled over β, and an interval that is proved to hold a maximum (Theorem K3).
+//!
+//! With F_p(θ) = min_β F(β, θ), continuous in θ: if F_p is larger at both ends of an interval than somewhere inside, it has a minimum in it. At the
+//! ends a lower bound of F_p is needed: F is convex in β, so what is left to gain from β̂ is bounded by its gradient there.
+
+use certus::linalg;
+
+use super::group::Nodes;
+use super::{At, Collapsed, Order};
+use crate::error::Error;
+use crate::prior::Precision;
+
+/// Steps of a Newton iteration, at most.
+const STEPS: usize = 60;
+/// An sd this small, times the largest predictor's size per unit, is 0.
+const SMALLEST: f64 = 1e-4;
+/// Radius of the ball, in sds of β, in which the curvature is bounded below.
+const RADIUS: f64 = 1e-4;
+
+/// The maximum of the likelihood over β and the group sd.
+#[derive(Clone, Debug)]
+pub struct Estimate {
+    /// Coefficients.
+    pub beta: Vec<f64>,
+    /// The sd; 0 if the likelihood falls with it from the beginning.
+    pub sd: f64,
+    /// F there, with derivatives; those of θ are zero if the sd is 0.
+    pub at: At,
+    /// Where a maximum lies.
+    pub interval: Interval,
+    /// Standard error of log sd from the curvature of the profile.
+    pub log_sd_error: f64,
+    /// Evaluations of F.
+    pub evaluations: usize,
+}
+
+/// An interval of sds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interval {
+    /// Its ends.
+    pub sds: [f64; 2],
+    /// True if a maximum in it is proved; else why not.
+    pub proved: Result<(), String>,
+}
+
+/// β̂ at one sd.
+pub(super) struct Profile {
+    pub(super) beta: Vec<f64>,
+    pub(super) at: At,
+    pub(super) evaluations: usize,
+}
+
+/// H = LLᵀ of the block of β.
+pub(super) fn factor(at: &At, d: usize) -> Result<Vec<f64>, Error> {
+    let mut l: Vec<f64> = (0..d * d).map(|k| at.hessian[(k / d) * (d + 1) + k % d]).collect();
+    if linalg::cholesky(&mut l, d) {
+        return Ok(l);
+    }
+    let reason = "the Hessian of the collapsed likelihood is singular: give every coefficient a proper prior, or leave out columns that repeat others";
+    Err(Error::NotIdentified { reason: reason.into(), direction: Vec::new() })
+}
+
+/// H⁻¹x.
+fn solve(l: &[f64], d: usize, mut x: Vec<f64>) -> Vec<f64> {
+    linalg::solve_lower(l, d, false, &mut x);
+    linalg::solve_lower(l, d, true, &mut x);
+    x
+}
+
+impl Collapsed {
+    /// min_β F(β, θ) from a start, by Newton's method with halved steps.
+    pub(super) fn profile(&self, start: &[f64], log_sd: f64) -> Result<Profile, Error> {
+        let d = self.dim;
+        let mut beta = start.to_vec();
+        let mut at = self.at(&beta, log_sd, Order::Second)?;
+        let mut evaluations = 1;
+        for _ in 0..STEPS {
+            let l = factor(&at, d)?;
+            let step = solve(&l, d, at.gradient[..d].to_vec());
+            let promised = linalg::dot(&step, &at.gradient[..d]);
+            if promised <= 1e-18 * (1.0 + at.value.abs()) {
+                break;
+            }
+            let mut scale = 1.0;
+            let next = loop {
+                let trial: Vec<f64> = beta.iter().zip(&step).map(|(b, s)| b - scale * s).collect();
+                let there = self.at(&trial, log_sd, Order::Second)?;
+                evaluations += 1;
+                // near the minimum F is flat to rounding: there the gradient must not grow
+                let flat = 1e-12 * (1.0 + at.value.abs());
+                if there.value <= at.value - 1e-4 * scale * promised
+                    || (promised < flat && there.value <= at.value + flat)
+                {
+                    break Some((trial, there));
+                }
+                scale *= 0.5;
+                if scale < 1e-10 {
+                    break None;
+                }
+            };
+            let Some((trial, there)) = next else { break };
+            let small = promised <= 1e-13 * (1.0 + at.value.abs());
+            (beta, at) = (trial, there);
+            if small {
+                break;
+            }
+        }
+        Ok(Profile { beta, at, evaluations })
+    }
+
+    /// The maximum over β and the sd, with its certificate. `start` are coefficients to begin with.
+    pub fn estimate(&self, start: &[f64]) -> Result<Estimate, Error> {
+        let d = self.dim;
+        let size = self.effect_size();
+        let smallest = (SMALLEST / size).ln();
+        let mut theta = (0.5 / size).ln();
+        let mut here = self.profile(start, theta)?;
+        let mut evaluations = here.evaluations;
+        for _ in 0..STEPS {
+            let l = factor(&here.at, d)?;
+            let cross: Vec<f64> = (0..d).map(|j| here.at.hessian[j * (d + 1) + d]).collect();
+            let turned = solve(&l, d, cross.clone());
+            let (slope, bend) =
+                (here.at.gradient[d], here.at.hessian[d * (d + 1) + d] - linalg::dot(&cross, &turned));
+            let step = if bend > 0.0 { -slope / bend } else { -slope.signum() };
+            let step = step.clamp(-1.0, 1.0);
+            if (step * slope).abs() <= 1e-15 * (1.0 + here.at.value.abs()) || (theta < smallest && step < 0.0)
+            {
+                break;
+            }
+            // β follows along the ridge
+            let mut scale = 1.0;
+            let next = loop {
+                let trial: Vec<f64> =
+                    here.beta.iter().zip(&turned).map(|(b, t)| b - scale * step * t).collect();
+                let there = self.profile(&trial, theta + scale * step)?;
+                evaluations += there.evaluations;
+                let flat = 1e-12 * (1.0 + here.at.value.abs());
+                if there.at.value <= here.at.value + if step.abs() < 1e-3 { flat } else { 0.0 } {
+                    break Some(there);
+                }
+                scale *= 0.5;
+                if scale < 1e-8 {
+                    break None;
+                }
+            };
+            let Some(there) = next else { break };
+            theta += scale * step;
+            here = there;
+        }
+        if theta < smallest {
+            return self.at_zero(here, evaluations);
+        }
+        let l = factor(&here.at, d)?;
+        let cross: Vec<f64> = (0..d).map(|j| here.at.hessian[j * (d + 1) + d]).collect();
+        let turned = solve(&l, d, cross.clone());
+        let bend = here.at.hessian[d * (d + 1) + d] - linalg::dot(&cross, &turned);
+        let interval = self.interval(&here, theta, bend, &turned, &mut evaluations)?;
+        Ok(Estimate {
+            beta: here.beta,
+            sd: theta.exp(),
+            at: here.at,
+            interval,
+            log_sd_error: if bend > 0.0 { 1.0 / bend.sqrt() } else { f64::INFINITY },
+            evaluations,
+        })
+    }
+
+    /// √mean z².
+    fn effect_size(&self) -> f64 {
+        if self.effect.is_empty() {
+            return 1.0;
+        }
+        (linalg::norm_squared(&self.effect) / self.effect.len() as f64).sqrt()
+    }
+
+    /// Both ends of the interval, wider and wider until the proof holds.
+    fn interval(
+        &self,
+        here: &Profile,
+        theta: f64,
+        bend: f64,
+        turned: &[f64],
+        evaluations: &mut usize,
+    ) -> Result<Interval, Error> {
+        let none = |sds: [f64; 2], why: String| Ok(Interval { sds, proved: Err(why) });
+        if !here.at.error.is_finite() {
+            return none(
+                [theta.exp(); 2],
+                "the error of the quadrature is not proved for this likelihood".into(),
+            );
+        }
+        let top = here.at.value + here.at.error;
+        let mut ends = [theta; 2];
+        for (end, sign) in ends.iter_mut().zip([-1.0, 1.0]) {
+            let mut width = (8.0 * here.at.error / bend.max(1e-3)).sqrt().max(1e-6);
+            loop {
+                let start: Vec<f64> =
+                    here.beta.iter().zip(turned).map(|(b, t)| b - sign * width * t).collect();
+                let there = self.profile(&start, theta + sign * width)?;
+                *evaluations += there.evaluations;
+                *end = theta + sign * width;
+                let left = self.left_to_gain(&there, *end)?;
+                if there.at.value - there.at.error - left > top {
+                    break;
+                }
+                width *= 2.0;
+                if width > 4.0 {
+                    return none(
+                        ends.map(f64::exp),
+                        "the likelihood is too flat in the sd for a proof".into(),
+                    );
+                }
+            }
+        }
+        Ok(Interval { sds: ends.map(f64::exp), proved: Ok(()) })
+    }
+
+    /// The likelihood falls with the sd from the beginning: a maximum at 0.
+    fn at_zero(&self, small: Profile, mut evaluations: usize) -> Result<Estimate, Error> {
+        let theta = (SMALLEST / self.effect_size()).ln();
+        let d = self.dim;
+        // F at σ = 0 is F at an sd too small to matter
+        let zero = self.profile(&small.beta, theta - 8.0)?;
+        evaluations += zero.evaluations;
+        let top = zero.at.value + zero.at.error;
+        let mut interval = Interval {
+            sds: [0.0, theta.exp()],
+            proved: Err("the likelihood is too flat in the sd for a proof".into()),
+        };
+        let mut at = theta;
+        while at < theta + 12.0 {
+            let there = self.profile(&zero.beta, at)?;
+            evaluations += there.evaluations;
+            interval.sds[1] = at.exp();
+            let left = self.left_to_gain(&there, at)?;
+            if there.at.value - there.at.error - left > top {
+                interval.proved = Ok(());
+                break;
+            }
+            at += 0.25;
+        }
+        let mut found = zero.at;
+        found.gradient[d] = 0.0;
+        Ok(Estimate {
+            beta: zero.beta,
+            sd: 0.0,
+            at: found,
+            interval,
+            log_sd_error: f64::INFINITY,
+            evaluations,
+        })
+    }
+
+    /// A bound on F(β̂, θ) − min_β F(β, θ); infinite if there is none.
+    ///
+    /// With a proper prior, F is J-strongly convex in β: ½|g|²_{J⁻¹}. With a flat one Lemma K4 bounds the Hessian from below, by λ times that at β̂, in
+    /// the ball of radius r in its metric: if |g|_{H⁻¹} < λr/2 the minimum lies in the ball and is lower by at most |g|²/(2λ).
+    fn left_to_gain(&self, here: &Profile, log_sd: f64) -> Result<f64, Error> {
+        let d = self.dim;
+        let g: Vec<f64> = (0..d).map(|j| here.at.gradient[j].abs() + here.at.gradient_error[j]).collect();
+        if let Precision::Diagonal(j) = self.prior.precision()
+            && j.iter().all(|j| *j > 0.0)
+        {
+            return Ok(g.iter().zip(j).map(|(g, j)| 0.5 * g * g / j).sum());
+        }
+        let l = factor(&here.at, d)?;
+        let mut norm = 0.0;
+        for j in 0..d {
+            let mut unit = vec![0.0; d];
+            unit[j] = 1.0;
+            linalg::solve_lower(&l, d, false, &mut unit);
+            norm += g[j] * linalg::norm_squared(&unit).sqrt();
+        }
+        let lower = self.curvature_around(&here.beta, log_sd, &l)?;
+        Ok(if norm < 0.5 * lower * RADIUS { norm * norm / (2.0 * lower) } else { f64::INFINITY })
+    }
+
+    /// λ with ∇²F(β) ≥ λ LLᵀ for |Lᵀ(β − β̂)| ≤ [`RADIUS`] (Lemma K4).
+    ///
+    /// There a row's predictor moves by at most ρ_i = r|L⁻¹x_i|. By Brascamp and Lieb ∇²F_g ≥ E S(u), S(u) = X_gᵀ(D⁻¹ + σ²zzᵀ)⁻¹X_g with
+    /// D = diag(w_i φ_i″), and S grows with D. On an interval of u around û, D is at least its least value there; the posterior's density
+    /// at the moved β is at least e^{−c} times that at β̂, c = Σ w_i ρ_i(max|φ_i′| + |E φ_i′|), because F_g is convex; and the interval has at least the
+    /// probability that the slopes of ψ at its ends leave.
+    fn curvature_around(&self, beta: &[f64], log_sd: f64, l: &[f64]) -> Result<f64, Error> {
+        let (d, sigma) = (self.dim, log_sd.exp());
+        let one = |piece: usize| -> Vec<f64> {
+            let mut sum = vec![0.0; d * d];
+            let (mut nodes, mut t, mut s) = (Nodes::default(), Vec::new(), Vec::new());
+            for g in self.pieces[piece]..self.pieces[piece + 1] {
+                let (from, to) = (self.first[g], self.first[g + 1]);
+                t.clear();
+                t.extend((from..to).map(|i| linalg::dot(&self.a[i * d..][..d], beta) + self.offset[i]));
+                s.clear();
+                s.extend((from..to).map(|i| sigma * self.effect.get(i).copied().unwrap_or(1.0)));
+                let rows = self.group_rows(from, to, &t, &s);
+                let integral = rows.integrate(&mut nodes);
+                let count = nodes.u.len();
+                let here = rows.potential(integral.mode);
+                let half = 3.0 / here[2].sqrt();
+                let scaled = integral.log + here[0] + 0.5 * (2.0 * std::f64::consts::PI).ln();
+                let total = scaled.exp() * (1.0 - integral.error);
+                let outside: f64 = [-1.0, 1.0]
+                    .iter()
+                    .map(|sign| {
+                        let there = rows.potential(integral.mode + sign * half);
+                        if sign * there[1] > 0.0 {
+                            (here[0] - there[0]).exp() / (sign * there[1])
+                        } else {
+                            f64::INFINITY
+                        }
+                    })
+                    .sum();
+                let probability = (1.0 - outside / total).max(0.0);
+                let (mut c, mut bends) = (0.0, Vec::with_capacity(to - from));
+                for i in 0..to - from {
+                    let mut x = self.a[(from + i) * d..][..d].to_vec();
+                    linalg::solve_lower(l, d, false, &mut x);
+                    let rho = RADIUS * linalg::norm_squared(&x).sqrt() * (1.0 + 1e-9);
+                    let (w, datum) = (rows.weight[i], rows.data[i]);
+                    let (middle, reach) = (t[i] + s[i] * integral.mode, s[i].abs() * half + rho);
+                    let most = self.likelihood.slope(middle - reach, datum).abs();
+                    let most = most.max(self.likelihood.slope(middle + reach, datum).abs());
+                    let mean: f64 =
+                        nodes.slope[i * count..][..count].iter().zip(&nodes.p).map(|(x, p)| x * p).sum();
+                    c += rho * (w * most + mean.abs() + rows.slope_error(i, &integral, mean));
+                    bends.push(w * self.likelihood.bend_within(middle, reach, datum));
+                }
+                let least = probability * (-c).exp();
+                if !(least > 0.0) {
+                    continue;
+                }
+                // D − Dz zᵀD/(1/σ² + zᵀDz), z = s/σ
+                let (mut v, mut q) = (vec![0.0; d], 1.0);
+                for i in 0..to - from {
+                    let x = &self.a[(from + i) * d..][..d];
+                    q += bends[i] * s[i] * s[i];
+                    for j in 0..d {
+                        v[j] += bends[i] * s[i] * x[j];
+                        (0..d).for_each(|k| sum[j * d + k] += least * bends[i] * x[j] * x[k]);
+                    }
+                }
+                for j in 0..d {
+                    (0..d).for_each(|k| sum[j * d + k] -= least * v[j] * v[k] / q);
+                }
+            }
+            sum
+        };
+        let add = |mut a: Vec<f64>, b: Vec<f64>| {
+            a.iter_mut().zip(&b).for_each(|(x, y)| *x += y);
+            a
+        };
+        let sum = certus::parallel::reduce(self.pieces.len() - 1, 1, &one, &add);
+        let mut sum = sum.unwrap_or_else(|| vec![0.0; d * d]);
+        self.prior.add_to(&mut sum);
+        // L⁻¹ sum L⁻ᵀ
+        let mut half = Vec::with_capacity(d * d);
+        for j in 0..d {
+            let mut column = sum[j * d..][..d].to_vec();
+            linalg::solve_lower(l, d, false, &mut column);
+            half.extend(column);
+        }
+        let mut turned = vec![0.0; d * d];
+        for i in 0..d {
+            let mut row: Vec<f64> = (0..d).map(|j| half[j * d + i]).collect();
+            linalg::solve_lower(l, d, false, &mut row);
+            turned[i * d..][..d].copy_from_slice(&row);
+        }
+        let eigen =
+            linalg::eigen(&turned, d).ok_or_else(|| Error::NotFinite("a curvature is not finite".into()))?;
+        // rounding of d² sums
+        let least = eigen.0.iter().copied().fold(f64::INFINITY, f64::min);
+        Ok((least - 1e-9 * d as f64).max(0.0))
+    }
+}

@@ -1,0 +1,254 @@
+//! One group integrated out: log ∫ exp(−Σ w_i φ_i(t_i + s_i u)) N(u) du by the trapezoid rule, with a proved bound on its error (docs/collapsed.md).
+//!
+//! ψ(u) = Σ w_i φ_i(t_i + s_i u) + u²/2 has ψ″ ≥ 1. Nodes are û + k h around its minimum. With Re ψ(x + ib) ≥ G(x) for |b| ≤ a and G convex,
+//! G″ ≥ 1, the rule errs by at most 2N/(e^{2πa/h} − 1), N = √2π e^{−G(x̃) + G′(x̃)²/2} for any x̃ (Theorem K1), and what lies beyond the last node u is at
+//! most e^{−ψ(u)} q/(1 − q), q = e^{−h(|ψ′(u)| − max|s|)}, also of what grows with u as e^{|s|u} does. Neither asks how well û was found.
+
+use std::f64::consts::{PI, TAU};
+
+use crate::likelihood::{Datum, Likelihood};
+
+/// The relative error aimed at.
+pub(crate) const EPSILON: f64 = 1e-10;
+/// Nodes on one side, at most: with more, the error that was reached is reported.
+const MOST: i64 = 4000;
+/// Newton steps to the mode, at most.
+const STEPS: usize = 200;
+
+/// The rows of one group.
+#[derive(Clone, Copy)]
+pub(crate) struct GroupRows<'a> {
+    pub(crate) likelihood: &'a dyn Likelihood,
+    /// x_i β + offset.
+    pub(crate) t: &'a [f64],
+    /// σ z_i.
+    pub(crate) s: &'a [f64],
+    pub(crate) data: &'a [Datum],
+    pub(crate) weight: &'a [f64],
+}
+
+/// A group's integral.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Integral {
+    /// The logarithm of the integral.
+    pub(crate) log: f64,
+    /// Bound on the relative error of the integral; infinite where nothing is proved.
+    pub(crate) error: f64,
+    /// Its part that the strip bounds, and that of what lies beyond the ends.
+    strip: f64,
+    beyond: f64,
+    /// Near the minimum of ψ.
+    pub(crate) mode: f64,
+    /// The height of the strip, x̃ and G′(x̃), and the first and last node.
+    height: f64,
+    centre: f64,
+    lean: f64,
+    ends: [f64; 2],
+}
+
+/// What the nodes of a group hold, reused from group to group.
+#[derive(Default)]
+pub(crate) struct Nodes {
+    /// u_k.
+    pub(crate) u: Vec<f64>,
+    /// First ψ(u_k), then p_k, the posterior weights.
+    pub(crate) p: Vec<f64>,
+    /// w_i φ_i′(u_k), row after row.
+    pub(crate) slope: Vec<f64>,
+    /// w_i φ_i″(u_k).
+    pub(crate) bend: Vec<f64>,
+}
+
+impl GroupRows<'_> {
+    fn widest(&self) -> f64 {
+        self.s.iter().fold(0.0_f64, |a, s| a.max(s.abs()))
+    }
+
+    /// ψ, ψ′, ψ″ at u.
+    pub(crate) fn potential(&self, u: f64) -> [f64; 3] {
+        let mut out = [0.5 * u * u, u, 1.0];
+        for i in 0..self.t.len() {
+            let (at, s, w, datum) = (self.t[i] + self.s[i] * u, self.s[i], self.weight[i], self.data[i]);
+            out[0] += w * self.likelihood.value(at, datum);
+            out[1] += w * s * self.likelihood.slope(at, datum);
+            out[2] += w * s * s * self.likelihood.bend(at, datum);
+        }
+        out
+    }
+
+    /// A point near the minimum of ψ, and (ψ, ψ′, ψ″) there: Newton's method with steps of at most 1, by halves once the minimum lies between
+    /// two points and Newton's step is of little use (an exponential takes as many steps as it has powers of e).
+    fn mode(&self) -> (f64, [f64; 3]) {
+        let (mut u, mut low, mut high) = (0.0_f64, f64::NEG_INFINITY, f64::INFINITY);
+        let mut here = self.potential(u);
+        for _ in 0..STEPS {
+            if here[1].abs() <= 0.02 * here[2].sqrt() {
+                break;
+            }
+            if here[1] > 0.0 {
+                high = u
+            } else {
+                low = u
+            }
+            let newton = u - (here[1] / here[2]).clamp(-1.0, 1.0);
+            let last = here[1].abs();
+            u = if newton > low && newton < high { newton } else { 0.5 * (low + high) };
+            here = self.potential(u);
+            if here[1].abs() > 0.5 * last && low.is_finite() && high.is_finite() {
+                if here[1] > 0.0 {
+                    high = high.min(u)
+                } else {
+                    low = low.max(u)
+                }
+                u = 0.5 * (low + high);
+                here = self.potential(u);
+            }
+        }
+        (u, here)
+    }
+
+    /// For the strip of height a: a point x̃ near the minimum of G, the exponent ψ(û) − G(x̃) + G′(x̃)²/2, and G′(x̃).
+    fn exponent(&self, a: f64, u: f64, here: [f64; 3], common: Option<(f64, f64)>) -> Option<[f64; 3]> {
+        if let Some((s, size)) = common {
+            let loss = self.likelihood.strip_loss(s * a)?;
+            return Some([u, 0.5 * a * a + size * loss + 0.5 * here[1] * here[1], here[1]]);
+        }
+        let rotated = |x: f64| {
+            let mut g = [0.5 * x * x - 0.5 * a * a, x, 1.0];
+            for i in 0..self.t.len() {
+                let (s, w) = (self.s[i], self.weight[i]);
+                let [value, slope, bend] = self.likelihood.rotated(self.t[i] + s * x, s * a, self.data[i])?;
+                g = [g[0] + w * value, g[1] + w * s * slope, g[2] + w * s * s * bend];
+            }
+            Some(g)
+        };
+        // steps of at most 1/max|s| keep an exponential within e
+        let (mut x, most) = (u, 1.0 / self.widest());
+        let mut g = rotated(x)?;
+        for _ in 0..20 {
+            if g[1].abs() <= 0.1 {
+                break;
+            }
+            x -= (g[1] / g[2]).clamp(-most, most);
+            g = rotated(x)?;
+        }
+        Some([x, here[0] - g[0] + 0.5 * g[1] * g[1], g[1]])
+    }
+
+    /// The height of the strip and the step: the longest one among a few heights.
+    fn rule(&self, u: f64, here: [f64; 3]) -> Rule {
+        let wanted = (2.0 / EPSILON).ln() + 0.5 * here[2].ln();
+        let widest = self.widest();
+        let uniform = self.likelihood.strip_loss(0.0).is_some();
+        let equal = self.s.iter().all(|s| *s == self.s[0]);
+        let size = |i: usize| self.weight[i] * self.likelihood.strip_size(self.data[i]);
+        let common = (uniform && equal).then(|| (self.s[0], (0..self.t.len()).map(size).sum()));
+        // the curvature of L′ at a = 0, about
+        let most = if uniform {
+            let tau = 1e-3;
+            let g = 2.0 * self.likelihood.strip_loss(tau).unwrap_or(0.0) / (tau * tau);
+            1.0 + (0..self.t.len()).map(|i| g * size(i) * self.s[i] * self.s[i]).sum::<f64>()
+        } else {
+            here[2]
+        };
+        let (free, edge) = ((2.0 * wanted / most).sqrt(), PI / widest);
+        let mut best: Option<Rule> = None;
+        for part in [1.0, 0.8, 0.62, 0.47, 0.35, 0.25] {
+            let a = part * free.min(0.97 * edge);
+            let found = self.exponent(a, u, here, common).filter(|e| e[1].is_finite());
+            let Some([centre, exponent, lean]) = found else { continue };
+            let step = TAU * a / (exponent.max(0.0) + wanted);
+            if best.as_ref().is_none_or(|b| step > b.step) {
+                best = Some(Rule { height: a, step, exponent, centre, lean, proved: true });
+            }
+        }
+        // nothing is proved: a quarter of the step that a Gaussian of this curvature would need
+        best.unwrap_or_else(|| {
+            let step = 0.25 * TAU * (1.0 / (2.0 * wanted * most.max(here[2]))).sqrt();
+            Rule { height: 0.0, step, exponent: f64::INFINITY, centre: u, lean: 0.0, proved: false }
+        })
+    }
+
+    /// Number of steps to the node beyond which nothing matters, on the side of `sign`, and what lies beyond it as a part of e^{−ψ(û)}.
+    fn end(&self, sign: f64, u: f64, here: [f64; 3], rule: &Rule) -> (i64, f64) {
+        let widest = self.widest();
+        let least = EPSILON / (20.0 * here[2].sqrt() * rule.step);
+        let mut k =
+            ((2.0 * (2.0 / EPSILON).ln() / here[2]).sqrt() / rule.step).ceil().min(MOST as f64) as i64;
+        loop {
+            let there = self.potential(u + sign * k as f64 * rule.step);
+            let outward = sign * there[1] - widest;
+            let ratio = (-rule.step * outward).exp();
+            let beyond = (here[0] - there[0]).exp() * ratio / (1.0 - ratio);
+            if (outward > 0.0 && beyond <= least) || k >= MOST {
+                return (k, if outward > 0.0 { beyond } else { f64::INFINITY });
+            }
+            k += (k / 4).max(1);
+        }
+    }
+
+    /// The integral; slopes, bends and weights of its nodes stay in `nodes`.
+    pub(crate) fn integrate(&self, nodes: &mut Nodes) -> Integral {
+        let (mode, here) = self.mode();
+        let rule = self.rule(mode, here);
+        let (left, beyond_left) = self.end(-1.0, mode, here, &rule);
+        let (right, beyond_right) = self.end(1.0, mode, here, &rule);
+        let count = (left + right + 1) as usize;
+        nodes.u.clear();
+        nodes.u.extend((-left..=right).map(|k| mode + k as f64 * rule.step));
+        nodes.p.clear();
+        nodes.p.extend(nodes.u.iter().map(|u| 0.5 * u * u));
+        nodes.slope.resize(self.t.len() * count, 0.0);
+        nodes.bend.resize(self.t.len() * count, 0.0);
+        for i in 0..self.t.len() {
+            let (slope, bend) =
+                (&mut nodes.slope[i * count..][..count], &mut nodes.bend[i * count..][..count]);
+            let (t, s, datum, weight) = (self.t[i], self.s[i], self.data[i], self.weight[i]);
+            self.likelihood.along(t, s, datum, weight, &nodes.u, &mut nodes.p, slope, bend);
+        }
+        nodes.p.iter_mut().for_each(|psi| *psi = (here[0] - *psi).exp());
+        let sum: f64 = nodes.p.iter().sum();
+        nodes.p.iter_mut().for_each(|p| *p /= sum);
+        // all in units of e^{−ψ(û)}: the rule says h·sum
+        let total = rule.step * sum;
+        let missed = rule.step * (beyond_left + beyond_right);
+        let outside =
+            2.0 * (2.0 * PI).sqrt() * rule.exponent.exp() / ((TAU * rule.height / rule.step).exp() - 1.0);
+        let outside = if rule.proved { outside } else { f64::INFINITY };
+        let least = total - outside - missed;
+        let part = |x: f64| if least > 0.0 { x / least } else { f64::INFINITY };
+        Integral {
+            log: total.ln() - here[0] - 0.5 * (2.0 * PI).ln(),
+            error: part(outside + missed),
+            strip: part(outside),
+            beyond: part(missed),
+            mode,
+            height: rule.height,
+            centre: rule.centre,
+            lean: rule.lean,
+            ends: [nodes.u[0], nodes.u[count - 1]],
+        }
+    }
+
+    /// Bound on the error of `mean` = E w_i φ_i′: as that of the integral, with |φ_i′| in the strip and beyond the ends for a factor. There it is
+    /// at most (|φ_i′(u)| + 2|y| + size)e^{|s|·distance}.
+    pub(crate) fn slope_error(&self, i: usize, of: &Integral, mean: f64) -> f64 {
+        let (likelihood, datum, s) = (self.likelihood, self.data[i], self.s[i]);
+        let at = |u: f64| self.t[i] + s * u;
+        let strip = likelihood.rotated_slope(at(of.centre), s, of.lean, s * of.height, datum);
+        let edge = of.ends.map(|u| likelihood.slope(at(u), datum).abs() + 2.0 * datum.y.abs());
+        let edge = edge[0].max(edge[1]) + likelihood.strip_size(datum);
+        of.error * mean.abs()
+            + self.weight[i] * (of.strip * strip.unwrap_or(f64::INFINITY) + of.beyond * edge)
+    }
+}
+
+/// Where the nodes are, and on what grounds.
+struct Rule {
+    height: f64,
+    step: f64,
+    exponent: f64,
+    centre: f64,
+    lean: f64,
+    proved: bool,
+}

@@ -1,0 +1,260 @@
+//! The posterior of the sd on a grid of θ = log σ, and of β given each (docs/collapsed.md, part K5).
+//!
+//! p(θ | y) ∝ Z(θ) p(σ) σ, Z(θ) = ∫ e^{−F(β, θ)}dβ. At every node β is N(β̂, H⁻¹) with the minimum and Hessian of F, and Z its Gaussian integral; the nodes'
+//! weights make a mixture. The sums over θ are trapezoid sums of an analytic function that decays on both sides, refined until halving the step changes
+//! nothing that matters.
+
+use certus::linalg;
+
+use super::Collapsed;
+use super::estimate::{Profile, factor};
+use crate::error::Error;
+use crate::special::normal_cdf;
+
+/// Density, relative to its maximum, beyond which a node is left out.
+const FAR: f64 = 1e-7;
+/// Nodes, at most.
+const NODES: usize = 400;
+/// What halving the step may change: means in sds, sds in parts.
+const AGREE: f64 = 1e-3;
+
+/// Prior of the group sd.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SdPrior {
+    /// N(0, scale²) on σ > 0.
+    HalfNormal(f64),
+    /// Student's t with degrees of freedom and scale, on σ > 0.
+    HalfT(f64, f64),
+    /// With the mean given.
+    Exponential(f64),
+    /// Constant in σ; proper only if the likelihood bounds the sd.
+    Flat,
+}
+
+impl SdPrior {
+    /// log p(σ), normalised but for the flat one.
+    pub fn log_density(self, sd: f64) -> f64 {
+        use std::f64::consts::{FRAC_2_PI, PI};
+        match self {
+            Self::HalfNormal(scale) => 0.5 * FRAC_2_PI.ln() - scale.ln() - 0.5 * (sd / scale).powi(2),
+            Self::HalfT(df, scale) => {
+                let half = 0.5 * (df + 1.0);
+                let constant = crate::special::ln_gamma(half)
+                    - crate::special::ln_gamma(0.5 * df)
+                    - 0.5 * (df * PI).ln();
+                2f64.ln() + constant - scale.ln() - half * ((sd / scale).powi(2) / df).ln_1p()
+            }
+            Self::Exponential(mean) => -mean.ln() - sd / mean,
+            Self::Flat => 0.0,
+        }
+    }
+}
+
+/// One node of the grid.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The sd.
+    pub sd: f64,
+    /// Its weight; all weights sum to 1.
+    pub weight: f64,
+    /// β̂.
+    pub mean: Vec<f64>,
+    /// Lower factor of H⁻¹.
+    pub factor: Vec<f64>,
+    /// Bound on the error of F there.
+    pub error: f64,
+}
+
+/// The posterior of β and σ: a mixture of Gaussians.
+#[derive(Clone, Debug)]
+pub struct Mixture {
+    /// From the smallest sd to the largest.
+    pub nodes: Vec<Node>,
+    /// log ∫∫ e^{−F} p(σ) dβ dσ, estimated: by Gaussian integrals over β.
+    pub log_evidence: f64,
+    /// What halving the step changed last: of the means, in sds, and of the sds, in parts.
+    pub refinement: f64,
+    /// Evaluations of F.
+    pub evaluations: usize,
+}
+
+/// A node before it has its weight.
+struct Raw {
+    theta: f64,
+    profile: Profile,
+    lower: Vec<f64>,
+    log_density: f64,
+}
+
+impl Collapsed {
+    fn raw(&self, start: &[f64], theta: f64, prior: SdPrior) -> Result<Raw, Error> {
+        let d = self.dim;
+        let profile = self.profile(start, theta)?;
+        let l = factor(&profile.at, d)?;
+        let log_det: f64 = (0..d).map(|j| l[j * (d + 1)].ln()).sum();
+        let log_z = -profile.at.value - log_det + 0.5 * d as f64 * std::f64::consts::TAU.ln();
+        let log_density = log_z + prior.log_density(theta.exp()) + theta;
+        Ok(Raw { theta, lower: linalg::lower_of_inverse(&l, d), profile, log_density })
+    }
+
+    /// The posterior. `start` are coefficients and an sd to begin with, such as those of [`Collapsed::estimate`].
+    pub fn posterior(&self, start: &[f64], sd: f64, prior: SdPrior) -> Result<Mixture, Error> {
+        let mut theta = sd.max(0.1).ln();
+        let mut evaluations = 0;
+        // the maximum, roughly, by parabolas through three points
+        let mut width = 0.5;
+        let mut middle = self.raw(start, theta, prior)?;
+        for _ in 0..40 {
+            let left = self.raw(&middle.profile.beta, theta - width, prior)?;
+            let right = self.raw(&middle.profile.beta, theta + width, prior)?;
+            evaluations += left.profile.evaluations + right.profile.evaluations;
+            let bend = (2.0 * middle.log_density - left.log_density - right.log_density) / (width * width);
+            let slope = (right.log_density - left.log_density) / (2.0 * width);
+            let step = if bend > 0.0 { (slope / bend).clamp(-1.5, 1.5) } else { slope.signum() };
+            let spread = if bend > 0.0 { (1.0 / bend.sqrt()).clamp(1e-4, 1.0) } else { 1.0 };
+            theta += step;
+            middle = self.raw(&middle.profile.beta, theta, prior)?;
+            evaluations += middle.profile.evaluations;
+            let done = step.abs() < 0.2 * spread && width <= 2.0 * spread;
+            width = spread;
+            if done {
+                break;
+            }
+        }
+        let mut step = 0.7 * width;
+        let mut raws = vec![middle];
+        self.extend(&mut raws, step, prior)?;
+        let mut last = mixed(&raws, step);
+        loop {
+            // halve the step: a node between every two
+            let mut finer = Vec::with_capacity(2 * raws.len());
+            let mut old = std::mem::take(&mut raws).into_iter().peekable();
+            while let Some(raw) = old.next() {
+                let between = old
+                    .peek()
+                    .map(|_| self.raw(&raw.profile.beta, raw.theta + 0.5 * step, prior))
+                    .transpose()?;
+                finer.push(raw);
+                finer.extend(between);
+            }
+            step *= 0.5;
+            raws = finer;
+            self.extend(&mut raws, step, prior)?;
+            let mut next = mixed(&raws, step);
+            next.refinement = next.differs(&last);
+            next.evaluations = evaluations + raws.iter().map(|r| r.profile.evaluations).sum::<usize>();
+            if next.refinement <= AGREE || raws.len() > NODES {
+                return Ok(next);
+            }
+            last = next;
+        }
+    }
+
+    /// Adds nodes on both sides until they do not matter.
+    fn extend(&self, raws: &mut Vec<Raw>, step: f64, prior: SdPrior) -> Result<(), Error> {
+        let most = raws.iter().map(|r| r.log_density).fold(f64::NEG_INFINITY, f64::max);
+        while raws.len() <= NODES && raws[raws.len() - 1].log_density > most + FAR.ln() {
+            let last = &raws[raws.len() - 1];
+            let next = self.raw(&last.profile.beta, last.theta + step, prior)?;
+            raws.push(next);
+        }
+        let mut before = Vec::new();
+        while raws.len() + before.len() <= NODES {
+            let first = before.last().unwrap_or(&raws[0]);
+            if first.log_density <= most + FAR.ln() {
+                break;
+            }
+            let next = self.raw(&first.profile.beta, first.theta - step, prior)?;
+            before.push(next);
+        }
+        raws.splice(0..0, before.into_iter().rev());
+        Ok(())
+    }
+}
+
+fn mixed(raws: &[Raw], step: f64) -> Mixture {
+    let most = raws.iter().map(|r| r.log_density).fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = raws.iter().map(|r| (r.log_density - most).exp()).sum();
+    let node = |r: &Raw| Node {
+        sd: r.theta.exp(),
+        weight: (r.log_density - most).exp() / sum,
+        mean: r.profile.beta.clone(),
+        factor: r.lower.clone(),
+        error: r.profile.at.error,
+    };
+    Mixture {
+        nodes: raws.iter().map(node).collect(),
+        log_evidence: most + (sum * step).ln(),
+        refinement: f64::INFINITY,
+        evaluations: 0,
+    }
+}
+
+impl Mixture {
+    /// Mean and sd of coefficient j.
+    pub fn coefficient(&self, j: usize) -> (f64, f64) {
+        let (mut mean, mut square) = (0.0, 0.0);
+        for node in &self.nodes {
+            mean += node.weight * node.mean[j];
+        }
+        for node in &self.nodes {
+            square += node.weight * (node.sd_of(j).powi(2) + (node.mean[j] - mean).powi(2));
+        }
+        (mean, square.sqrt())
+    }
+
+    /// The quantile of coefficient j: the root of the mixture's distribution function, by halves.
+    pub fn quantile(&self, j: usize, p: f64) -> f64 {
+        let ends = self.nodes.iter().map(|n| (n.mean[j], 12.0 * n.sd_of(j)));
+        let (mut low, mut high) =
+            ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), (m, s)| (l.min(m - s), h.max(m + s)));
+        let below = |x: f64| -> f64 {
+            self.nodes.iter().map(|n| n.weight * normal_cdf((x - n.mean[j]) / n.sd_of(j))).sum()
+        };
+        for _ in 0..100 {
+            let middle = 0.5 * (low + high);
+            if below(middle) < p { low = middle } else { high = middle }
+        }
+        0.5 * (low + high)
+    }
+
+    /// Mean and sd of the group sd.
+    pub fn sd(&self) -> (f64, f64) {
+        let mean: f64 = self.nodes.iter().map(|n| n.weight * n.sd).sum();
+        let square: f64 = self.nodes.iter().map(|n| n.weight * (n.sd - mean).powi(2)).sum();
+        (mean, square.sqrt())
+    }
+
+    /// The quantile of the group sd, between two nodes on a straight line in log σ.
+    pub fn sd_quantile(&self, p: f64) -> f64 {
+        // the sum up to a node, half its own weight counted, is the trapezoid rule for the distribution function
+        let mut below = 0.0;
+        let mut last = (0.0, self.nodes[0].sd.ln());
+        for node in &self.nodes {
+            let (at, theta) = (below + 0.5 * node.weight, node.sd.ln());
+            if at >= p {
+                let part = if at > last.0 { (p - last.0) / (at - last.0) } else { 1.0 };
+                return (last.1 + part * (theta - last.1)).exp();
+            }
+            below += node.weight;
+            last = (at, theta);
+        }
+        self.nodes[self.nodes.len() - 1].sd
+    }
+
+    /// The largest difference between two mixtures: of means in sds, of sds in parts.
+    fn differs(&self, other: &Mixture) -> f64 {
+        let pair = |a: (f64, f64), b: (f64, f64)| ((a.0 - b.0).abs() / a.1).max((a.1 / b.1 - 1.0).abs());
+        let dim = self.nodes[0].mean.len();
+        let coefficients = (0..dim).map(|j| pair(self.coefficient(j), other.coefficient(j)));
+        coefficients.chain([pair(self.sd(), other.sd())]).fold(0.0, f64::max)
+    }
+}
+
+impl Node {
+    /// The sd of coefficient j.
+    pub fn sd_of(&self, j: usize) -> f64 {
+        let d = self.mean.len();
+        (0..=j).map(|k| self.factor[k * d + j].powi(2)).sum::<f64>().sqrt()
+    }
+}
