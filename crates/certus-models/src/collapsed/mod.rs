@@ -12,6 +12,7 @@
 //!
 //! the last three because θ enters through N(v; 0, σ²) alone once v = σu is integrated over.
 
+mod effects;
 mod estimate;
 mod group;
 mod posterior;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use certus::linalg;
 
+pub use effects::Effect;
 pub use estimate::{Estimate, Interval};
 pub use posterior::{Mixture, Node, SdPrior};
 
@@ -45,6 +47,8 @@ pub struct Collapsed {
     data: Vec<Datum>,
     offset: Vec<f64>,
     weight: Vec<f64>,
+    /// The codes of the groups that have rows.
+    codes: Vec<usize>,
     /// Where groups begin among the sorted rows, and the number of rows.
     first: Vec<usize>,
     /// Where pieces begin among the groups, and the number of groups.
@@ -122,6 +126,7 @@ impl Collapsed {
                 at
             })
             .collect();
+        let codes = (0..groups).filter(|&g| first[g] < first[g + 1]).collect();
         first.dedup();
         let blank = Datum { y: 0.0, trials: 1.0 };
         let (mut a, mut data) = (vec![0.0; n * dim], vec![blank; n]);
@@ -148,7 +153,7 @@ impl Collapsed {
                 begun = first[g];
             }
         }
-        Ok(Self { likelihood, prior, dim, a, effect, data, offset, weight, first, pieces })
+        Ok(Self { likelihood, prior, dim, a, effect, data, offset, weight, codes, first, pieces })
     }
 
     /// Coefficients.
