@@ -50,6 +50,24 @@ pub(super) struct Profile {
     pub(super) evaluations: usize,
 }
 
+/// How β̂ follows θ, and the profile bends: dβ̂/dθ = −H⁻¹c, F_p″ = F_θθ − cᵀH⁻¹c, with H = LLᵀ the block of β and c that of β and θ.
+struct Ridge {
+    factor: Vec<f64>,
+    cross: Vec<f64>,
+    turned: Vec<f64>,
+    bend: f64,
+}
+
+impl Profile {
+    fn ridge(&self, d: usize) -> Result<Ridge, Error> {
+        let factor = factor(&self.at, d)?;
+        let cross: Vec<f64> = (0..d).map(|j| self.at.hessian[j * (d + 1) + d]).collect();
+        let turned = solve(&factor, d, cross.clone());
+        let bend = self.at.hessian[d * (d + 1) + d] - linalg::dot(&cross, &turned);
+        Ok(Ridge { factor, cross, turned, bend })
+    }
+}
+
 /// H = LLᵀ of the block of β.
 pub(super) fn factor(at: &At, d: usize) -> Result<Vec<f64>, Error> {
     let mut l: Vec<f64> = (0..d * d).map(|k| at.hessian[(k / d) * (d + 1) + k % d]).collect();
@@ -109,59 +127,59 @@ impl Collapsed {
     }
 
     /// The maximum over β and the sd, with its certificate. `start` are coefficients to begin with.
+    ///
+    /// Newton's method on (β, θ) together. The block of β is positive definite; where what is left of θ (the Schur complement) is not, θ goes downhill by 1.
     pub fn estimate(&self, start: &[f64]) -> Result<Estimate, Error> {
         let d = self.dim;
         let size = self.effect_size();
         let smallest = (SMALLEST / size).ln();
         let mut theta = (0.5 / size).ln();
-        let mut here = self.profile(start, theta)?;
-        let mut evaluations = here.evaluations;
-        for _ in 0..STEPS {
-            let l = factor(&here.at, d)?;
-            let cross: Vec<f64> = (0..d).map(|j| here.at.hessian[j * (d + 1) + d]).collect();
-            let turned = solve(&l, d, cross.clone());
-            let (slope, bend) =
-                (here.at.gradient[d], here.at.hessian[d * (d + 1) + d] - linalg::dot(&cross, &turned));
-            let step = if bend > 0.0 { -slope / bend } else { -slope.signum() };
-            let step = step.clamp(-1.0, 1.0);
-            if (step * slope).abs() <= 1e-15 * (1.0 + here.at.value.abs()) || (theta < smallest && step < 0.0)
-            {
+        let first = self.at(start, theta, Order::Second)?;
+        let mut here = Profile { beta: start.to_vec(), at: first, evaluations: 1 };
+        for _ in 0..2 * STEPS {
+            let ridge = here.ridge(d)?;
+            let alone = solve(&ridge.factor, d, here.at.gradient[..d].to_vec());
+            let slope = here.at.gradient[d] - linalg::dot(&ridge.cross, &alone);
+            let step = if ridge.bend > 0.0 { -slope / ridge.bend } else { -slope.signum() }.clamp(-1.0, 1.0);
+            let promised = linalg::dot(&alone, &here.at.gradient[..d]) - step * slope;
+            let flat = 1e-12 * (1.0 + here.at.value.abs());
+            if promised <= 1e-3 * flat || (theta < smallest && step < 0.0) {
                 break;
             }
-            // β follows along the ridge
             let mut scale = 1.0;
             let next = loop {
-                let trial: Vec<f64> =
-                    here.beta.iter().zip(&turned).map(|(b, t)| b - scale * step * t).collect();
-                let there = self.profile(&trial, theta + scale * step)?;
-                evaluations += there.evaluations;
-                let flat = 1e-12 * (1.0 + here.at.value.abs());
-                if there.at.value <= here.at.value + if step.abs() < 1e-3 { flat } else { 0.0 } {
-                    break Some(there);
+                let move_beta = |j: usize| here.beta[j] - scale * (alone[j] + step * ridge.turned[j]);
+                let trial: Vec<f64> = (0..d).map(move_beta).collect();
+                let there = self.at(&trial, theta + scale * step, Order::Second)?;
+                here.evaluations += 1;
+                let enough = there.value <= here.at.value - 1e-4 * scale * promised;
+                if enough || (promised < flat && there.value <= here.at.value + flat) {
+                    break Some((trial, there));
                 }
                 scale *= 0.5;
-                if scale < 1e-8 {
+                if scale < 1e-10 {
                     break None;
                 }
             };
-            let Some(there) = next else { break };
+            let Some((trial, there)) = next else { break };
             theta += scale * step;
-            here = there;
+            (here.beta, here.at) = (trial, there);
+            if promised <= 0.1 * flat {
+                break;
+            }
         }
+        let mut evaluations = here.evaluations;
         if theta < smallest {
             return self.at_zero(here, evaluations);
         }
-        let l = factor(&here.at, d)?;
-        let cross: Vec<f64> = (0..d).map(|j| here.at.hessian[j * (d + 1) + d]).collect();
-        let turned = solve(&l, d, cross.clone());
-        let bend = here.at.hessian[d * (d + 1) + d] - linalg::dot(&cross, &turned);
-        let interval = self.interval(&here, theta, bend, &turned, &mut evaluations)?;
+        let ridge = here.ridge(d)?;
+        let interval = self.interval(&here, theta, &ridge, &mut evaluations)?;
         Ok(Estimate {
             beta: here.beta,
             sd: theta.exp(),
             at: here.at,
             interval,
-            log_sd_error: if bend > 0.0 { 1.0 / bend.sqrt() } else { f64::INFINITY },
+            log_sd_error: if ridge.bend > 0.0 { 1.0 / ridge.bend.sqrt() } else { f64::INFINITY },
             evaluations,
         })
     }
@@ -179,8 +197,7 @@ impl Collapsed {
         &self,
         here: &Profile,
         theta: f64,
-        bend: f64,
-        turned: &[f64],
+        ridge: &Ridge,
         evaluations: &mut usize,
     ) -> Result<Interval, Error> {
         let none = |sds: [f64; 2], why: String| Ok(Interval { sds, proved: Err(why) });
@@ -193,10 +210,10 @@ impl Collapsed {
         let top = here.at.value + here.at.error;
         let mut ends = [theta; 2];
         for (end, sign) in ends.iter_mut().zip([-1.0, 1.0]) {
-            let mut width = (8.0 * here.at.error / bend.max(1e-3)).sqrt().max(1e-6);
+            let mut width = (8.0 * here.at.error / ridge.bend.max(1e-3)).sqrt().max(1e-6);
             loop {
                 let start: Vec<f64> =
-                    here.beta.iter().zip(turned).map(|(b, t)| b - sign * width * t).collect();
+                    here.beta.iter().zip(&ridge.turned).map(|(b, t)| b - sign * width * t).collect();
                 let there = self.profile(&start, theta + sign * width)?;
                 *evaluations += there.evaluations;
                 *end = theta + sign * width;

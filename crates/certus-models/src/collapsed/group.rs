@@ -15,6 +15,9 @@ const MOST: i64 = 4000;
 /// Newton steps to the mode, at most.
 const STEPS: usize = 200;
 
+/// Rows worked on at a time.
+const RUN: usize = 32;
+
 /// The rows of one group.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupRows<'a> {
@@ -67,11 +70,17 @@ impl GroupRows<'_> {
     /// ψ, ψ′, ψ″ at u.
     pub(crate) fn potential(&self, u: f64) -> [f64; 3] {
         let mut out = [0.5 * u * u, u, 1.0];
-        for i in 0..self.t.len() {
-            let (at, s, w, datum) = (self.t[i] + self.s[i] * u, self.s[i], self.weight[i], self.data[i]);
-            out[0] += w * self.likelihood.value(at, datum);
-            out[1] += w * s * self.likelihood.slope(at, datum);
-            out[2] += w * s * s * self.likelihood.bend(at, datum);
+        let [mut at, mut slope, mut bend] = [[0.0; RUN]; 3];
+        for from in (0..self.t.len()).step_by(RUN) {
+            let n = RUN.min(self.t.len() - from);
+            let (t, s) = (&self.t[from..][..n], &self.s[from..][..n]);
+            (0..n).for_each(|i| at[i] = t[i] + s[i] * u);
+            let (data, weight) = (&self.data[from..][..n], &self.weight[from..][..n]);
+            out[0] += self.likelihood.derivatives(&at[..n], data, weight, &mut slope[..n], &mut bend[..n]);
+            for i in 0..n {
+                out[1] += s[i] * slope[i];
+                out[2] += s[i] * s[i] * bend[i];
+            }
         }
         out
     }
