@@ -344,7 +344,7 @@ impl Collapsed {
                     bends.push(w * self.likelihood.bend_within(middle, reach, datum));
                 }
                 let least = probability * (-c).exp();
-                if !(least > 0.0) {
+                if least.is_nan() || least <= 0.0 {
                     continue;
                 }
                 // D − Dz zᵀD/(1/σ² + zᵀDz), z = s/σ
