@@ -186,7 +186,13 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
         value: &mut [f64],
         slope: &mut [f64],
         bend: &mut [f64],
-    );
+    ) {
+        for (k, x) in nodes.iter().enumerate() {
+            value[k] += weight * self.value(t + s * x, datum);
+            slope[k] = weight * self.slope(t + s * x, datum);
+            bend[k] = weight * self.bend(t + s * x, datum);
+        }
+    }
 
     /// Σ_k w_k (φ, φ′, φ″, φ″x, φ″x²)(mean + sd·x_k): the trapezoid sum over one row's nodes.
     fn trapezoid(&self, mean: f64, sd: f64, datum: Datum, nodes: &[f64], weights: &[f64]) -> Moments;
