@@ -2,6 +2,8 @@
 //!
 //! Makes a logistic problem with ten features and an intercept per group whose sd is 1, integrates the groups out, and prints what is
 //! found, how long it took and the posterior. With a file name the data are written there as CSV, for other programs.
+#![allow(clippy::print_stdout)]
+
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
