@@ -24,7 +24,7 @@ pub struct Storage {
 }
 
 impl Default for Storage {
-    /// 512 MiB.
+    /// 384 MiB.
     fn default() -> Self {
         Self { memory: 1 << 29, directory: None }
     }
