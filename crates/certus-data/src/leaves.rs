@@ -26,7 +26,7 @@ pub struct Storage {
 impl Default for Storage {
     /// 384 MiB.
     fn default() -> Self {
-        Self { memory: 1 << 29, directory: None }
+        Self { memory: 384 << 20, directory: None }
     }
 }
 

@@ -309,7 +309,7 @@ fn the_posterior_of_a_linear_model_is_that_by_hand() {
         let det = h(0, 0) * minor(1, 2, 1, 2) - h(0, 1) * minor(1, 2, 0, 2) + h(0, 2) * minor(1, 2, 0, 1);
         let adjugate = |i: usize, j: usize| {
             let (r, c) = ([[1, 2], [0, 2], [0, 1]][j], [[1, 2], [0, 2], [0, 1]][i]);
-            let sign = if (i + j) % 2 == 0 { 1.0 } else { -1.0 };
+            let sign = if (i + j).is_multiple_of(2) { 1.0 } else { -1.0 };
             sign * minor(r[0], r[1], c[0], c[1])
         };
         let beta: Vec<f64> =

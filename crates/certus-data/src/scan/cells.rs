@@ -39,10 +39,14 @@ pub(super) fn column(
         Kind::Number => {
             let numbers = to(DataType::Float64)?;
             let numbers = numbers.as_primitive::<Float64Type>();
-            let values: Vec<f64> = numbers.iter().map(|x| x.unwrap_or(f64::NAN)).collect();
+            let values: Vec<f64> = match numbers.null_count() {
+                0 => numbers.values().to_vec(),
+                _ => numbers.iter().map(|x| x.unwrap_or(f64::NAN)).collect(),
+            };
             let whole =
                 !matches!(array.data_type(), DataType::Float16 | DataType::Float32 | DataType::Float64);
-            if let Some(i) = values.iter().position(|x| whole && x.abs() > MOST_EXACT) {
+            let too_long = || values.iter().position(|x| x.abs() > MOST_EXACT);
+            if let Some(i) = whole.then(too_long).flatten() {
                 return Err(DataError::BadData(format!(
                     "{} of column '{name}' is about {}, a whole number of more digits than a number keeps: it may be a name; leave \
                      the column out or convert it with --sql, for example cast({name} as varchar)",
