@@ -10,6 +10,8 @@ use crate::likelihood::{Datum, Likelihood};
 
 /// The relative error aimed at.
 pub(crate) const EPSILON: f64 = 1e-10;
+/// What a few operations on a number lose of it.
+pub(crate) const ROUNDING: f64 = 32.0 * f64::EPSILON;
 /// Nodes on one side, at most: with more, the error that was reached is reported.
 const MOST: i64 = 4000;
 /// Newton steps to the mode, at most.
@@ -255,6 +257,17 @@ impl GroupRows<'_> {
         let edge = edge[0].max(edge[1]) + likelihood.strip_size(datum);
         of.error * mean.abs()
             + self.weight[i] * (of.strip * strip.unwrap_or(f64::INFINITY) + of.beyond * edge)
+            + ROUNDING * self.size(i, of)
+    }
+
+    /// The size of the numbers that make up w_iφ_i and w_iφ_i′ around û, whose rounding errors they have: counts and rates times predictors and logarithms
+    /// of counts.
+    pub(crate) fn size(&self, i: usize, of: &Integral) -> f64 {
+        let (datum, s) = (self.data[i], self.s[i]);
+        let counts = datum.y.abs() + datum.trials + 1.0;
+        let rate = self.likelihood.slope(self.t[i] + s * of.mode, datum).abs() + counts;
+        let farthest = of.ends[0].abs().max(of.ends[1].abs());
+        self.weight[i] * rate * (1.0 + self.t[i].abs() + s.abs() * farthest + counts.ln())
     }
 }
 

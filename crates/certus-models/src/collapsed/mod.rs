@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::likelihood::{Datum, Likelihood};
 use crate::prior::Prior;
 use crate::rows::leaves;
-use group::{GroupRows, Nodes};
+use group::{GroupRows, Nodes, ROUNDING};
 
 /// Rows of a piece of work, about: pieces end where groups end, so they depend on the data only.
 const PIECE: usize = 1024;
@@ -203,7 +203,7 @@ impl Collapsed {
         self.prior.add_precision_times(&centred, &mut pull);
         let energy = 0.5 * linalg::dot(&centred, &pull) + self.prior.constant();
         // a few operations per number, sums over pieces in a tree
-        let rounding = 32.0 * f64::EPSILON * (size + energy.abs());
+        let rounding = ROUNDING * (size + energy.abs());
         let mut out = At {
             value: energy - log,
             log_likelihood: log,
@@ -218,7 +218,7 @@ impl Collapsed {
             out.gradient = derivatives;
             for j in 0..d {
                 out.gradient[j] += pull[j];
-                out.gradient_error[j] += 32.0 * f64::EPSILON * pull[j].abs();
+                out.gradient_error[j] += ROUNDING * pull[j].abs();
                 for i in j + 1..=d {
                     out.hessian[i * (d + 1) + j] = out.hessian[j * (d + 1) + i];
                 }
@@ -262,9 +262,7 @@ impl Collapsed {
             // |log(1 + e)| ≤ e/(1 − e) for the true value over ours
             sums.error +=
                 if integral.error < 0.5 { integral.error / (1.0 - integral.error) } else { f64::INFINITY };
-            // what is added to make ψ, and the logarithm itself
-            sums.size +=
-                integral.log.abs() + 1.0 + t.iter().zip(&s).map(|(t, s)| t.abs() + s.abs()).sum::<f64>();
+            sums.size += integral.log.abs() + (0..to - from).map(|i| rows.size(i, &integral)).sum::<f64>();
             if order == Order::Second {
                 let slope_error = |i: usize, mean: f64| rows.slope_error(i, &integral, mean);
                 self.add_derivatives(from, to, &nodes, &slope_error, &mut work, &mut sums.derivatives);
