@@ -532,6 +532,6 @@ fn methods_of_the_paper() {
         assert!(fit["route"].as_str().unwrap().starts_with(method));
     }
     let fit = ["fit", "logistic", file.to_str().unwrap(), "--response", "y"];
-    expect(&certus(&[&fit[..], &["--batch", "3"]].concat()), 64, "--batch");
+    expect(&certus(&[&fit[..], &["--batch", "3"]].concat()), 64, "batch belongs");
     expect(&certus(&[&fit[..], &["--method", "ball-stl", "--constants", "paper"]].concat()), 64, "paper");
 }
