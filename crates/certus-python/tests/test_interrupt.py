@@ -38,7 +38,14 @@ print(certus.logistic(X[:100], y[:100]).fit().status, flush=True)
 @pytest.mark.skipif(os.name == "nt", reason="SIGINT is sent in another way there")
 @pytest.mark.parametrize("program, wait", [(TARGET, 1.0), (INSIDE, 1.0), (MODEL, 2.0)], ids=["target", "inside the function", "model"])
 def test_interrupts(program, wait):
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # a shell starts its background jobs deaf to Ctrl-C, and so would be everything below them
+    child = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     try:
         assert child.stdout.readline().strip() == "go"
         time.sleep(wait)
