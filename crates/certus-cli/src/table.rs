@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use certus::certificate::figure;
+use certus::certificate::{figure, significant};
 use certus_store::Record;
 use certus_store::record::{Level, Parameter};
 
@@ -15,10 +15,7 @@ fn number(x: Option<f64>) -> String {
     match x {
         None => "-".into(),
         Some(0.0) => "0".into(),
-        Some(x) if (1e-3..1e5).contains(&x.abs()) => {
-            let digits = (4 - x.abs().log10().floor() as i32).max(0) as usize;
-            format!("{x:.digits$}")
-        }
+        Some(x) if (1e-3..1e5).contains(&x.abs()) => significant(x, 5),
         Some(x) => format!("{x:.4e}"),
     }
 }

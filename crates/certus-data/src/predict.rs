@@ -2,6 +2,7 @@
 
 use certus::Gaussian;
 use certus::combination::Combinations;
+use certus::gaussian::NORMAL_95;
 use certus_models::rows::leaves;
 use certus_models::special::{neg_log_normal_cdf, sigmoid};
 
@@ -10,9 +11,6 @@ use crate::leaves::Storage;
 use crate::meaning::Meaning;
 use crate::spec::Family;
 use crate::table::Source;
-
-/// Φ⁻¹(0.95).
-const NORMAL_95: f64 = 1.644_853_626_951_472_2;
 
 /// What is expected of one row.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use certus::Gaussian;
+use certus::certificate::significant;
 use certus::combination::Combinations;
 use certus_models::auto::Model;
 use certus_models::likelihood::{Binomial, Likelihood, Linear, Logistic, NegativeBinomial, Poisson, Probit};
@@ -259,8 +260,7 @@ fn prior_lines(prepared: &Prepared, sds: &[f64]) -> Vec<String> {
 /// Three digits.
 fn short(x: f64) -> String {
     if (1e-3..1e4).contains(&x) {
-        let digits = (2 - x.log10().floor() as i32).max(0) as usize;
-        let text = format!("{x:.digits$}");
+        let text = significant(x, 3);
         if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
     } else {
         format!("{x:.2e}")

@@ -1,6 +1,8 @@
 //! Tables to rows, against matrices and moments made by hand.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +15,8 @@ use certus_data::{
 use certus_models::likelihood::Logistic;
 use certus_models::rows::{LEAF, Rows};
 use certus_models::{Design, Glm, Hierarchical, Memory, Prior, laplace};
+
+use common::{matrix, names};
 
 fn number(values: &[f64]) -> Column {
     Column::Number(values.to_vec())
@@ -28,24 +32,6 @@ fn table(columns: &[(&str, Column)]) -> Table {
 
 fn terms(names: &[&str]) -> Features {
     Features::Terms(names.iter().map(|s| s.to_string()).collect())
-}
-
-/// All rows: features, then the response.
-fn matrix(rows: &dyn Rows) -> Vec<Vec<f64>> {
-    let mut out = Vec::new();
-    for index in 0..rows.len().div_ceil(LEAF) {
-        rows.leaf(index, &mut |leaf| {
-            for i in 0..leaf.y.len() {
-                out.push((0..leaf.x.columns()).map(|j| leaf.x.get(i, j)).chain([leaf.y[i]]).collect());
-            }
-        })
-        .unwrap();
-    }
-    out
-}
-
-fn names(prepared: &Prepared) -> Vec<&str> {
-    prepared.encoding.features.iter().map(|f| f.name.as_str()).collect()
 }
 
 /// Four trips: city, rain, toll, day.

@@ -2,15 +2,16 @@
 #![cfg(feature = "scan")]
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use certus_data::{
-    Column, DataError, Encoding, Family, Features, FileSource, GroupSpec, Kind, Missing, Prepared, Slopes,
-    Source, Spec, Storage, Table, prepare, prepare_with,
+    Column, DataError, Encoding, Family, Features, FileSource, GroupSpec, Kind, Missing, Slopes, Source,
+    Spec, Storage, Table, prepare, prepare_with,
 };
-use certus_models::rows::{LEAF, Rows};
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Date32Array, Float64Array, Int64Array, RecordBatch, StringArray,
 };
@@ -19,22 +20,7 @@ use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
 
-fn matrix(rows: &dyn Rows) -> Vec<Vec<f64>> {
-    let mut out = Vec::new();
-    for index in 0..rows.len().div_ceil(LEAF) {
-        rows.leaf(index, &mut |leaf| {
-            for i in 0..leaf.y.len() {
-                out.push((0..leaf.x.columns()).map(|j| leaf.x.get(i, j)).chain([leaf.y[i]]).collect());
-            }
-        })
-        .unwrap();
-    }
-    out
-}
-
-fn names(prepared: &Prepared) -> Vec<&str> {
-    prepared.encoding.features.iter().map(|f| f.name.as_str()).collect()
-}
+use common::{matrix, names};
 
 fn open(path: &Path) -> FileSource {
     FileSource::try_from(path).unwrap()

@@ -8,26 +8,10 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
+use certus::random::{Purpose, Random};
 use certus_models::collapsed::{Collapsed, SdPrior};
 use certus_models::likelihood::Logistic;
 use certus_models::{Design, Memory, Prior};
-
-/// SplitMix64, as normals by Box and Muller.
-struct Draws(u64);
-
-impl Draws {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (-2.0 * (1.0 - self.unit()).ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
-    }
-}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     const FEATURES: usize = 10;
@@ -35,15 +19,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let groups: usize = arguments.next().map_or(Ok(1000), |a| a.parse())?;
     let rows: usize = arguments.next().map_or(Ok(5), |a| a.parse())?;
     let file = arguments.next();
-    let mut draws = Draws(1);
+    let random = Random::new(1, Purpose::Simulate, 0);
     let (mut x, mut y, mut group) = (Vec::new(), Vec::new(), Vec::new());
     for g in 0..groups {
-        let effect = draws.normal();
-        for _ in 0..rows {
-            let row: Vec<f64> = (0..FEATURES).map(|_| draws.normal()).collect();
+        // a normal number for the effect and for every feature of a row, a uniform one for its response
+        let (mut normals, mut luck) = (vec![0.0; 1 + rows * FEATURES], vec![0.0; rows]);
+        random.normals(2 * g as u64, 0, normals.len(), &mut normals);
+        random.uniforms(2 * g as u64 + 1, 0, rows, &mut luck);
+        let effect = normals[0];
+        for (row, luck) in normals[1..].chunks_exact(FEATURES).zip(luck) {
             let t =
                 -0.5 + effect + row.iter().enumerate().map(|(j, x)| 0.1 * (j as f64 - 4.5) * x).sum::<f64>();
-            y.push(f64::from(u8::from(draws.unit() < 1.0 / (1.0 + (-t).exp()))));
+            y.push(f64::from(u8::from(luck < 1.0 / (1.0 + (-t).exp()))));
             x.extend(row);
             group.push(g);
         }

@@ -1,6 +1,8 @@
 //! Groups integrated out, against sums on fine grids, closed forms and central differences.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::sync::Arc;
 
 use certus_models::collapsed::{At, Collapsed, Order, SdPrior};
@@ -9,25 +11,11 @@ use certus_models::likelihood::{
 };
 use certus_models::{Design, Memory, Prior};
 
-/// SplitMix64.
-struct Draws(u64);
+use common::Dice;
 
-impl Draws {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (-2.0 * (1.0 - self.unit()).ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.unit() * n as f64) as usize
-    }
+/// Uniform on 0..n.
+fn below(dice: &mut Dice, n: usize) -> usize {
+    ((dice.uniform() * n as f64) as usize).min(n - 1)
 }
 
 /// Rows with p columns besides the intercept, drawn at β and σ.
@@ -50,7 +38,7 @@ fn likelihood(kind: usize) -> Arc<dyn Likelihood> {
 }
 
 fn case(
-    draws: &mut Draws,
+    dice: &mut Dice,
     kind: usize,
     groups: usize,
     most_rows: usize,
@@ -60,19 +48,19 @@ fn case(
     let p = 2;
     let (mut x, mut y, mut trials, mut weight, mut group) = (vec![], vec![], vec![], vec![], vec![]);
     for g in 0..groups {
-        let u = draws.normal();
-        for _ in 0..1 + draws.below(most_rows) {
-            let row: Vec<f64> = (0..p).map(|_| draws.normal()).collect();
+        let u = dice.normal();
+        for _ in 0..1 + below(dice, most_rows) {
+            let row: Vec<f64> = (0..p).map(|_| dice.normal()).collect();
             let z = effect.map_or(1.0, |c| if c == 0 { 1.0 } else { row[c - 1] });
             let t = 0.3 + 0.7 * row[0] - 0.4 * row[1] + sigma * z * u;
-            let m = 1 + draws.below(12);
+            let m = 1 + below(dice, 12);
             let chance = 1.0 / (1.0 + (-t).exp());
             trials.push(m as f64);
             y.push(match kind {
-                1 => (0..m).filter(|_| draws.unit() < chance).count() as f64,
+                1 => (0..m).filter(|_| dice.uniform() < chance).count() as f64,
                 2 | 3 => {
                     // by inversion
-                    let (mut k, mut left) = (0.0, draws.unit());
+                    let (mut k, mut left) = (0.0, dice.uniform());
                     let rate = t.min(4.0).exp();
                     let mut mass = (-rate).exp();
                     while left > mass && k < 400.0 {
@@ -82,10 +70,10 @@ fn case(
                     }
                     k
                 }
-                4 => t + 0.8 * draws.normal(),
-                _ => f64::from(u8::from(draws.unit() < chance)),
+                4 => t + 0.8 * dice.normal(),
+                _ => f64::from(u8::from(dice.uniform() < chance)),
             });
-            weight.push(1.0 + 0.5 * draws.unit());
+            weight.push(1.0 + 0.5 * dice.uniform());
             x.extend(row);
             group.push(g);
         }
@@ -131,14 +119,14 @@ impl Case {
 /// 200 groups of all kinds and sizes: the error is never above its bound, and the bound is as small as it should be.
 #[test]
 fn the_error_is_within_its_bound() {
-    let mut draws = Draws(1);
+    let mut dice = Dice::new(1);
     for k in 0..200 {
         let kind = k % 6;
         let sigma = [0.05, 0.5, 1.0, 2.0, 4.0][k % 5];
         let effect = [None, Some(0), Some(1), Some(2)][(k / 6) % 4];
         let most = [1, 3, 8, 40][(k / 24) % 4];
-        let case = case(&mut draws, kind, 1, most, sigma, effect);
-        let beta = [0.2 * draws.normal(), draws.normal(), draws.normal()];
+        let case = case(&mut dice, kind, 1, most, sigma, effect);
+        let beta = [0.2 * dice.normal(), dice.normal(), dice.normal()];
         let at = case.model(f64::INFINITY).at(&beta, sigma.ln(), Order::Value).unwrap();
         let by_hand = case.by_hand(&beta, sigma);
         let off = (at.log_likelihood - by_hand).abs();
@@ -155,9 +143,9 @@ fn the_error_is_within_its_bound() {
 /// y ~ N(Xβ, 0.64/w + σ²zzᵀ) group by group, by the matrix determinant lemma.
 #[test]
 fn a_linear_model_has_a_closed_form() {
-    let mut draws = Draws(2);
+    let mut dice = Dice::new(2);
     for effect in [None, Some(2)] {
-        let case = case(&mut draws, 4, 9, 7, 1.3, effect);
+        let case = case(&mut dice, 4, 9, 7, 1.3, effect);
         let (beta, sigma) = ([0.1, 0.5, -0.2], 1.1);
         let mut expected = 0.0;
         for g in 0..9 {
@@ -188,10 +176,10 @@ fn a_linear_model_has_a_closed_form() {
 /// Central differences err by h²/6 of the third derivative and rounding over h.
 #[test]
 fn derivatives_are_those_of_the_value() {
-    let mut draws = Draws(3);
+    let mut dice = Dice::new(3);
     for kind in 0..6 {
         for effect in [None, Some(1)] {
-            let case = case(&mut draws, kind, 12, 6, 0.9, effect);
+            let case = case(&mut dice, kind, 12, 6, 0.9, effect);
             let model = case.model(2.0);
             let w = [0.3, 0.4, -0.5, -0.2];
             let at = |w: &[f64], order| model.at(&w[..3], w[3], order).unwrap();
@@ -225,8 +213,8 @@ fn derivatives_are_those_of_the_value() {
 /// The order of rows and the number of threads change nothing but the order in which a group's rows are added.
 #[test]
 fn threads_change_nothing() {
-    let mut draws = Draws(4);
-    let case = case(&mut draws, 0, 900, 6, 1.0, None);
+    let mut dice = Dice::new(4);
+    let case = case(&mut dice, 0, 900, 6, 1.0, None);
     let model = case.model(2.5);
     let at = |threads| -> At {
         certus::parallel::install(Some(threads), || model.at(&[0.1, 0.2, 0.3], 0.1, Order::Second))
@@ -240,11 +228,11 @@ fn threads_change_nothing() {
 /// The interval holds a maximum: F profiled by hand is larger at both ends; for flat and proper priors.
 #[test]
 fn the_interval_holds_the_maximum() {
-    let mut draws = Draws(5);
+    let mut dice = Dice::new(5);
     for (kind, prior_sd) in
         [(0, f64::INFINITY), (0, 2.5), (3, f64::INFINITY), (1, f64::INFINITY), (4, f64::INFINITY)]
     {
-        let case = case(&mut draws, kind, 150, 8, 1.0, None);
+        let case = case(&mut dice, kind, 150, 8, 1.0, None);
         let model = case.model(prior_sd);
         let found = model.estimate(&[0.0; 3]).unwrap();
         let [low, high] = found.interval.sds;
@@ -269,10 +257,10 @@ fn the_interval_holds_the_maximum() {
 /// Without an effect the likelihood falls from σ = 0 on about half the time; then 0 is the answer, and the interval begins there.
 #[test]
 fn no_effect_is_said_to_be_zero() {
-    let mut draws = Draws(6);
+    let mut dice = Dice::new(6);
     let mut zeros = 0;
     for _ in 0..12 {
-        let mut case = case(&mut draws, 0, 60, 6, 1e-9, None);
+        let mut case = case(&mut dice, 0, 60, 6, 1e-9, None);
         // a weight above 1 would count a row more than once, which looks like an effect
         case.memory.weight.clear();
         let found = case.model(2.5).estimate(&[0.0; 3]).unwrap();
@@ -290,8 +278,8 @@ fn no_effect_is_said_to_be_zero() {
 /// A linear model with flat priors on β: given σ everything is Gaussian, so the only error is that of the grid, which is held against a sum over a fine grid by hand.
 #[test]
 fn the_posterior_of_a_linear_model_is_that_by_hand() {
-    let mut draws = Draws(7);
-    let case = case(&mut draws, 4, 25, 6, 0.7, None);
+    let mut dice = Dice::new(7);
+    let case = case(&mut dice, 4, 25, 6, 0.7, None);
     let model = case.model(2.5);
     let prior = SdPrior::HalfNormal(2.5);
     let start = model.estimate(&[0.0; 3]).unwrap();
@@ -362,8 +350,8 @@ fn the_posterior_of_a_linear_model_is_that_by_hand() {
 /// With a linear likelihood an effect given σ is Gaussian in closed form; with β in the model, too, it is the posterior of a Gaussian model, by one big solve.
 #[test]
 fn effects_of_a_linear_model_are_those_by_hand() {
-    let mut draws = Draws(8);
-    let case = case(&mut draws, 4, 6, 5, 0.9, None);
+    let mut dice = Dice::new(8);
+    let case = case(&mut dice, 4, 6, 5, 0.9, None);
     let model = case.model(1.5);
     let sd: f64 = 0.8;
     // a mixture of one node

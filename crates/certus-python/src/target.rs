@@ -135,7 +135,7 @@ fn seen(p: &AutoProgress<'_>) -> TracePoint {
         iteration: p.iteration,
         gradients: p.gradients,
         neg_elbo: None,
-        bound: p.gap.map(|gap| gap.value.max(0.0) + 2.0 * gap.standard_error),
+        bound: p.gap.map(|gap| gap.upper()),
     }
 }
 

@@ -8,6 +8,9 @@ use crate::factor::{Factor, Family, Workspace};
 use crate::linalg;
 use crate::random::{Purpose, Random};
 
+/// Φ⁻¹(0.95): a normal law has 90 % within this many sds of its mean.
+pub const NORMAL_95: f64 = 1.644_853_626_951_472_2;
+
 /// A Gaussian with mean m and covariance factor C.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gaussian {

@@ -43,13 +43,10 @@ impl Collapsed {
         let (mut mean, mut square, mut apart) = (0.0, 0.0, 0.0);
         // (v, probability) of all nodes, the probability at a node in the middle of what it stands for
         let mut law: Vec<(f64, f64)> = Vec::new();
-        let mut nodes = Nodes::default();
+        let (mut nodes, mut t, mut s) = (Nodes::default(), Vec::new(), Vec::new());
         for at in &mixture.nodes {
-            let t: Vec<f64> =
-                (from..to).map(|i| linalg::dot(&self.a[i * d..][..d], &at.mean) + self.offset[i]).collect();
-            let s: Vec<f64> =
-                (from..to).map(|i| at.sd * self.effect.get(i).copied().unwrap_or(1.0)).collect();
-            self.group_rows(from, to, &t, &s).integrate_finer(&mut nodes, FINER);
+            let rows = self.group_rows(g, &at.mean, at.sd, &mut t, &mut s);
+            rows.integrate_finer(&mut nodes, FINER);
             let count = nodes.u.len();
             let own: f64 = nodes.u.iter().zip(&nodes.p).map(|(u, p)| u * p).sum();
             let spread: f64 = nodes.u.iter().zip(&nodes.p).map(|(u, p)| p * (u - own).powi(2)).sum();

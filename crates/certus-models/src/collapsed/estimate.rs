@@ -78,6 +78,11 @@ pub(super) fn factor(at: &At, d: usize) -> Result<Vec<f64>, Error> {
     Err(Error::NotIdentified { reason: reason.into(), direction: Vec::new() })
 }
 
+/// Differences of F that are rounding.
+fn flat(at: &At) -> f64 {
+    1e-12 * (1.0 + at.value.abs())
+}
+
 /// H⁻¹x.
 fn solve(l: &[f64], d: usize, mut x: Vec<f64>) -> Vec<f64> {
     linalg::solve_lower(l, d, false, &mut x);
@@ -99,24 +104,8 @@ impl Collapsed {
             if promised <= 1e-18 * (1.0 + at.value.abs()) {
                 break;
             }
-            let mut scale = 1.0;
-            let next = loop {
-                let trial: Vec<f64> = beta.iter().zip(&step).map(|(b, s)| b - scale * s).collect();
-                let there = self.at(&trial, log_sd, Order::Second)?;
-                evaluations += 1;
-                // near the minimum F is flat to rounding: there the gradient must not grow
-                let flat = 1e-12 * (1.0 + at.value.abs());
-                if there.value <= at.value - 1e-4 * scale * promised
-                    || (promised < flat && there.value <= at.value + flat)
-                {
-                    break Some((trial, there));
-                }
-                scale *= 0.5;
-                if scale < 1e-10 {
-                    break None;
-                }
-            };
-            let Some((trial, there)) = next else { break };
+            let next = self.shortened(&beta, log_sd, &at, &step, 0.0, promised, &mut evaluations)?;
+            let Some((trial, _, there)) = next else { break };
             let small = promised <= 1e-13 * (1.0 + at.value.abs());
             (beta, at) = (trial, there);
             if small {
@@ -124,6 +113,33 @@ impl Collapsed {
             }
         }
         Ok(Profile { beta, at, evaluations })
+    }
+
+    /// (β − c·down, θ + c·step) for the first c = 1, ½, ¼, … at which F falls by a ten-thousandth of what is promised; near the minimum F is flat to rounding, and
+    /// need not fall.
+    fn shortened(
+        &self,
+        beta: &[f64],
+        theta: f64,
+        at: &At,
+        down: &[f64],
+        step: f64,
+        promised: f64,
+        evaluations: &mut usize,
+    ) -> Result<Option<(Vec<f64>, f64, At)>, Error> {
+        let (flat, mut scale) = (flat(at), 1.0);
+        while scale >= 1e-10 {
+            let trial: Vec<f64> = beta.iter().zip(down).map(|(b, s)| b - scale * s).collect();
+            let log_sd = theta + scale * step;
+            let there = self.at(&trial, log_sd, Order::Second)?;
+            *evaluations += 1;
+            let enough = there.value <= at.value - 1e-4 * scale * promised;
+            if enough || (promised < flat && there.value <= at.value + flat) {
+                return Ok(Some((trial, log_sd, there)));
+            }
+            scale *= 0.5;
+        }
+        Ok(None)
     }
 
     /// The maximum over β and the sd, with its certificate. `start` are coefficients to begin with.
@@ -142,27 +158,15 @@ impl Collapsed {
             let slope = here.at.gradient[d] - linalg::dot(&ridge.cross, &alone);
             let step = if ridge.bend > 0.0 { -slope / ridge.bend } else { -slope.signum() }.clamp(-1.0, 1.0);
             let promised = linalg::dot(&alone, &here.at.gradient[..d]) - step * slope;
-            let flat = 1e-12 * (1.0 + here.at.value.abs());
+            let flat = flat(&here.at);
             if promised <= 1e-3 * flat || (theta < smallest && step < 0.0) {
                 break;
             }
-            let mut scale = 1.0;
-            let next = loop {
-                let move_beta = |j: usize| here.beta[j] - scale * (alone[j] + step * ridge.turned[j]);
-                let trial: Vec<f64> = (0..d).map(move_beta).collect();
-                let there = self.at(&trial, theta + scale * step, Order::Second)?;
-                here.evaluations += 1;
-                let enough = there.value <= here.at.value - 1e-4 * scale * promised;
-                if enough || (promised < flat && there.value <= here.at.value + flat) {
-                    break Some((trial, there));
-                }
-                scale *= 0.5;
-                if scale < 1e-10 {
-                    break None;
-                }
-            };
-            let Some((trial, there)) = next else { break };
-            theta += scale * step;
+            let down: Vec<f64> = alone.iter().zip(&ridge.turned).map(|(a, t)| a + step * t).collect();
+            let Profile { beta, at, evaluations } = &mut here;
+            let next = self.shortened(beta, theta, at, &down, step, promised, evaluations)?;
+            let Some((trial, log_sd, there)) = next else { break };
+            theta = log_sd;
             (here.beta, here.at) = (trial, there);
             if promised <= 0.1 * flat {
                 break;
@@ -306,11 +310,7 @@ impl Collapsed {
             let (mut nodes, mut t, mut s) = (Nodes::default(), Vec::new(), Vec::new());
             for g in self.pieces[piece]..self.pieces[piece + 1] {
                 let (from, to) = (self.first[g], self.first[g + 1]);
-                t.clear();
-                t.extend((from..to).map(|i| linalg::dot(&self.a[i * d..][..d], beta) + self.offset[i]));
-                s.clear();
-                s.extend((from..to).map(|i| sigma * self.effect.get(i).copied().unwrap_or(1.0)));
-                let rows = self.group_rows(from, to, &t, &s);
+                let rows = self.group_rows(g, beta, sigma, &mut t, &mut s);
                 let integral = rows.integrate(&mut nodes);
                 let count = nodes.u.len();
                 let here = rows.potential(integral.mode);
@@ -335,7 +335,8 @@ impl Collapsed {
                     linalg::solve_lower(l, d, false, &mut x);
                     let rho = RADIUS * linalg::norm_squared(&x).sqrt() * (1.0 + 1e-9);
                     let (w, datum) = (rows.weight[i], rows.data[i]);
-                    let (middle, reach) = (t[i] + s[i] * integral.mode, s[i].abs() * half + rho);
+                    let (middle, reach) =
+                        (rows.t[i] + rows.s[i] * integral.mode, rows.s[i].abs() * half + rho);
                     let most = self.likelihood.slope(middle - reach, datum).abs();
                     let most = most.max(self.likelihood.slope(middle + reach, datum).abs());
                     let mean: f64 =
@@ -351,9 +352,9 @@ impl Collapsed {
                 let (mut v, mut q) = (vec![0.0; d], 1.0);
                 for i in 0..to - from {
                     let x = &self.a[(from + i) * d..][..d];
-                    q += bends[i] * s[i] * s[i];
+                    q += bends[i] * rows.s[i] * rows.s[i];
                     for j in 0..d {
-                        v[j] += bends[i] * s[i] * x[j];
+                        v[j] += bends[i] * rows.s[i] * x[j];
                         (0..d).for_each(|k| sum[j * d + k] += least * bends[i] * x[j] * x[k]);
                     }
                 }

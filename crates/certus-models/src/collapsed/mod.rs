@@ -233,15 +233,22 @@ impl Collapsed {
         Ok(out)
     }
 
-    /// The rows of sorted places `from..to`.
-    fn group_rows<'a>(&'a self, from: usize, to: usize, t: &'a [f64], s: &'a [f64]) -> GroupRows<'a> {
-        GroupRows {
-            likelihood: &*self.likelihood,
-            t,
-            s,
-            data: &self.data[from..to],
-            weight: &self.weight[from..to],
-        }
+    /// The rows of group g at (β, σ); t and s are filled with its predictors and the steps of its effect.
+    fn group_rows<'a>(
+        &'a self,
+        g: usize,
+        beta: &[f64],
+        sigma: f64,
+        t: &'a mut Vec<f64>,
+        s: &'a mut Vec<f64>,
+    ) -> GroupRows<'a> {
+        let (d, range) = (self.dim, self.first[g]..self.first[g + 1]);
+        t.clear();
+        t.extend(range.clone().map(|i| linalg::dot(&self.a[i * d..][..d], beta) + self.offset[i]));
+        s.clear();
+        s.extend(range.clone().map(|i| sigma * self.effect.get(i).copied().unwrap_or(1.0)));
+        let (data, weight) = (&self.data[range.clone()], &self.weight[range]);
+        GroupRows { likelihood: &*self.likelihood, t, s, data, weight }
     }
 
     fn piece(&self, piece: usize, beta: &[f64], sigma: f64, order: Order) -> Sums {
@@ -252,11 +259,7 @@ impl Collapsed {
         let (mut t, mut s) = (Vec::new(), Vec::new());
         for g in self.pieces[piece]..self.pieces[piece + 1] {
             let (from, to) = (self.first[g], self.first[g + 1]);
-            t.clear();
-            t.extend((from..to).map(|i| linalg::dot(&self.a[i * d..][..d], beta) + self.offset[i]));
-            s.clear();
-            s.extend((from..to).map(|i| sigma * self.effect.get(i).copied().unwrap_or(1.0)));
-            let rows = self.group_rows(from, to, &t, &s);
+            let rows = self.group_rows(g, beta, sigma, &mut t, &mut s);
             let integral = rows.integrate(&mut nodes);
             sums.log += integral.log;
             // |log(1 + e)| ≤ e/(1 − e) for the true value over ours

@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 
 use certus::Provenance;
 use certus::certificate::{self, Statement};
+use certus::gaussian::NORMAL_95;
 
 use super::{Assumption, Certificate, Gap, Level, Parameter, Posterior, TracePoint, Voucher};
-
-/// Φ⁻¹(0.95).
-const NORMAL_95: f64 = 1.644_853_626_951_472_2;
 
 impl Parameter {
     /// A coefficient that is normal, as all are here.

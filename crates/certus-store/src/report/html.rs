@@ -23,10 +23,7 @@ pub(super) fn short(x: Option<f64>) -> String {
     match x {
         None => "–".into(),
         Some(0.0) => "0".into(),
-        Some(x) if (1e-4..1e6).contains(&x.abs()) => {
-            let decimals = (3 - x.abs().log10().floor() as i32).max(0) as usize;
-            format!("{x:.decimals$}")
-        }
+        Some(x) if (1e-4..1e6).contains(&x.abs()) => certus::certificate::significant(x, 4),
         Some(x) => format!("{x:.3e}"),
     }
 }

@@ -294,6 +294,12 @@ pub fn figure(x: f64) -> String {
     if (1e-3..1e4).contains(&up) { format!("{up:.*}", digits.max(0) as usize) } else { format!("{up:.1e}") }
 }
 
+/// That many significant digits, without an exponent: for estimates of ordinary size, which are rounded to the nearest.
+pub fn significant(x: f64, digits: i32) -> String {
+    let decimals = (digits - 1 - x.abs().log10().floor() as i32).max(0) as usize;
+    format!("{x:.decimals$}")
+}
+
 fn errors(of: &str, mean: Option<f64>, sd: Option<f64>) -> Vec<String> {
     let mean = mean.map(|e| format!("every mean of {of} within {} sd of q's", figure(e)));
     let sd = sd.map(|e| format!("every sd of {of} within {} % of q's", figure(100.0 * e)));
