@@ -7,6 +7,7 @@ use certus_data::{
 };
 
 use crate::arguments::{FactorChoice, FitArguments, Missing, ModelName};
+use crate::crew::Crew;
 use crate::exit::{Code, Failure};
 use crate::watch::Signals;
 
@@ -87,11 +88,12 @@ impl FitArguments {
     }
 
     /// Reads the data and builds the model.
-    pub fn problem(&self, signals: &Signals) -> Result<Problem, Failure> {
+    pub fn problem(&self, signals: &Signals, crew: &Crew) -> Result<Problem, Failure> {
         let request = self.request()?;
         let source = open(self.path()?, self.r#where.as_deref(), self.sql.as_deref())?;
         let source = Stoppable { source, signals };
-        Problem::new(&source, &request, &Storage::default()).map_err(|e| match signals.seen() {
+        let storage = Storage { ranks: crew.ranks(), ..Storage::default() };
+        Problem::new(&source, &request, &storage).map_err(|e| match signals.seen() {
             Some(code) => Failure::new(code, "stopped while the data were read; nothing was written"),
             None => e.into(),
         })

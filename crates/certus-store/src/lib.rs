@@ -9,7 +9,7 @@
 //! | `report.html` | all of it for people | [`mod@report`] |
 //! | draws and predictions, wherever the user wants them | Parquet or CSV | [`sheet`] |
 //!
-//! Every file is written whole or not at all ([`directory`]). Nothing but `fit.json` and the report holds a time.
+//! Every file is written whole or not at all ([`directory`]), but for those that only say who is alive ([`heartbeat`]). Nothing but `fit.json` and the report holds a time.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ pub mod arrays;
 pub mod checkpoint;
 pub mod directory;
 pub mod error;
+pub mod heartbeat;
 pub mod record;
 pub mod report;
 pub mod sheet;
@@ -25,6 +26,7 @@ pub use arrays::Arrays;
 pub use checkpoint::{Checkpoints, Fingerprint, Kind, Timer};
 pub use directory::FitDirectory;
 pub use error::Error;
+pub use heartbeat::Heartbeat;
 pub use record::{Meta, Record};
 pub use report::report;
 pub use sheet::Sheet;
