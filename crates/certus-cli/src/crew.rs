@@ -44,6 +44,12 @@ fn launched() -> Option<(usize, &'static str)> {
     direct.or_else(slurm)
 }
 
+/// True for the one of several processes that speaks before they have met.
+pub fn speaks() -> bool {
+    let ranks = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"];
+    ranks.iter().find_map(|name| std::env::var(name).ok()).is_none_or(|rank| rank == "0")
+}
+
 impl Crew {
     /// Joins the others, if this process was started with any. `single` names a command that one process runs alone.
     pub fn join(single: Option<&str>) -> Result<Self, Failure> {

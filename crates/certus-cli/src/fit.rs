@@ -65,7 +65,7 @@ pub fn fit(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
         None => Ok(()),
     })?;
     run.watch.say("reading the data");
-    let problem = arguments.problem(&run.signals, crew)?;
+    let problem = arguments.problem(&run.signals, crew.ranks())?;
     // made now, so that what takes long is not done in vain, and not before, so that bad data leave nothing behind
     let directory = crew.first(|| {
         let Some(out) = &arguments.out else { return Ok(None) };
@@ -104,7 +104,7 @@ pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool, crew: &Cr
     }
     let run = Run::new(&arguments, crew)?;
     run.watch.say("reading the data");
-    let problem = arguments.problem(&run.signals, crew).map_err(moved)?;
+    let problem = arguments.problem(&run.signals, crew.ranks()).map_err(moved)?;
     crew.beat(Some(dir));
     run.go(&problem, directory, earlier.as_ref())
 }
@@ -288,7 +288,7 @@ fn show(arguments: &FitArguments, record: &Record, directory: Option<&FitDirecto
 pub fn plan(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
     let run = Run::new(arguments, crew)?;
     run.watch.say("reading the data");
-    let problem = arguments.problem(&run.signals, crew)?;
+    let problem = arguments.problem(&run.signals, crew.ranks())?;
     run.watch.done();
     let lines = problem.plan(&run.goal, &run.way);
     let out: String = lines.iter().map(|(what, value)| format!("{what:<13} {value}\n")).collect();

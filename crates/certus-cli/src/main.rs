@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use arguments::{Arguments, Command, FitArguments};
 use clap::{CommandFactory, Parser};
-use crew::Crew;
+use crew::{Crew, speaks};
 use exit::{Code, Failure, print};
 use port::Port;
 
@@ -27,7 +27,9 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            let _ = error.print();
+            if speaks() {
+                let _ = error.print();
+            }
             let code = if error.use_stderr() { Code::Usage } else { Code::Reached };
             return ExitCode::from(code as u8);
         }
@@ -35,7 +37,9 @@ fn main() -> ExitCode {
     let crew = match Crew::join(arguments.command.single()) {
         Ok(crew) => crew,
         Err(failure) => {
-            eprintln!("{failure}");
+            if speaks() {
+                eprintln!("{failure}");
+            }
             return ExitCode::from(failure.code as u8);
         }
     };
