@@ -49,7 +49,9 @@ fn table(dir: &Path, n: usize) -> String {
 
 fn mpirun(ranks: usize, arguments: &[&str]) -> Command {
     let mut command = Command::new("mpirun");
-    command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string(), BINARY]).args(arguments);
+    command
+        .args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string(), BINARY])
+        .args(arguments);
     command.env("NO_COLOR", "1").env_remove("CERTUS_RANK_TIMEOUT");
     command
 }
@@ -233,7 +235,10 @@ fn a_silent_rank_is_named() {
     let (_one, dir) = (alone(), scratch("silent"));
     let data = table(&dir, 9300);
     let whole = dir.join("whole");
-    assert!(matches!(mpirun(1, &long(&data, whole.to_str().unwrap())).status().unwrap().code(), Some(0 | 10)));
+    assert!(matches!(
+        mpirun(1, &long(&data, whole.to_str().unwrap())).status().unwrap().code(),
+        Some(0 | 10)
+    ));
     for (ranks, stopped) in [(2, 1), (3, 2), (3, 0)] {
         let out = dir.join(format!("silent-{ranks}-{stopped}"));
         let to = out.to_str().unwrap();
@@ -265,7 +270,10 @@ fn all_stop_together() {
     let (_one, dir) = (alone(), scratch("stop"));
     let data = table(&dir, 9300);
     let whole = dir.join("whole");
-    assert!(matches!(mpirun(1, &long(&data, whole.to_str().unwrap())).status().unwrap().code(), Some(0 | 10)));
+    assert!(matches!(
+        mpirun(1, &long(&data, whole.to_str().unwrap())).status().unwrap().code(),
+        Some(0 | 10)
+    ));
     let out = dir.join("signal");
     let to = out.to_str().unwrap();
     let child = mpirun(3, &long(&data, to)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -298,7 +306,8 @@ fn what_travels_is_what_the_documentation_says() {
         arguments.extend(["--method", "prox-energy", "--batch", "16", "--iterations", iterations, "--quiet"]);
         let output = mpirun(ranks, &arguments).env("CERTUS_RANK_COUNT", "1").output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
-        let numbers = err.lines().filter_map(|l| l.split(": ").nth(1)?.strip_suffix(" numbers")?.parse::<f64>().ok());
+        let numbers =
+            err.lines().filter_map(|l| l.split(": ").nth(1)?.strip_suffix(" numbers")?.parse::<f64>().ok());
         let numbers: Vec<f64> = numbers.collect();
         assert_eq!(numbers.len(), ranks, "{err}");
         numbers.iter().sum::<f64>()

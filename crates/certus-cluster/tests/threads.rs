@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use certus::Goal;
 use certus_cluster::{Spread, Transport};
@@ -142,7 +142,8 @@ fn numbers(rows: Part, kind: &str, method: Method, threads: usize) -> Vec<u64> {
 fn on_ranks(count: usize, work: impl Fn(Arc<dyn Ranks>) -> Vec<u64> + Sync) -> Vec<Vec<u64>> {
     let work = &work;
     std::thread::scope(|scope| {
-        let started = channels(count).into_iter().map(|end| scope.spawn(move || work(Arc::new(Spread::new(end)))));
+        let started =
+            channels(count).into_iter().map(|end| scope.spawn(move || work(Arc::new(Spread::new(end)))));
         let started: Vec<_> = started.collect();
         started.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
