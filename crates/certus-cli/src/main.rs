@@ -27,21 +27,13 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            if speaks() {
-                let _ = error.print();
-            }
             let code = if error.use_stderr() { Code::Usage } else { Code::Reached };
-            return ExitCode::from(code as u8);
+            return before(code, || drop(error.print()));
         }
     };
     let crew = match Crew::join(arguments.command.single()) {
         Ok(crew) => crew,
-        Err(failure) => {
-            if speaks() {
-                eprintln!("{failure}");
-            }
-            return ExitCode::from(failure.code as u8);
-        }
+        Err(failure) => return before(failure.code, || eprintln!("{failure}")),
     };
     // a panic is printed by its own hook
     let run = std::panic::AssertUnwindSafe(|| run(arguments, &crew));
@@ -54,6 +46,15 @@ fn main() -> ExitCode {
         eprintln!("{failure}");
     }
     ExitCode::from(crew.leave(&ended) as u8)
+}
+
+/// The end before ranks have met: one of them speaks, and the others do not end with a code, at which a launcher would cut it off.
+fn before(code: Code, speak: impl FnOnce()) -> ExitCode {
+    if speaks() {
+        speak();
+        return ExitCode::from(code as u8);
+    }
+    ExitCode::SUCCESS
 }
 
 /// Flags over the config file, if there is one; `None` if the arguments were only to be printed.
