@@ -13,13 +13,16 @@ use certus_models::likelihood::{Likelihood, Linear, Logistic, Poisson};
 use certus_models::rows::{LEAF, Leaf, Rows, own_leaves};
 use certus_models::{Design, EnvelopeSettings, Error, Glm, Memory, PosteriorSettings, Prior, Ranks};
 
+/// A tag and numbers.
+type Message = (u16, Vec<f64>);
+
 /// Ranks that are threads of this process.
 #[derive(Debug)]
 struct Channels {
     rank: usize,
     /// To every rank, and from every rank.
-    to: Vec<Mutex<Sender<(u16, Vec<f64>)>>>,
-    from: Vec<Mutex<Receiver<(u16, Vec<f64>)>>>,
+    to: Vec<Mutex<Sender<Message>>>,
+    from: Vec<Mutex<Receiver<Message>>>,
 }
 
 fn channels(count: usize) -> Vec<Channels> {
