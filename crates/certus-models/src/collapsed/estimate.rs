@@ -6,7 +6,7 @@
 use certus::linalg;
 
 use super::curvature::RADIUS;
-use super::{Ask, At, Collapsed, Order};
+use super::{Ask, At, Collapsed};
 use crate::error::Error;
 use crate::prior::Precision;
 
@@ -97,7 +97,7 @@ impl Collapsed {
     pub(super) fn profile(&self, start: &[f64], log_sd: f64, nats: f64) -> Result<Profile, Error> {
         let d = self.dim;
         let mut beta = start.to_vec();
-        let mut at = self.at(&beta, log_sd, Order::Second)?;
+        let mut at = self.evaluate(&beta, log_sd, Ask::default())?;
         let mut evaluations = 1;
         for _ in 0..STEPS {
             let l = factor(&at, d)?;
@@ -331,7 +331,8 @@ impl Collapsed {
         metric: &[f64],
         enough: f64,
     ) -> Result<(f64, usize), Error> {
-        let ask = Ask { metric: self.proper().is_none().then_some(metric), ..Ask::default() };
+        let metric_asked = self.proper().is_none().then_some(metric);
+        let ask = Ask { slope_errors: true, metric: metric_asked, ..Ask::default() };
         let low = |at: &At| Ok::<_, Error>(at.value - at.error - self.left_to_gain(at, metric)?);
         let first = low(&self.evaluate(beta, log_sd, ask)?)?;
         if first > enough {
