@@ -175,15 +175,19 @@ impl Collapsed {
                 break;
             }
             let down: Vec<f64> = alone.iter().zip(&ridge.turned).map(|(a, t)| a + step * t).collect();
+            if ask.epsilon == ROUGH && (done || promised <= CLOSE * (1.0 + here.at.value.abs())) {
+                // from here on in earnest; rough values and others can't be compared, so this step is not shortened
+                ask = Ask::default();
+                here.beta.iter_mut().zip(&down).for_each(|(b, s)| *b -= s);
+                theta += step;
+                here.at = self.evaluate(&here.beta, theta, ask)?;
+                here.evaluations += 1;
+                continue;
+            }
             let Profile { beta, at, evaluations } = &mut here;
             let next = self.shortened(beta, theta, at, &down, step, promised, ask, evaluations)?;
-            let close = done || promised <= CLOSE * (1.0 + at.value.abs()) || next.is_none();
-            if close && ask.epsilon == ROUGH {
-                // from here on in earnest
+            if next.is_none() && ask.epsilon == ROUGH {
                 ask = Ask::default();
-                if let Some((trial, log_sd, _)) = next.filter(|_| !done) {
-                    (here.beta, theta) = (trial, log_sd);
-                }
                 here.at = self.evaluate(&here.beta, theta, ask)?;
                 here.evaluations += 1;
                 continue;
