@@ -81,11 +81,11 @@ fn any_number_of_ranks_gives_the_bits_of_one_process() {
     let data = table(&dir, 9300);
     for (model, response, more) in [
         ("logistic", "b", &["--method", "stochastic"][..]),
-        ("logistic", "b", &["--method", "exact", "--gap", "1e-6"]),
+        ("logistic", "b", &["--method", "exact", "--gap", "1e-14"]),
         ("logistic", "b", &["--method", "auto"]),
         ("logistic", "b", &["--method", "ball-stl", "--batch", "16", "--iterations", "100"]),
         ("linear", "y", &["--method", "stochastic", "--sigma", "0.6"]),
-        ("linear", "y", &["--method", "exact", "--sigma", "0.6"]),
+        ("linear", "y", &["--method", "exact", "--sigma", "0.6", "--gap", "1e-14"]),
         ("linear", "y", &["--method", "auto", "--sigma", "0.6"]),
     ] {
         let name = format!("{model}-{}", more[1]);
@@ -100,7 +100,8 @@ fn any_number_of_ranks_gives_the_bits_of_one_process() {
             } else {
                 mpirun(ranks, &arguments).output().unwrap()
             };
-            assert!(matches!(output.status.code(), Some(0 | 10)), "{name} on {ranks}: {output:?}");
+            // a gap that rounding forbids ends without the certificate of the posterior, which takes most of the time
+            assert!(matches!(output.status.code(), Some(0 | 10 | 11)), "{name} on {ranks}: {output:?}");
             // one object: rank 0 alone speaks
             serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap();
             let left: Vec<_> = std::fs::read_dir(&out).unwrap().map(|e| e.unwrap().file_name()).collect();
