@@ -3,17 +3,20 @@
 //! With F_p(θ) = min_β F(β, θ), continuous in θ: if F_p is larger at both ends of an interval than somewhere inside, it has a minimum in it. At the
 //! ends a lower bound of F_p is needed: F is convex in β, so what is left to gain from β̂ is bounded by its gradient there.
 
+use std::ops::ControlFlow;
+
 use certus::linalg;
 
 use super::group::Nodes;
-use super::{At, Collapsed, Order};
+use super::passes::{Observer, Passes, Stage};
+use super::{At, Collapsed};
 use crate::error::Error;
 use crate::prior::Precision;
 
 /// Steps of a Newton iteration, at most.
 const STEPS: usize = 60;
 /// An sd this small, times the largest predictor's size per unit, is 0.
-const SMALLEST: f64 = 1e-4;
+pub(super) const SMALLEST: f64 = 1e-4;
 /// Radius of the ball, in sds of β, in which the curvature is bounded below.
 const RADIUS: f64 = 1e-4;
 
@@ -28,6 +31,8 @@ pub struct Estimate {
     pub at: At,
     /// Where a maximum lies.
     pub interval: Interval,
+    /// Lower factor of the covariance of β that the curvature of F in (β, θ) says: what is not known of the sd is in it.
+    pub factor: Vec<f64>,
     /// Standard error of log sd from the curvature of the profile.
     pub log_sd_error: f64,
     /// Evaluations of F.
@@ -47,7 +52,6 @@ pub struct Interval {
 pub(super) struct Profile {
     pub(super) beta: Vec<f64>,
     pub(super) at: At,
-    pub(super) evaluations: usize,
 }
 
 /// How β̂ follows θ, and the profile bends: dβ̂/dθ = −H⁻¹c, F_p″ = F_θθ − cᵀH⁻¹c, with H = LLᵀ the block of β and c that of β and θ.
@@ -65,6 +69,25 @@ impl Profile {
         let turned = solve(&factor, d, cross.clone());
         let bend = self.at.hessian[d * (d + 1) + d] - linalg::dot(&cross, &turned);
         Ok(Ridge { factor, cross, turned, bend })
+    }
+}
+
+impl Ridge {
+    /// Lower factor of the block of β of the inverse of the whole Hessian: H⁻¹ + H⁻¹c cᵀH⁻¹/F_p″, H⁻¹ alone if the profile does not bend up.
+    fn joint(&self, d: usize) -> Result<Vec<f64>, Error> {
+        let lower = linalg::lower_of_inverse(&self.factor, d);
+        if self.bend.is_nan() || self.bend <= 0.0 {
+            return Ok(lower);
+        }
+        let mut sum = vec![0.0; d * d];
+        for (j, k) in (0..d).flat_map(|j| (0..d).map(move |k| (j, k))) {
+            let own: f64 = (0..=j.min(k)).map(|m| lower[m * d + j] * lower[m * d + k]).sum();
+            sum[k * d + j] = own + self.turned[j] * self.turned[k] / self.bend;
+        }
+        if linalg::cholesky(&mut sum, d) {
+            return Ok(sum);
+        }
+        Err(Error::NotFinite("the covariance of the coefficients is not positive definite".into()))
     }
 }
 
@@ -92,11 +115,15 @@ fn solve(l: &[f64], d: usize, mut x: Vec<f64>) -> Vec<f64> {
 
 impl Collapsed {
     /// min_β F(β, θ) from a start, by Newton's method with halved steps.
-    pub(super) fn profile(&self, start: &[f64], log_sd: f64) -> Result<Profile, Error> {
+    pub(super) fn profile(
+        &self,
+        start: &[f64],
+        log_sd: f64,
+        passes: &mut Passes<'_>,
+    ) -> Result<Profile, Error> {
         let d = self.dim;
         let mut beta = start.to_vec();
-        let mut at = self.at(&beta, log_sd, Order::Second)?;
-        let mut evaluations = 1;
+        let mut at = passes.at(self, &beta, log_sd)?;
         for _ in 0..STEPS {
             let l = factor(&at, d)?;
             let step = solve(&l, d, at.gradient[..d].to_vec());
@@ -104,7 +131,7 @@ impl Collapsed {
             if promised <= 1e-18 * (1.0 + at.value.abs()) {
                 break;
             }
-            let next = self.shortened(&beta, log_sd, &at, &step, 0.0, promised, &mut evaluations)?;
+            let next = self.shortened(&beta, log_sd, &at, &step, 0.0, promised, passes)?;
             let Some((trial, _, there)) = next else { break };
             let small = promised <= 1e-13 * (1.0 + at.value.abs());
             (beta, at) = (trial, there);
@@ -112,7 +139,7 @@ impl Collapsed {
                 break;
             }
         }
-        Ok(Profile { beta, at, evaluations })
+        Ok(Profile { beta, at })
     }
 
     /// (β − c·down, θ + c·step) for the first c = 1, ½, ¼, … at which F falls by a ten-thousandth of what is promised; near the minimum F is flat to rounding, and
@@ -125,14 +152,13 @@ impl Collapsed {
         down: &[f64],
         step: f64,
         promised: f64,
-        evaluations: &mut usize,
+        passes: &mut Passes<'_>,
     ) -> Result<Option<(Vec<f64>, f64, At)>, Error> {
         let (flat, mut scale) = (flat(at), 1.0);
         while scale >= 1e-10 {
             let trial: Vec<f64> = beta.iter().zip(down).map(|(b, s)| b - scale * s).collect();
             let log_sd = theta + scale * step;
-            let there = self.at(&trial, log_sd, Order::Second)?;
-            *evaluations += 1;
+            let there = passes.at(self, &trial, log_sd)?;
             let enough = there.value <= at.value - 1e-4 * scale * promised;
             if enough || (promised < flat && there.value <= at.value + flat) {
                 return Ok(Some((trial, log_sd, there)));
@@ -146,12 +172,18 @@ impl Collapsed {
     ///
     /// Newton's method on (β, θ) together. The block of β is positive definite; where what is left of θ (the Schur complement) is not, θ goes downhill by 1.
     pub fn estimate(&self, start: &[f64]) -> Result<Estimate, Error> {
+        self.estimate_observed(start, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// The same, watched: [`Error::Stopped`] if the observer ends it.
+    pub fn estimate_observed(&self, start: &[f64], observer: &mut Observer<'_>) -> Result<Estimate, Error> {
+        let passes = &mut Passes::new(Stage::Estimate, observer);
         let d = self.dim;
         let size = self.effect_size();
         let smallest = (SMALLEST / size).ln();
         let mut theta = (0.5 / size).ln();
-        let first = self.at(start, theta, Order::Second)?;
-        let mut here = Profile { beta: start.to_vec(), at: first, evaluations: 1 };
+        let first = passes.at(self, start, theta)?;
+        let mut here = Profile { beta: start.to_vec(), at: first };
         for _ in 0..2 * STEPS {
             let ridge = here.ridge(d)?;
             let alone = solve(&ridge.factor, d, here.at.gradient[..d].to_vec());
@@ -163,8 +195,7 @@ impl Collapsed {
                 break;
             }
             let down: Vec<f64> = alone.iter().zip(&ridge.turned).map(|(a, t)| a + step * t).collect();
-            let Profile { beta, at, evaluations } = &mut here;
-            let next = self.shortened(beta, theta, at, &down, step, promised, evaluations)?;
+            let next = self.shortened(&here.beta, theta, &here.at, &down, step, promised, passes)?;
             let Some((trial, log_sd, there)) = next else { break };
             theta = log_sd;
             (here.beta, here.at) = (trial, there);
@@ -172,24 +203,25 @@ impl Collapsed {
                 break;
             }
         }
-        let mut evaluations = here.evaluations;
+        passes.stage(Stage::Interval);
         if theta < smallest {
-            return self.at_zero(here, evaluations);
+            return self.at_zero(here, passes);
         }
         let ridge = here.ridge(d)?;
-        let interval = self.interval(&here, theta, &ridge, &mut evaluations)?;
+        let interval = self.interval(&here, theta, &ridge, passes)?;
         Ok(Estimate {
+            factor: ridge.joint(d)?,
             beta: here.beta,
             sd: theta.exp(),
             at: here.at,
             interval,
             log_sd_error: if ridge.bend > 0.0 { 1.0 / ridge.bend.sqrt() } else { f64::INFINITY },
-            evaluations,
+            evaluations: passes.count(),
         })
     }
 
     /// √mean z².
-    fn effect_size(&self) -> f64 {
+    pub(super) fn effect_size(&self) -> f64 {
         if self.effect.is_empty() {
             return 1.0;
         }
@@ -202,7 +234,7 @@ impl Collapsed {
         here: &Profile,
         theta: f64,
         ridge: &Ridge,
-        evaluations: &mut usize,
+        passes: &mut Passes<'_>,
     ) -> Result<Interval, Error> {
         let none = |sds: [f64; 2], why: String| Ok(Interval { sds, proved: Err(why) });
         if !here.at.error.is_finite() {
@@ -218,8 +250,7 @@ impl Collapsed {
             loop {
                 let start: Vec<f64> =
                     here.beta.iter().zip(&ridge.turned).map(|(b, t)| b - sign * width * t).collect();
-                let there = self.profile(&start, theta + sign * width)?;
-                *evaluations += there.evaluations;
+                let there = self.profile(&start, theta + sign * width, passes)?;
                 *end = theta + sign * width;
                 let left = self.left_to_gain(&there, *end)?;
                 if there.at.value - there.at.error - left > top {
@@ -238,12 +269,11 @@ impl Collapsed {
     }
 
     /// The likelihood falls with the sd from the beginning: a maximum at 0.
-    fn at_zero(&self, small: Profile, mut evaluations: usize) -> Result<Estimate, Error> {
+    fn at_zero(&self, small: Profile, passes: &mut Passes<'_>) -> Result<Estimate, Error> {
         let theta = (SMALLEST / self.effect_size()).ln();
         let d = self.dim;
         // F at σ = 0 is F at an sd too small to matter
-        let zero = self.profile(&small.beta, theta - 8.0)?;
-        evaluations += zero.evaluations;
+        let zero = self.profile(&small.beta, theta - 8.0, passes)?;
         let top = zero.at.value + zero.at.error;
         let mut interval = Interval {
             sds: [0.0, theta.exp()],
@@ -251,8 +281,7 @@ impl Collapsed {
         };
         let mut at = theta;
         while at < theta + 12.0 {
-            let there = self.profile(&zero.beta, at)?;
-            evaluations += there.evaluations;
+            let there = self.profile(&zero.beta, at, passes)?;
             interval.sds[1] = at.exp();
             let left = self.left_to_gain(&there, at)?;
             if there.at.value - there.at.error - left > top {
@@ -261,15 +290,17 @@ impl Collapsed {
             }
             at += 0.25;
         }
+        let factor = linalg::lower_of_inverse(&factor(&zero.at, d)?, d);
         let mut found = zero.at;
         found.gradient[d] = 0.0;
         Ok(Estimate {
+            factor,
             beta: zero.beta,
             sd: 0.0,
             at: found,
             interval,
             log_sd_error: f64::INFINITY,
-            evaluations,
+            evaluations: passes.count(),
         })
     }
 
@@ -277,7 +308,7 @@ impl Collapsed {
     ///
     /// With a proper prior, F is J-strongly convex in β: ½|g|²_{J⁻¹}. With a flat one Lemma K4 bounds the Hessian from below, by λ times that at β̂, in
     /// the ball of radius r in its metric: if |g|_{H⁻¹} < λr/2 the minimum lies in the ball and is lower by at most |g|²/(2λ).
-    fn left_to_gain(&self, here: &Profile, log_sd: f64) -> Result<f64, Error> {
+    pub(super) fn left_to_gain(&self, here: &Profile, log_sd: f64) -> Result<f64, Error> {
         let d = self.dim;
         let g: Vec<f64> = (0..d).map(|j| here.at.gradient[j].abs() + here.at.gradient_error[j]).collect();
         if let Precision::Diagonal(j) = self.prior.precision()
