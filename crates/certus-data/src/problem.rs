@@ -146,11 +146,12 @@ impl Problem {
         request.refuse()?;
         let likelihood = request.likelihood()?;
         let sds = prior_sds(request, &prepared)?;
-        let priors = prior_lines(&prepared, &sds);
+        let mut priors = prior_lines(&prepared, &sds);
         let prior = Prior::independent(vec![0.0; sds.len()], &sds)?;
         let design = prepared.design()?;
         let (fitted, meaning) = if let Some((_, feature)) = unknown(&prepared.encoding)? {
             let model = Varying::new(&prepared, &design, feature, likelihood, prior, request)?;
+            priors.extend(model.prior_line());
             (Fitted::Collapsed(Box::new(model)), Meaning::dense(prepared.encoding.clone()))
         } else if prepared.encoding.groups.is_empty() {
             let model = Glm::new(design, likelihood, prior)?;
@@ -266,7 +267,7 @@ fn prior_lines(prepared: &Prepared, sds: &[f64]) -> Vec<String> {
 }
 
 /// Three digits.
-fn short(x: f64) -> String {
+pub(crate) fn short(x: f64) -> String {
     if (1e-3..1e4).contains(&x) {
         let text = significant(x, 3);
         if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }

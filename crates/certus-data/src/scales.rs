@@ -96,12 +96,13 @@ impl ScaleRequest {
     }
 }
 
-/// A prior in words, on the scale of the design.
-pub(crate) fn prior_words(prior: SdPrior) -> String {
+/// A prior in words, of an sd of which one is `unit` on the user's scale.
+pub(crate) fn prior_words(prior: SdPrior, unit: f64) -> String {
+    let short = |x: f64| crate::problem::short(x * unit);
     match prior {
-        SdPrior::HalfNormal(scale) => format!("half-normal({scale})"),
-        SdPrior::HalfT(df, scale) => format!("half-t({df}, {scale})"),
-        SdPrior::Exponential(mean) => format!("exponential(mean {mean})"),
+        SdPrior::HalfNormal(scale) => format!("half-normal({})", short(scale)),
+        SdPrior::HalfT(df, scale) => format!("half-t({df}, {})", short(scale)),
+        SdPrior::Exponential(mean) => format!("exponential(mean {})", short(mean)),
         SdPrior::Flat => "flat".into(),
     }
 }

@@ -96,6 +96,12 @@ impl Varying {
         format!("{groups} groups integrated out, one by one: {name} is not given; {how}")
     }
 
+    /// The prior of the sd, if it has one.
+    pub(crate) fn prior_line(&self) -> Option<String> {
+        let words = || format!("{} ~ {}", self.varies.name, prior_words(self.prior, self.varies.unit));
+        (self.scales == Scales::Posterior).then(words)
+    }
+
     fn stage(stage: Stage) -> &'static str {
         match stage {
             Stage::Estimate => "maximising the likelihood",
@@ -262,7 +268,7 @@ impl Run<'_> {
             group: varies.group.clone(),
             groups: self.varying.model.groups() as u64,
             scales: if mixture.is_some() { "posterior" } else { "estimate" }.into(),
-            prior: mixture.map(|_| prior_words(self.varying.prior)),
+            prior: mixture.map(|_| prior_words(self.varying.prior, varies.unit)),
             estimate: Some(found.sd * varies.unit),
             log_standard_error: finite(found.log_sd_error),
             interval: proved.then(|| found.interval.sds.map(|s| s * varies.unit)),
@@ -288,18 +294,15 @@ impl Run<'_> {
         stopped: bool,
     ) -> Result<Outcome, Error> {
         let varies = &self.varying.varies;
-        let [low, high] = found.interval.sds.map(|s| s * varies.unit);
+        let what = match mixture {
+            Some(mixture) => {
+                format!("the posterior of {}, on a grid of {}", varies.name, mixture.nodes.len())
+            }
+            None => format!("the maximum of the likelihood of {}", varies.name),
+        };
         let mut message = match &found.interval.proved {
-            Ok(()) => format!(
-                "a maximum of the likelihood at {} {}, proved to lie between {low:.6} and {high:.6}",
-                varies.name,
-                significant(found.sd * varies.unit, 5)
-            ),
-            Err(why) => format!(
-                "a maximum of the likelihood at {} {}, without a proof: {why}",
-                varies.name,
-                significant(found.sd * varies.unit, 5)
-            ),
+            Ok(()) => format!("{what}; where the likelihood has a maximum is proved"),
+            Err(why) => format!("{what}; where the likelihood has a maximum is not proved: {why}"),
         };
         let mut status = Status::Reached;
         if let Some(mixture) = mixture.filter(|m| m.refinement > AGREE) {
@@ -351,7 +354,8 @@ impl Run<'_> {
             None => found.at.error,
         };
         let likelihood = if error.is_finite() {
-            format!("the likelihood at each sd is proved to {} nats", figure(error))
+            let each = if mixture.is_some() { " at each sd" } else { "" };
+            format!("the likelihood{each} is proved to {} nats", figure(error))
         } else {
             "the error of the likelihood is not proved".into()
         };

@@ -141,6 +141,12 @@ impl Model {
         self.problem.meaning.dim()
     }
 
+    /// True if groups are integrated out, because their sd is not given.
+    #[getter]
+    fn collapsed(&self) -> bool {
+        self.problem.collapsed().is_some()
+    }
+
     /// Rows in use.
     #[getter]
     fn rows(&self) -> usize {
