@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use certus::fit::Status;
 use certus_data::{Ended, Problem};
 use certus_store::{Arrays, FitDirectory, Record};
 
@@ -65,7 +64,6 @@ impl Run<'_> {
             }
             record.write(directory)?;
         }
-        debug_assert!(ended.outcome.status != Status::UserError);
         show(self.arguments, &record, directory)
     }
 }

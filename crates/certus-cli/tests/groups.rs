@@ -187,7 +187,7 @@ fn the_posterior_is_kept_and_verified() {
     }
     expect(&certus(&["report", place]), 0, "report.html");
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
-    assert!(page.contains("Posterior density of sd(g)") && page.contains("with a proof of where"), "{page}");
+    assert!(page.contains("Posterior density of sd(g)") && page.contains("is found, with a proof"), "{page}");
     let groups = out.join("groups.parquet");
     assert!(std::fs::read(&groups).unwrap().starts_with(b"PAR1"));
     let read = [
@@ -271,6 +271,11 @@ fn slopes_alone_and_what_is_refused() {
     let out = out.to_str().unwrap();
     expect(&with(&["--group", "g", "--max-time", "0s", "--out", out]), 10, "\"limit\"");
     expect(&certus(&["resume", out]), 10, "begins anew");
+    let apart = dir.join("apart.csv");
+    std::fs::write(&apart, "y,x,g\n0,-2,a\n0,-1,a\n1,1,b\n1,2,b\n0,-3,c\n1,3,c\n").unwrap();
+    let flat = ["--group", "g", "--prior-sd", "inf", "--intercept-prior-sd", "inf"];
+    let apart = ["fit", "logistic", apart.to_str().unwrap(), "--response", "y", "--features", "x"];
+    expect(&certus(&[&apart[..], &flat].concat()), 13, "+1.000 x");
     for prior in ["half-t", "exponential", "flat"] {
         expect(&with(&["--group", "g", "--sd-prior", prior]), 0, prior);
     }

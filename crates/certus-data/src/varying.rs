@@ -26,6 +26,8 @@ use crate::scales::{Scales, prior_words};
 const CHUNK: usize = 4096;
 /// What halving the grid's step may change at the end: see K5.
 const AGREE: f64 = 1e-3;
+/// Sd of a coefficient of the design, per sd of its feature unless they are as they are, beyond which nothing is known of it.
+const RUNAWAY: f64 = 1e6;
 /// Groups shown on either side.
 const EXTREME: usize = 3;
 
@@ -200,6 +202,7 @@ impl Run<'_> {
         let model = &varying.model;
         let start = vec![0.0; model.dim()];
         let found = model.estimate_observed(&start, &mut |pass| self.pass(pass))?;
+        identified(&found)?;
         let mut stopped = false;
         let mixture = match varying.scales {
             Scales::Estimate => None,
@@ -370,6 +373,25 @@ impl Run<'_> {
         };
         format!("{likelihood}; {given}{grid}")
     }
+}
+
+/// Refuses coefficients that run away: with flat priors, data that they separate have no maximum, and the curvature where the search ends is nothing.
+fn identified(found: &Estimate) -> Result<(), Error> {
+    let d = found.beta.len();
+    let covariance = |i: usize, j: usize| -> f64 {
+        (0..=i.min(j)).map(|m| found.factor[m * d + i] * found.factor[m * d + j]).sum()
+    };
+    let widest = (0..d).max_by(|a, b| covariance(*a, *a).total_cmp(&covariance(*b, *b))).unwrap_or(0);
+    let variance = covariance(widest, widest);
+    if variance.sqrt() <= RUNAWAY {
+        return Ok(());
+    }
+    let direction: Vec<f64> = (0..d).map(|j| covariance(j, widest) / variance).collect();
+    let largest = direction.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+    Err(Error::NotIdentified {
+        reason: "the likelihood has no maximum, or is flat there: the coefficients separate the responses, or repeat each other; give them a proper prior (prior-sd, intercept-prior-sd)".into(),
+        direction: direction.iter().map(|x| x / largest).collect(),
+    })
 }
 
 /// One node, at the maximum.

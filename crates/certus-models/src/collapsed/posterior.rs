@@ -266,8 +266,8 @@ impl Mixture {
         self.nodes[self.nodes.len() - 1].sd
     }
 
-    /// Fewer nodes for work that is done at each: every third, and none that weighs less than 1e-6. The step is then about one sd of log σ, at which a trapezoid sum over a
-    /// bell still errs by 1e-8 only.
+    /// Fewer nodes for work that is done at each: every third, and none that weighs less than 1e-6. The step is then about one sd of log σ, which moves means
+    /// and sds by about 1e-4 sd.
     #[must_use]
     pub fn thinned(&self) -> Mixture {
         if self.nodes.len() < 12 {

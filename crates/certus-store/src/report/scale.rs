@@ -99,7 +99,7 @@ pub(super) fn section(out: &mut String, record: &Record, density: &[(f64, f64)])
     if !scale.largest.is_empty() {
         let _ = write!(
             out,
-            "<div class=\"scroll\"><table><caption>The smallest and the largest effects among {} groups of {}; groups.parquet has them all</caption><thead><tr>",
+            "<div class=\"scroll\"><table><caption>The smallest and the largest effects among {} groups of {}; groups.parquet, or fit.groups in Python, has them all</caption><thead><tr>",
             count(scale.groups),
             escape(&scale.group)
         );

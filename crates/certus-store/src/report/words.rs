@@ -29,7 +29,7 @@ pub(super) fn headline(record: &Record) -> (String, Tone) {
     let gap = &record.certificate.gap;
     if let (Status::Reached, Some(scale)) = (&record.status, &record.certificate.scale) {
         return match scale.level {
-            Level::Proved => ("The sd between groups is found, with a proof of where".into(), Tone::Good),
+            Level::Proved => ("The sd between groups is found, with a proof".into(), Tone::Good),
             _ => ("The sd between groups is found, without a proof".into(), Tone::Caution),
         };
     }
