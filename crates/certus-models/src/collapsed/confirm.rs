@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::estimate::SMALLEST;
+use super::estimate::{SMALLEST, factor};
 use super::passes::{Passes, Stage};
 use super::{Collapsed, Mixture, SdPrior};
 use crate::error::Error;
@@ -26,16 +26,15 @@ impl Collapsed {
         let passes = &mut Passes::new(Stage::Interval, observer);
         // the likelihood at 0 is that at an sd too small to matter
         let least = (SMALLEST / self.effect_size()).ln() - 8.0;
-        let here = self.profile(start, sd.ln().max(least), passes)?;
+        let here = self.profile(start, sd.ln().max(least), 0.0, passes)?;
+        let metric = factor(&here.at, self.dim)?;
         let top = here.at.value + here.at.error;
         let mut margins = [f64::INFINITY; 2];
         for (margin, end) in margins.iter_mut().zip(interval) {
             if end == 0.0 {
                 continue;
             }
-            let there = self.profile(&here.beta, end.ln(), passes)?;
-            let left = self.left_to_gain(&there, end.ln())?;
-            *margin = there.at.value - there.at.error - left - top;
+            *margin = self.at_least(&here.beta, end.ln(), &metric, top, passes)? - top;
         }
         if !(interval[0] <= sd && sd <= interval[1]) {
             margins = [f64::NEG_INFINITY; 2];
@@ -52,7 +51,7 @@ impl Collapsed {
         for node in &mixture.nodes {
             let raw = self.raw(&node.mean, node.sd.ln(), prior, passes)?;
             let moved = node.mean.iter().zip(&raw.profile.beta).enumerate();
-            if moved.into_iter().any(|(j, (a, b))| (a - b).abs() > 1e-4 * node.sd_of(j)) {
+            if moved.into_iter().any(|(j, (a, b))| (a - b).abs() > 1e-3 * node.sd_of(j)) {
                 return Ok(f64::INFINITY);
             }
             logs.push(raw.log_density);

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{At, Collapsed, Order};
+use super::{Ask, At, Collapsed};
 use crate::error::Error;
 
 /// What the passes are for.
@@ -53,8 +53,14 @@ impl<'a> Passes<'a> {
     }
 
     /// F and its derivatives.
-    pub(super) fn at(&mut self, model: &Collapsed, beta: &[f64], log_sd: f64) -> Result<At, Error> {
-        let at = model.at(beta, log_sd, Order::Second)?;
+    pub(super) fn at(
+        &mut self,
+        model: &Collapsed,
+        beta: &[f64],
+        log_sd: f64,
+        ask: Ask<'_>,
+    ) -> Result<At, Error> {
+        let at = model.evaluate(beta, log_sd, ask)?;
         self.count += 1;
         let pass = Pass {
             stage: self.stage,

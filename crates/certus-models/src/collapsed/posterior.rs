@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use certus::linalg;
 
 use super::Collapsed;
-use super::estimate::{Profile, factor};
+use super::estimate::{Profile, Ridge};
 use super::passes::{Observer, Passes, Stage};
 use crate::error::Error;
 use crate::special::normal_cdf;
@@ -18,6 +18,10 @@ use crate::special::normal_cdf;
 const FAR: f64 = 1e-7;
 /// Nodes, at most.
 const NODES: usize = 400;
+/// What is left to gain from β at a node, in nats, when its last step is taken on trust.
+const LEFT: f64 = 1e-7;
+/// The first step, in sds of θ: a trapezoid sum of a Gaussian errs by 2e^{−2π²/step²}, 8e-5 of it, and half the step makes that 1e-17.
+const FIRST: f64 = 1.4;
 /// What halving the step may change: means in sds, sds in parts.
 const AGREE: f64 = 1e-3;
 
@@ -87,6 +91,17 @@ pub(super) struct Raw {
     pub(super) profile: Profile,
     lower: Vec<f64>,
     pub(super) log_density: f64,
+    /// −dβ̂/dθ, and the second derivative of the profile.
+    turned: Vec<f64>,
+    bend: f64,
+}
+
+impl Raw {
+    /// Where β̂ is expected at another θ.
+    fn toward(&self, theta: f64) -> Vec<f64> {
+        let change = theta - self.theta;
+        self.profile.beta.iter().zip(&self.turned).map(|(b, t)| b - change * t).collect()
+    }
 }
 
 impl Collapsed {
@@ -98,12 +113,12 @@ impl Collapsed {
         passes: &mut Passes<'_>,
     ) -> Result<Raw, Error> {
         let d = self.dim;
-        let profile = self.profile(start, theta, passes)?;
-        let l = factor(&profile.at, d)?;
+        let profile = self.profile(start, theta, LEFT, passes)?;
+        let Ridge { factor: l, turned, bend, .. } = profile.ridge(d)?;
         let log_det: f64 = (0..d).map(|j| l[j * (d + 1)].ln()).sum();
         let log_z = -profile.at.value - log_det + 0.5 * d as f64 * std::f64::consts::TAU.ln();
         let log_density = log_z + prior.log_density(theta.exp()) + theta;
-        Ok(Raw { theta, lower: linalg::lower_of_inverse(&l, d), profile, log_density })
+        Ok(Raw { theta, lower: linalg::lower_of_inverse(&l, d), profile, log_density, turned, bend })
     }
 
     /// The posterior. `start` are coefficients and an sd to begin with, such as those of [`Collapsed::estimate`].
@@ -122,24 +137,24 @@ impl Collapsed {
         let passes = &mut Passes::new(Stage::Posterior, observer);
         let mut theta = sd.max(0.1).ln();
         // the maximum, roughly, by parabolas through three points
-        let mut width = 0.5;
         let mut middle = self.raw(start, theta, prior, passes)?;
+        let mut width = if middle.bend > 0.0 { (1.0 / middle.bend.sqrt()).clamp(1e-4, 0.5) } else { 0.5 };
         for _ in 0..40 {
-            let left = self.raw(&middle.profile.beta, theta - width, prior, passes)?;
-            let right = self.raw(&middle.profile.beta, theta + width, prior, passes)?;
+            let left = self.raw(&middle.toward(theta - width), theta - width, prior, passes)?;
+            let right = self.raw(&middle.toward(theta + width), theta + width, prior, passes)?;
             let bend = (2.0 * middle.log_density - left.log_density - right.log_density) / (width * width);
             let slope = (right.log_density - left.log_density) / (2.0 * width);
             let step = if bend > 0.0 { (slope / bend).clamp(-1.5, 1.5) } else { slope.signum() };
             let spread = if bend > 0.0 { (1.0 / bend.sqrt()).clamp(1e-4, 1.0) } else { 1.0 };
             theta += step;
-            middle = self.raw(&middle.profile.beta, theta, prior, passes)?;
+            middle = self.raw(&middle.toward(theta), theta, prior, passes)?;
             let done = step.abs() < 0.2 * spread && width <= 2.0 * spread;
             width = spread;
             if done {
                 break;
             }
         }
-        let mut step = 0.7 * width;
+        let mut step = FIRST * width;
         let mut raws = vec![middle];
         self.extend(&mut raws, step, prior, passes)?;
         let mut last = mixed(&raws, step);
@@ -150,7 +165,10 @@ impl Collapsed {
             while let Some(raw) = old.next() {
                 let between = old
                     .peek()
-                    .map(|_| self.raw(&raw.profile.beta, raw.theta + 0.5 * step, prior, passes))
+                    .map(|_| {
+                        let theta = raw.theta + 0.5 * step;
+                        self.raw(&raw.toward(theta), theta, prior, passes)
+                    })
                     .transpose()?;
                 finer.push(raw);
                 finer.extend(between);
@@ -179,7 +197,7 @@ impl Collapsed {
         let most = raws.iter().map(|r| r.log_density).fold(f64::NEG_INFINITY, f64::max);
         while raws.len() <= NODES && raws[raws.len() - 1].log_density > most + FAR.ln() {
             let last = &raws[raws.len() - 1];
-            let next = self.raw(&last.profile.beta, last.theta + step, prior, passes)?;
+            let next = self.raw(&last.toward(last.theta + step), last.theta + step, prior, passes)?;
             raws.push(next);
         }
         let mut before = Vec::new();
@@ -188,7 +206,7 @@ impl Collapsed {
             if first.log_density <= most + FAR.ln() {
                 break;
             }
-            let next = self.raw(&first.profile.beta, first.theta - step, prior, passes)?;
+            let next = self.raw(&first.toward(first.theta - step), first.theta - step, prior, passes)?;
             before.push(next);
         }
         raws.splice(0..0, before.into_iter().rev());
@@ -266,18 +284,16 @@ impl Mixture {
         self.nodes[self.nodes.len() - 1].sd
     }
 
-    /// Fewer nodes for work that is done at each: every third, and none that weighs less than 1e-6. The step is then about one sd of log σ, which moves means
-    /// and sds by about 1e-4 sd.
+    /// Fewer nodes for work that is done at each: every second or third of a fine grid, so that a dozen or more remain, and none that weighs less than 1e-6. Steps
+    /// of an sd of log σ move means and sds by about 1e-4 sd.
     #[must_use]
     pub fn thinned(&self) -> Mixture {
-        if self.nodes.len() < 12 {
-            return self.clone();
-        }
+        let stride = (self.nodes.len() / 12).clamp(1, 3);
         let most =
             (0..self.nodes.len()).max_by(|a, b| self.nodes[*a].weight.total_cmp(&self.nodes[*b].weight));
-        let from = most.unwrap_or(0) % 3;
+        let from = most.unwrap_or(0) % stride;
         let mut nodes: Vec<Node> =
-            self.nodes.iter().skip(from).step_by(3).filter(|n| n.weight > 1e-6).cloned().collect();
+            self.nodes.iter().skip(from).step_by(stride).filter(|n| n.weight > 1e-6).cloned().collect();
         let sum: f64 = nodes.iter().map(|n| n.weight).sum();
         nodes.iter_mut().for_each(|n| n.weight /= sum);
         Mixture { nodes, ..self.clone() }

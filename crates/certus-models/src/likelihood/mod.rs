@@ -16,7 +16,9 @@ pub use negative_binomial::NegativeBinomial;
 pub use poisson::Poisson;
 pub use probit::Probit;
 
-pub(crate) use slices::{Along, Lower, Slopes, Trapezoid, lower_method, moment_methods, slice_methods};
+pub(crate) use slices::{
+    Along, Derivatives, Lower, Slopes, Trapezoid, lower_method, moment_methods, slice_methods,
+};
 
 /// One observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -194,6 +196,25 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
             value[k] += weight * self.value(t + s * x, datum);
             slope[k] = weight * self.slope(t + s * x, datum);
             bend[k] = weight * self.bend(t + s * x, datum);
+        }
+    }
+
+    /// [`Self::along`] for all rows of a group: row i has t_i, s_i and its weight; slopes and bends are written row after row.
+    fn lines(
+        &self,
+        t: &[f64],
+        s: &[f64],
+        data: &[Datum],
+        weight: &[f64],
+        nodes: &[f64],
+        value: &mut [f64],
+        slope: &mut [f64],
+        bend: &mut [f64],
+    ) {
+        let count = nodes.len();
+        for i in 0..t.len() {
+            let (slope, bend) = (&mut slope[i * count..][..count], &mut bend[i * count..][..count]);
+            self.along(t[i], s[i], data[i], weight[i], nodes, value, slope, bend);
         }
     }
 

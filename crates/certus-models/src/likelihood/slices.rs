@@ -19,6 +19,19 @@ macro_rules! moment_methods {
             pulp::Arch::new().dispatch($crate::likelihood::Slopes { likelihood: self, t, data, weight })
         }
 
+        fn derivatives(
+            &self,
+            t: &[f64],
+            data: &[$crate::likelihood::Datum],
+            weight: &[f64],
+            slope: &mut [f64],
+            bend: &mut [f64],
+        ) -> f64 {
+            let likelihood = self;
+            let all = $crate::likelihood::Derivatives { likelihood, t, data, weight, slope, bend };
+            pulp::Arch::new().dispatch(all)
+        }
+
         fn along(
             &self,
             t: f64,
@@ -79,6 +92,9 @@ macro_rules! lower_method {
 }
 pub(crate) use lower_method;
 
+/// Values in a loop of fixed length, which leaves no rest to be done one by one.
+const LANES: usize = 8;
+
 /// Values worked on at a time. The loops over a run have no other purpose than to be vectorised.
 const RUN: usize = 128;
 
@@ -124,6 +140,43 @@ impl<L: Likelihood> pulp::NullaryFnOnce for Slopes<'_, L> {
     }
 }
 
+/// [`Likelihood::derivatives`], vectorised: the last few rows are filled up with rows of weight 0.
+pub(crate) struct Derivatives<'a, L> {
+    pub(crate) likelihood: &'a L,
+    pub(crate) t: &'a [f64],
+    pub(crate) data: &'a [Datum],
+    pub(crate) weight: &'a [f64],
+    pub(crate) slope: &'a mut [f64],
+    pub(crate) bend: &'a mut [f64],
+}
+
+impl<L: Likelihood> pulp::NullaryFnOnce for Derivatives<'_, L> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn call(self) -> f64 {
+        let Derivatives { likelihood, t, data, weight, slope, bend } = self;
+        let mut total = 0.0;
+        for from in (0..t.len()).step_by(LANES) {
+            let n = LANES.min(t.len() - from);
+            let (mut at, mut w, mut datum) = ([0.0; LANES], [0.0; LANES], [data[from]; LANES]);
+            at[..n].copy_from_slice(&t[from..][..n]);
+            w[..n].copy_from_slice(&weight[from..][..n]);
+            datum[..n].copy_from_slice(&data[from..][..n]);
+            let [mut values, mut slopes, mut bends] = [[0.0; LANES]; 3];
+            for k in 0..LANES {
+                values[k] = w[k] * likelihood.value(at[k], datum[k]);
+                slopes[k] = w[k] * likelihood.slope(at[k], datum[k]);
+                bends[k] = w[k] * likelihood.bend(at[k], datum[k]);
+            }
+            values[..n].iter().for_each(|v| total += v);
+            slope[from..][..n].copy_from_slice(&slopes[..n]);
+            bend[from..][..n].copy_from_slice(&bends[..n]);
+        }
+        total
+    }
+}
+
 /// [`Likelihood::along`], vectorised.
 pub(crate) struct Along<'a, L> {
     pub(crate) likelihood: &'a L,
@@ -143,13 +196,19 @@ impl<L: Likelihood> pulp::NullaryFnOnce for Along<'_, L> {
     #[inline(always)]
     fn call(self) {
         let Along { likelihood, t, s, datum, weight, nodes, value, slope, bend } = self;
-        let n = nodes.len();
-        let (value, slope, bend) = (&mut value[..n], &mut slope[..n], &mut bend[..n]);
-        for k in 0..n {
-            let at = t + s * nodes[k];
-            value[k] += weight * likelihood.value(at, datum);
-            slope[k] = weight * likelihood.slope(at, datum);
-            bend[k] = weight * likelihood.bend(at, datum);
+        for from in (0..nodes.len()).step_by(LANES) {
+            let n = LANES.min(nodes.len() - from);
+            // in arrays of its own, so that the compiler sees that nothing overlaps
+            let [mut at, mut values, mut slopes, mut bends] = [[0.0; LANES]; 4];
+            (0..n).for_each(|k| at[k] = t + s * nodes[from + k]);
+            for k in 0..LANES {
+                values[k] = weight * likelihood.value(at[k], datum);
+                slopes[k] = weight * likelihood.slope(at[k], datum);
+                bends[k] = weight * likelihood.bend(at[k], datum);
+            }
+            (0..n).for_each(|k| value[from + k] += values[k]);
+            slope[from..][..n].copy_from_slice(&slopes[..n]);
+            bend[from..][..n].copy_from_slice(&bends[..n]);
         }
     }
 }
