@@ -61,8 +61,8 @@ fn weights_follow_from_the_data() {
     for (a, b) in model.effects(&mixture).iter().zip(model.effects(&few)) {
         let far = (a.mean - b.mean).abs().max((a.sd - b.sd).abs());
         assert!(far < 1e-3 * a.sd, "{a:?} {b:?}");
-        // read off a table of steps of a twelfth of an sd
-        a.quantiles.iter().zip(b.quantiles).for_each(|(a, c)| assert!((a - c).abs() < 0.01 * b.sd));
+        // read off tables of steps of a twelfth of an sd, which differ
+        a.quantiles.iter().zip(b.quantiles).for_each(|(a, c)| assert!((a - c).abs() < 0.03 * b.sd));
     }
     mixture.nodes[3].mean[0] += 0.1;
     assert_eq!(model.weights_differ(&mixture, prior).unwrap(), f64::INFINITY);
