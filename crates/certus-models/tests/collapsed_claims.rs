@@ -62,7 +62,10 @@ fn weights_follow_from_the_data() {
         let far = (a.mean - b.mean).abs().max((a.sd - b.sd).abs());
         assert!(far < 1e-3 * a.sd, "{a:?} {b:?}");
         // read off tables of steps of a twelfth of an sd, which differ
-        a.quantiles.iter().zip(b.quantiles).for_each(|(a, c)| assert!((a - c).abs() < 0.03 * b.sd));
+        a.quantiles
+            .iter()
+            .zip(b.quantiles)
+            .for_each(|(p, q)| assert!((p - q).abs() < 0.03 * a.sd, "{a:?} {b:?}"));
     }
     mixture.nodes[3].mean[0] += 0.1;
     assert_eq!(model.weights_differ(&mixture, prior).unwrap(), f64::INFINITY);
