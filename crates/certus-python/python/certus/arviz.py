@@ -42,7 +42,7 @@ def convert(fit: Fit, draws: int, seed: int) -> Any:
 def contents(fit: Fit, draws: int, seed: int) -> tuple[Groups, dict[str, Any], dict[str, list[str]]]:
     """The groups without their chain dimension, the coordinates and the dimensions."""
     mixture = fit.to_dict()["certificate"]["scale"] is not None
-    latents = None if mixture else fit.latents(draws, seed)
+    latents: Any = None if mixture else fit.latents(draws, seed)
     source = fit.source
     coords: dict[str, Any] = {}
     dims: dict[str, list[str]] = {}
