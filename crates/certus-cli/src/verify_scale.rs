@@ -8,7 +8,7 @@ use crate::exit::Failure;
 use crate::verify::refuted;
 
 /// Differences between weights that the last step at a node, taken on trust, may leave.
-const WEIGHT: f64 = 1e-5;
+const WEIGHT: f64 = 1e-3;
 
 /// What was found, in lines; an error if something does not hold.
 pub(crate) fn check(

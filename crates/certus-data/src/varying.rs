@@ -298,14 +298,12 @@ impl Run<'_> {
     ) -> Result<Outcome, Error> {
         let varies = &self.varying.varies;
         let what = match mixture {
-            Some(mixture) => {
-                format!("the posterior of {}, on a grid of {}", varies.name, mixture.nodes.len())
-            }
-            None => format!("the maximum of the likelihood of {}", varies.name),
+            Some(mixture) => format!("{} is found, on a grid of {}", varies.name, mixture.nodes.len()),
+            None => format!("{} is found", varies.name),
         };
         let mut message = match &found.interval.proved {
-            Ok(()) => format!("{what}; where the likelihood has a maximum is proved"),
-            Err(why) => format!("{what}; where the likelihood has a maximum is not proved: {why}"),
+            Ok(()) => format!("{what}; where its likelihood has a maximum is proved"),
+            Err(why) => format!("{what}; where its likelihood has a maximum is not proved: {why}"),
         };
         let mut status = Status::Reached;
         if let Some(mixture) = mixture.filter(|m| m.refinement > AGREE) {

@@ -53,9 +53,9 @@ fn what_is_true_is_confirmed() {
 fn weights_follow_from_the_data() {
     let (model, prior) = (model(2.5), SdPrior::HalfNormal(2.5));
     let mut mixture = model.posterior(&[0.0; 2], 1.0, prior).unwrap();
-    // the last step at a node is taken on trust, 3e-4 sd at most
-    assert!(model.weights_differ(&mixture, prior).unwrap() < 1e-5);
-    assert!(model.weights_differ(&mixture, SdPrior::HalfNormal(0.5)).unwrap() > 1e-3);
+    // the last step at a node is taken on trust, which leaves its Hessian off by about 1e-4
+    assert!(model.weights_differ(&mixture, prior).unwrap() < 1e-4);
+    assert!(model.weights_differ(&mixture, SdPrior::HalfNormal(0.5)).unwrap() > 1e-2);
     let few = mixture.thinned();
     assert!(few.nodes.len() <= mixture.nodes.len());
     for (a, b) in model.effects(&mixture).iter().zip(model.effects(&few)) {

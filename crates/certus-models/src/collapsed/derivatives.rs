@@ -3,7 +3,9 @@
 //! Rows of a group and its nodes are few, so the products are small: rows are copied to a width that leaves no rest in loops, and all of it is
 //! compiled for the vector instructions the machine has.
 
-use super::group::{LANES, Nodes};
+use pulp::Simd;
+
+use super::group::Nodes;
 
 /// Columns are filled up to a multiple of this.
 const WIDTH: usize = 4;
@@ -92,116 +94,170 @@ struct Add<'a> {
     nodes: &'a Nodes,
 }
 
-impl pulp::NullaryFnOnce for Add<'_> {
+impl pulp::WithSimd for Add<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn call(self) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Add { to, x, nodes } = self;
         let (d, width, count) = (to.d, to.width, nodes.u.len());
         let n = x.len() / d;
         let work = &mut to.work;
-        work.root.clear();
-        work.root.extend(nodes.p.iter().map(|p| p.sqrt()));
-        work.square.clear();
-        work.square.extend(nodes.u.iter().zip(&nodes.p).map(|(u, p)| p * u * u));
+        work.root.resize(count, 0.0);
+        work.square.resize(count, 0.0);
+        for k in 0..count {
+            work.root[k] = nodes.p[k].sqrt();
+            work.square[k] = nodes.p[k] * nodes.u[k] * nodes.u[k];
+        }
         let e2: f64 = work.square.iter().sum();
         let e4: f64 = work.square.iter().zip(&nodes.u).map(|(s, u)| s * u * u).sum();
         to.slope += 1.0 - e2;
         to.bend += 2.0 * e2 - (e4 - e2 * e2);
-        work.rows.clear();
         work.rows.resize(n * width, 0.0);
-        to.mean.clear();
         work.spread.resize(n * count, 0.0);
-        work.matrix.clear();
-        work.matrix.resize(n * n.min(count), 0.0);
-        // slopes less their means, times √p; with `by_rows` the matrix diag(E φ″) − Cov(φ′), else its diagonal alone
+        to.mean.clear();
+        // the matrix diag(E φ″) − Cov(φ′) if there are fewer rows than nodes, else its diagonal alone
         let by_rows = n <= count;
+        work.matrix.resize(n * n.min(count), 0.0);
         for i in 0..n {
             let row = &mut work.rows[i * width..][..width];
             row[..d].copy_from_slice(&x[i * d..][..d]);
+            row[d..].fill(0.0);
             let slope = &nodes.slope[i * count..][..count];
-            let mean = dot(slope, &nodes.p);
+            let mean = dot(simd, slope, &nodes.p);
             to.mean.push(mean);
-            let bend = dot(&nodes.bend[i * count..][..count], &nodes.p);
-            let with_square = dot(slope, &work.square) - mean * e2;
-            let spread = &mut work.spread[i * count..][..count];
+            let bend = dot(simd, &nodes.bend[i * count..][..count], &nodes.p);
+            let with_square = dot(simd, slope, &work.square) - mean * e2;
+            // slopes less their means, times √p
+            let (spread, root) = (&mut work.spread[i * count..][..count], &work.root[..count]);
             for k in 0..count {
-                spread[k] = (slope[k] - mean) * work.root[k];
+                spread[k] = (slope[k] - mean) * root[k];
             }
-            add(&mut to.gradient, mean, row);
-            add(&mut to.cross, with_square, row);
-            work.matrix[if by_rows { i * n + i } else { i }] = bend;
-        }
-        if by_rows {
-            for i in 0..n {
+            add(simd, &mut to.gradient, mean, row);
+            add(simd, &mut to.cross, with_square, row);
+            if by_rows {
                 for l in 0..=i {
-                    let (a, b) = (&work.spread[i * count..][..count], &work.spread[l * count..][..count]);
-                    let c = dot(a, b);
-                    work.matrix[i * n + l] -= c;
-                    if l < i {
-                        work.matrix[l * n + i] -= c;
-                    }
+                    let c = dot(simd, &work.spread[i * count..][..count], &work.spread[l * count..][..count]);
+                    (work.matrix[i * n + l], work.matrix[l * n + i]) = (-c, -c);
                 }
+                work.matrix[i * n + i] += bend;
+            } else {
+                work.matrix[i] = bend;
             }
-            // Xᵀ(M X)
-            work.product.resize(width, 0.0);
-            for i in 0..n {
-                work.product.fill(0.0);
-                for l in 0..n {
-                    add(&mut work.product, work.matrix[i * n + l], &work.rows[l * width..][..width]);
-                }
-                outer(&mut to.hessian, &work.rows[i * width..][..width], &work.product);
-            }
+        }
+        let (rows, product) = (&work.rows[..n * width], &mut work.product);
+        if by_rows {
+            product.resize(n * width, 0.0);
+            // P = M X, then H += Xᵀ P
+            times(simd, width, n, |i, l| work.matrix[i * n + l], rows, &mut product[..n * width], false);
+            times(simd, width, n, |j, i| rows[i * width + j], &product[..n * width], &mut to.hessian, true);
         } else {
-            // E φ″ x xᵀ, less a vector per node
-            work.product.clear();
-            work.product.resize(count * width, 0.0);
-            let mut scaled = vec![0.0; width];
+            // P = D X, H += Xᵀ P; then a vector per node, Y = Sᵀ X, H −= Yᵀ Y
+            product.resize(n.max(count) * width, 0.0);
             for i in 0..n {
-                let row = &work.rows[i * width..][..width];
-                scaled.fill(0.0);
-                add(&mut scaled, work.matrix[i], row);
-                outer(&mut to.hessian, row, &scaled);
-                for k in 0..count {
-                    add(&mut work.product[k * width..][..width], work.spread[i * count + k], row);
+                for j in 0..width {
+                    product[i * width + j] = work.matrix[i] * rows[i * width + j];
                 }
             }
-            for y in work.product.chunks_exact(width) {
-                scaled.fill(0.0);
-                add(&mut scaled, -1.0, y);
-                outer(&mut to.hessian, y, &scaled);
+            times(simd, width, n, |j, i| rows[i * width + j], &product[..n * width], &mut to.hessian, true);
+            let spread = &work.spread;
+            let y = &mut product[..count * width];
+            times(simd, width, n, |k, i| spread[i * count + k], rows, y, false);
+            let y = &product[..count * width];
+            times(simd, width, count, |j, k| -y[k * width + j], y, &mut to.hessian, true);
+        }
+    }
+}
+
+/// Y = A X, or Y += A X, with `inner` rows of X, all of `width` columns: as many columns at a time as there are registers for.
+#[inline(always)]
+fn times<S: Simd>(
+    simd: S,
+    width: usize,
+    inner: usize,
+    a: impl Fn(usize, usize) -> f64,
+    x: &[f64],
+    y: &mut [f64],
+    add: bool,
+) {
+    let mut from = 0;
+    while from < width {
+        let left = width - from;
+        from += if left >= 4 * S::F64_LANES {
+            columns::<S, 4>(simd, width, from, inner, &a, x, y, add)
+        } else if left >= 3 * S::F64_LANES {
+            columns::<S, 3>(simd, width, from, inner, &a, x, y, add)
+        } else if left >= 2 * S::F64_LANES {
+            columns::<S, 2>(simd, width, from, inner, &a, x, y, add)
+        } else if left >= S::F64_LANES {
+            columns::<S, 1>(simd, width, from, inner, &a, x, y, add)
+        } else {
+            for (i, y) in y.chunks_exact_mut(width).enumerate() {
+                for j in from..width {
+                    let sum: f64 = (0..inner).map(|l| a(i, l) * x[l * width + j]).sum();
+                    y[j] = if add { y[j] + sum } else { sum };
+                }
+            }
+            left
+        };
+    }
+}
+
+/// [`times`] for V vectors of columns; says how many columns these are.
+#[inline(always)]
+fn columns<S: Simd, const V: usize>(
+    simd: S,
+    width: usize,
+    from: usize,
+    inner: usize,
+    a: &impl Fn(usize, usize) -> f64,
+    x: &[f64],
+    y: &mut [f64],
+    add: bool,
+) -> usize {
+    let wide = V * S::F64_LANES;
+    for (i, y) in y.chunks_exact_mut(width).enumerate() {
+        let (y, _) = S::as_mut_simd_f64s(&mut y[from..from + wide]);
+        let mut sum = [simd.splat_f64s(0.0); V];
+        for (l, x) in x[..inner * width].chunks_exact(width).enumerate() {
+            let (x, _) = S::as_simd_f64s(&x[from..from + wide]);
+            let factor = simd.splat_f64s(a(i, l));
+            for v in 0..V {
+                sum[v] = simd.mul_add_e_f64s(factor, x[v], sum[v]);
             }
         }
-    }
-}
-
-/// Σ a b, the length a multiple of [`LANES`].
-#[inline(always)]
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut lanes = [0.0; LANES];
-    for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
-        for k in 0..LANES {
-            lanes[k] += a[k] * b[k];
+        for v in 0..V {
+            y[v] = if add { simd.add_f64s(y[v], sum[v]) } else { sum[v] };
         }
     }
-    lanes.iter().sum()
+    wide
 }
 
-/// y += c x, the length a multiple of [`WIDTH`].
+/// Σ a b, the length a multiple of [`super::group::LANES`], in two sums of vectors.
 #[inline(always)]
-fn add(y: &mut [f64], c: f64, x: &[f64]) {
-    for (y, x) in y.as_chunks_mut::<WIDTH>().0.iter_mut().zip(x.as_chunks::<WIDTH>().0) {
-        for k in 0..WIDTH {
-            y[k] += c * x[k];
-        }
+fn dot<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
+    let ((a, _), (b, _)) = (S::as_simd_f64s(a), S::as_simd_f64s(b));
+    let [mut even, mut odd] = [simd.splat_f64s(0.0); 2];
+    let ((a, last_a), (b, last_b)) = (a.as_chunks::<2>(), b.as_chunks::<2>());
+    for (a, b) in a.iter().zip(b) {
+        even = simd.mul_add_e_f64s(a[0], b[0], even);
+        odd = simd.mul_add_e_f64s(a[1], b[1], odd);
     }
+    for (a, b) in last_a.iter().zip(last_b) {
+        even = simd.mul_add_e_f64s(*a, *b, even);
+    }
+    simd.reduce_sum_f64s(simd.add_f64s(even, odd))
 }
 
-/// H += x yᵀ.
+/// y += c x.
 #[inline(always)]
-fn outer(h: &mut [f64], x: &[f64], y: &[f64]) {
-    for (h, x) in h.chunks_exact_mut(x.len()).zip(x) {
-        add(h, *x, y);
+fn add<S: Simd>(simd: S, y: &mut [f64], c: f64, x: &[f64]) {
+    let ((y, last_y), (x, last_x)) = (S::as_mut_simd_f64s(y), S::as_simd_f64s(x));
+    let factor = simd.splat_f64s(c);
+    for (y, x) in y.iter_mut().zip(x) {
+        *y = simd.mul_add_e_f64s(factor, *x, *y);
+    }
+    for (y, x) in last_y.iter_mut().zip(last_x) {
+        *y += c * x;
     }
 }

@@ -360,7 +360,8 @@ impl Collapsed {
         enough: f64,
         passes: &mut Passes<'_>,
     ) -> Result<f64, Error> {
-        let ask = Ask { metric: self.proper().is_none().then_some(metric), ..Ask::default() };
+        let metric_asked = self.proper().is_none().then_some(metric);
+        let ask = Ask { slope_errors: true, metric: metric_asked, ..Ask::default() };
         let low = |at: &At| Ok::<_, Error>(at.value - at.error - self.left_to_gain(at, metric)?);
         let first = low(&passes.at(self, beta, log_sd, ask)?)?;
         if first > enough {

@@ -78,13 +78,15 @@ pub(crate) struct Ask<'a> {
     pub(crate) order: Order,
     /// The relative error of a group's integral to aim at.
     pub(crate) epsilon: f64,
+    /// Whether the gradient's errors are wanted; they are infinite if not.
+    pub(crate) slope_errors: bool,
     /// L, if a lower bound of the Hessian near β is wanted, too (Lemma K4).
     pub(crate) metric: Option<&'a [f64]>,
 }
 
 impl Default for Ask<'_> {
     fn default() -> Self {
-        Self { order: Order::Second, epsilon: EPSILON, metric: None }
+        Self { order: Order::Second, epsilon: EPSILON, slope_errors: false, metric: None }
     }
 }
 
@@ -216,7 +218,7 @@ impl Collapsed {
 
     /// F at (β, θ).
     pub fn at(&self, beta: &[f64], log_sd: f64, order: Order) -> Result<At, Error> {
-        self.evaluate(beta, log_sd, Ask { order, ..Ask::default() })
+        self.evaluate(beta, log_sd, Ask { order, slope_errors: true, ..Ask::default() })
     }
 
     pub(crate) fn evaluate(&self, beta: &[f64], log_sd: f64, ask: Ask) -> Result<At, Error> {
@@ -256,6 +258,9 @@ impl Collapsed {
         if second {
             out.hessian = derivatives.split_off(2 * d + 1);
             out.gradient_error = derivatives.split_off(d + 1);
+            if !ask.slope_errors {
+                out.gradient_error.fill(f64::INFINITY);
+            }
             out.gradient = derivatives;
             for j in 0..d {
                 out.gradient[j] += pull[j];
@@ -307,7 +312,7 @@ impl Collapsed {
                 integral.log.abs() + (0..rows.t.len()).map(|i| rows.size(i, &integral, &nodes)).sum::<f64>();
             if let Some(derivatives) = &mut derivatives {
                 derivatives.add(a, &nodes);
-                for (i, x) in a.chunks_exact(d).enumerate() {
+                for (i, x) in a.chunks_exact(d).enumerate().filter(|_| ask.slope_errors) {
                     derivatives.add_error(x, rows.slope_error(i, &integral, &nodes, derivatives.mean[i]));
                 }
                 if let Some(curvature) = &mut curvature {

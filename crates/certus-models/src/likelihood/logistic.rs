@@ -74,7 +74,7 @@ impl Likelihood for Logistic {
 }
 
 /// Nodes worked on at a time, and rows before the logarithm of a product is taken: 2^ROWS is far from the largest number.
-const LANES: usize = 8;
+const NODES: usize = 64;
 const ROWS: usize = 256;
 
 /// [`Likelihood::lines`] of rows of weight 1, vectorised: one logarithm for many rows, because Σ log(1 + e_i) = log Π(1 + e_i), and one division per row.
@@ -95,33 +95,30 @@ impl pulp::NullaryFnOnce for Lines<'_> {
     fn call(self) {
         let Lines { t, s, data, nodes, value, slope, bend } = self;
         let count = nodes.len();
-        for from in (0..count).step_by(LANES) {
-            let n = LANES.min(count - from);
-            let mut x = [0.0; LANES];
-            x[..n].copy_from_slice(&nodes[from..][..n]);
-            let [mut sum, mut product] = [[0.0; LANES], [1.0; LANES]];
+        let mut products = [1.0; NODES];
+        for from in (0..count).step_by(NODES) {
+            let n = NODES.min(count - from);
+            let (x, sum, product) = (&nodes[from..][..n], &mut value[from..][..n], &mut products[..n]);
             for i in 0..t.len() {
-                let sign = 1.0 - 2.0 * data[i].y;
-                let [mut slopes, mut bends] = [[0.0; LANES]; 2];
-                for k in 0..LANES {
-                    let at = sign * (t[i] + s[i] * x[k]);
+                let (t, s, sign) = (t[i], s[i], 1.0 - 2.0 * data[i].y);
+                let slope = &mut slope[i * count + from..][..n];
+                let bend = &mut bend[i * count + from..][..n];
+                for k in 0..n {
+                    let at = sign * (t + s * x[k]);
                     let e = exp(-at.abs());
                     let part = 1.0 / (1.0 + e);
-                    slopes[k] = sign * if at >= 0.0 { part } else { e * part };
-                    bends[k] = e * part * part;
+                    slope[k] = sign * if at >= 0.0 { part } else { e * part };
+                    bend[k] = e * part * part;
                     sum[k] += at.max(0.0);
                     product[k] *= 1.0 + e;
                 }
-                slope[i * count + from..][..n].copy_from_slice(&slopes[..n]);
-                bend[i * count + from..][..n].copy_from_slice(&bends[..n]);
-                if (i + 1).is_multiple_of(ROWS) || i + 1 == t.len() {
-                    for k in 0..LANES {
+                if (i + 1).is_multiple_of(ROWS) || i + 1 == data.len() {
+                    for k in 0..n {
                         sum[k] += log_from_one(product[k]);
                         product[k] = 1.0;
                     }
                 }
             }
-            (0..n).for_each(|k| value[from + k] += sum[k]);
         }
     }
 }

@@ -196,19 +196,13 @@ impl<L: Likelihood> pulp::NullaryFnOnce for Along<'_, L> {
     #[inline(always)]
     fn call(self) {
         let Along { likelihood, t, s, datum, weight, nodes, value, slope, bend } = self;
-        for from in (0..nodes.len()).step_by(LANES) {
-            let n = LANES.min(nodes.len() - from);
-            // in arrays of its own, so that the compiler sees that nothing overlaps
-            let [mut at, mut values, mut slopes, mut bends] = [[0.0; LANES]; 4];
-            (0..n).for_each(|k| at[k] = t + s * nodes[from + k]);
-            for k in 0..LANES {
-                values[k] = weight * likelihood.value(at[k], datum);
-                slopes[k] = weight * likelihood.slope(at[k], datum);
-                bends[k] = weight * likelihood.bend(at[k], datum);
-            }
-            (0..n).for_each(|k| value[from + k] += values[k]);
-            slope[from..][..n].copy_from_slice(&slopes[..n]);
-            bend[from..][..n].copy_from_slice(&bends[..n]);
+        let n = nodes.len();
+        let (value, slope, bend) = (&mut value[..n], &mut slope[..n], &mut bend[..n]);
+        for k in 0..n {
+            let at = t + s * nodes[k];
+            value[k] += weight * likelihood.value(at, datum);
+            slope[k] = weight * likelihood.slope(at, datum);
+            bend[k] = weight * likelihood.bend(at, datum);
         }
     }
 }
