@@ -107,13 +107,13 @@ pub fn moved(mut failure: Failure) -> Failure {
 }
 
 /// A run with all that surrounds it.
-struct Run<'a> {
-    arguments: &'a FitArguments,
-    goal: Goal,
-    way: Way,
+pub(crate) struct Run<'a> {
+    pub(crate) arguments: &'a FitArguments,
+    pub(crate) goal: Goal,
+    pub(crate) way: Way,
     every: Duration,
-    signals: Signals,
-    watch: Watch,
+    pub(crate) signals: Signals,
+    pub(crate) watch: Watch,
 }
 
 impl<'a> Run<'a> {
@@ -130,6 +130,9 @@ impl<'a> Run<'a> {
         directory: Option<FitDirectory>,
         earlier: Option<&Record>,
     ) -> Result<Code, Failure> {
+        if problem.collapsed().is_some() {
+            return self.go_collapsed(problem, directory, earlier);
+        }
         let kind = if matches!(self.way, Way::Auto(_)) { Kind::Model } else { Kind::Plan };
         let fingerprint = self.arguments.fingerprint(problem);
         let mut checkpoints = directory.as_ref().map(|dir| Checkpoints::new(dir, kind, fingerprint));
@@ -189,14 +192,25 @@ impl<'a> Run<'a> {
                 failure
             }
         };
-        // a failed fit still says what it knows
+        self.failed(problem, failure, directory.as_ref())
+    }
+
+    /// A failed fit still says what it knows.
+    pub(crate) fn failed(
+        &self,
+        problem: &Problem,
+        failure: Failure,
+        directory: Option<&FitDirectory>,
+    ) -> Result<Code, Failure> {
         let status = match failure.code {
             Code::NonFinite => Status::NonFinite,
             Code::Violated => Status::AssumptionViolated,
+            Code::Limit => Status::Limit,
+            Code::Interrupted | Code::Terminated => Status::Interrupted,
             _ => return Err(failure),
         };
         let record = Record::failed(status, failure.message.clone(), self.meta(problem, Vec::new()));
-        if let Some(directory) = &directory {
+        if let Some(directory) = directory {
             record.write(directory)?;
         }
         if self.arguments.json {
@@ -217,7 +231,7 @@ impl<'a> Run<'a> {
         outcome
     }
 
-    fn meta(&self, problem: &Problem, parameters: Vec<Parameter>) -> Meta {
+    pub(crate) fn meta(&self, problem: &Problem, parameters: Vec<Parameter>) -> Meta {
         let prepared = &problem.prepared;
         let model = self.arguments.settings()["model"].as_str().unwrap_or_default().to_string();
         let versions = [("certus", env!("CARGO_PKG_VERSION")), ("target", std::env::consts::ARCH)];
@@ -262,7 +276,11 @@ impl<'a> Run<'a> {
 }
 
 /// The record on stdout, as asked for.
-fn show(arguments: &FitArguments, record: &Record, directory: Option<&FitDirectory>) -> Result<(), Failure> {
+pub(crate) fn show(
+    arguments: &FitArguments,
+    record: &Record,
+    directory: Option<&FitDirectory>,
+) -> Result<(), Failure> {
     match (arguments.json, arguments.quiet) {
         (true, _) => print(&record.to_json()),
         (false, true) => Ok(()),

@@ -9,8 +9,10 @@ mod exit;
 mod fit;
 mod request;
 mod results;
+mod scaled;
 mod table;
 mod verify;
+mod verify_scale;
 mod watch;
 
 use std::process::ExitCode;
@@ -62,7 +64,7 @@ fn run(arguments: Arguments) -> Result<Code, Failure> {
         Command::Resume { dir, data, json, quiet } => fit::go_on(&dir, data.as_deref(), json, quiet),
         Command::Verify { dir, data } => verify::check(&dir, data.as_deref()),
         Command::Sample { dir, draws, to, seed } => results::sample(&dir, draws, &to, seed),
-        Command::Predict { dir, new, to } => results::predict(&dir, &new, &to),
+        Command::Predict { dir, new, to, groups } => results::predict(&dir, &new, &to, groups.as_deref()),
         Command::Report { dir } => results::report(&dir),
         Command::Compare { left, right } => results::compare(&left, &right),
         Command::Doctor => print(&doctor()).map(|()| Code::Reached),

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use certus_data::{
-    DataError, Family, Features, GroupSpec, Missing as DataMissing, Problem, Request, Source, Spec, Storage,
+    DataError, Family, Features, GroupSpec, Missing as DataMissing, Problem, Request, ScaleRequest, Source,
+    Spec, Storage,
 };
 
 use crate::arguments::{FactorChoice, FitArguments, Missing, ModelName};
@@ -76,12 +77,19 @@ impl FitArguments {
                     "--factor dense does not go with --group: the arrow loses nothing and is smaller",
                 ));
             }
+            (FactorChoice::Arrow, false) if spec.groups.iter().any(|g| g.sd.is_none()) => {
+                return Err(usage(
+                    "--factor arrow needs --group-sd: groups whose sd is not given are integrated out",
+                ));
+            }
             _ => {}
         }
         let mut request = Request::new(spec);
         (request.sigma, request.dispersion) = (self.sigma, self.dispersion);
         request.prior_sd = self.prior_sd.unwrap_or(request.prior_sd);
         request.intercept_prior_sd = self.intercept_prior_sd.unwrap_or(request.intercept_prior_sd);
+        request.scale =
+            ScaleRequest::new(self.sd_prior.as_deref(), self.sd_prior_scale, self.scales.as_deref())?;
         request.priors.clone_from(&self.priors);
         Ok(request)
     }

@@ -97,6 +97,17 @@ impl Watch {
         }
     }
 
+    /// While groups are integrated out: what is being done.
+    pub fn pass(&mut self, progress: &certus_data::Progress) {
+        let text = format!("{}; {} passes", progress.words, progress.passes);
+        if let Some(bar) = &self.bar {
+            bar.set_message(text);
+        } else if self.plain && self.last.is_none_or(|t| t.elapsed() > LINES) {
+            eprintln!("{:8.1} s  {text}", progress.elapsed.as_secs_f64());
+            self.last = Some(Instant::now());
+        }
+    }
+
     /// Clears the bar.
     pub fn done(&self) {
         if let Some(bar) = &self.bar {

@@ -404,6 +404,9 @@ fn effects_of_a_linear_model_are_those_by_hand() {
             (effect.mean - mean).abs() < 1e-6 && (effect.sd - spread).abs() < 1e-6,
             "{effect:?} {mean} {spread}"
         );
+        for (j, c) in effect.covariance.iter().enumerate() {
+            assert!((c - inverse[3 + g][j]).abs() < 1e-6, "{effect:?} {}", inverse[3 + g][j]);
+        }
         let expected = [mean - 1.644_853_6 * spread, mean, mean + 1.644_853_6 * spread];
         // trapezia of a twelfth of an sd err by 2e-4 in probability, where the density is 0.1
         effect

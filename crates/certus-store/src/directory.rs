@@ -14,6 +14,8 @@ pub const ARRAYS: &str = "arrays.safetensors";
 pub const SETTINGS: &str = "settings.json";
 /// How rows are made and what the latents mean.
 pub const MEANING: &str = "meaning.json";
+/// The effects of the groups, where their sd was not given.
+pub const GROUPS: &str = "groups.parquet";
 /// The report.
 pub const REPORT: &str = "report.html";
 /// The two generations of checkpoints.
@@ -114,7 +116,7 @@ impl FitDirectory {
 
     /// Removes what a fit leaves. The record goes last, so that a directory in which this was interrupted is still seen to be a fit.
     fn clear(&self) -> Result<(), Error> {
-        let ours = [CHECKPOINTS[0], CHECKPOINTS[1], ARRAYS, MEANING, REPORT, SETTINGS, RECORD];
+        let ours = [CHECKPOINTS[0], CHECKPOINTS[1], ARRAYS, GROUPS, MEANING, REPORT, SETTINGS, RECORD];
         let entries = fs::read_dir(&self.path).map_err(|e| Error::write(&self.path, e))?;
         let names: Vec<_> = entries.filter_map(|e| e.ok().map(|e| e.file_name())).collect();
         let fit = names.iter().any(|n| {

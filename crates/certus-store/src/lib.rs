@@ -6,6 +6,7 @@
 //! | `arrays.safetensors` | the Gaussian, to the bit | [`arrays`] |
 //! | `settings.json`, `meaning.json` | what the user set, and what the latents mean: written and read by the caller | [`directory`] |
 //! | `checkpoint.0`, `checkpoint.1` | two generations of a state to go on from | [`checkpoint`] |
+//! | `groups.parquet` | effects of groups whose sd was not given | [`write_groups`] |
 //! | `report.html` | all of it for people | [`mod@report`] |
 //! | draws and predictions, wherever the user wants them | Parquet or CSV | [`sheet`] |
 //!
@@ -17,6 +18,8 @@ pub mod arrays;
 pub mod checkpoint;
 pub mod directory;
 pub mod error;
+#[cfg(feature = "parquet")]
+mod groups;
 pub mod record;
 pub mod report;
 pub mod sheet;
@@ -25,6 +28,8 @@ pub use arrays::Arrays;
 pub use checkpoint::{Checkpoints, Fingerprint, Kind, Timer};
 pub use directory::FitDirectory;
 pub use error::Error;
+#[cfg(feature = "parquet")]
+pub use groups::write_groups;
 pub use record::{Meta, Record};
 pub use report::report;
 pub use sheet::Sheet;

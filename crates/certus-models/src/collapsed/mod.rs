@@ -12,19 +12,23 @@
 //!
 //! the last three because θ enters through N(v; 0, σ²) alone once v = σu is integrated over.
 
+mod confirm;
 mod curvature;
 mod derivatives;
 mod effects;
 mod estimate;
 mod group;
+mod passes;
 mod posterior;
 
 use std::sync::Arc;
 
 use certus::linalg;
 
+pub use confirm::Confirmed;
 pub use effects::Effect;
 pub use estimate::{Estimate, Interval};
+pub use passes::{Observer, Pass, Stage};
 pub use posterior::{Mixture, Node, SdPrior};
 
 use crate::design::Design;
