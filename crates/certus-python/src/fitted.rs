@@ -188,6 +188,9 @@ fn matrix<'py>(
     PyArray1::from_vec(py, values).reshape([rows, columns])
 }
 
+/// Names, and a row of numbers for each.
+type Named<'py> = (Vec<String>, Bound<'py, PyArray2<f64>>);
+
 #[pymethods]
 impl Fitted {
     /// fit.json.
@@ -260,7 +263,7 @@ impl Fitted {
     }
 
     /// The names of the groups whose sd was not given, and of each rows, mean, sd, q05, q50, q95 of its effect; `None` if there are none.
-    fn groups<'py>(&self, py: Python<'py>) -> PyResult<Option<(Vec<String>, Bound<'py, PyArray2<f64>>)>> {
+    fn groups<'py>(&self, py: Python<'py>) -> PyResult<Option<Named<'py>>> {
         let (Some((mixed, varies)), Some(meaning)) = (&self.mixed, &self.meaning) else { return Ok(None) };
         let Some(effects) = &mixed.effects else { return Ok(None) };
         let group = &meaning.encoding.groups[0];
