@@ -4,7 +4,7 @@
 //! |Im t| ≤ π/2, |σ| and |σσ| are at most 1, which gives the trapezoid error (math: E).
 
 use super::{Datum, Likelihood, sigmoid::sigmoid_methods, slice_methods};
-use crate::special::{sigmoid, sigmoid_slope, softplus};
+use crate::special::{exp, log_1p_unit, sigmoid, sigmoid_slope, softplus};
 
 /// Bernoulli responses with the logit link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +44,15 @@ impl Likelihood for Logistic {
     #[inline(always)]
     fn bend(&self, t: f64, _datum: Datum) -> f64 {
         sigmoid_slope(t)
+    }
+
+    /// One exponential for all three: |st| = |t|.
+    #[inline(always)]
+    fn all(&self, t: f64, datum: Datum) -> [f64; 3] {
+        let s = 1.0 - 2.0 * datum.y;
+        let (turned, e) = (s * t, exp(-t.abs()));
+        let top = if turned >= 0.0 { 1.0 } else { e };
+        [turned.max(0.0) + log_1p_unit(e), s * (top / (1.0 + e)), e / ((1.0 + e) * (1.0 + e))]
     }
 
     sigmoid_methods!();
