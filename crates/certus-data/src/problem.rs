@@ -80,7 +80,7 @@ impl Request {
     }
 
     /// What can be refused without data.
-    fn refuse(&self) -> Result<(), DataError> {
+    pub(crate) fn refuse(&self) -> Result<(), DataError> {
         self.likelihood()?;
         let unknown = self.spec.groups.iter().find(|g| g.sd.is_none());
         if let Some(group) = unknown {

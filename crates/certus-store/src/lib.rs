@@ -7,6 +7,7 @@
 //! | `settings.json`, `meaning.json` | what the user set, and what the latents mean: written and read by the caller | [`directory`] |
 //! | `checkpoint.0`, `checkpoint.1` | two generations of a state to go on from | [`checkpoint`] |
 //! | `report.html` | all of it for people | [`mod@report`] |
+//! | `many.json`, `chunks/`, `fits.parquet` | many fits at once | [`many`] |
 //! | draws and predictions, wherever the user wants them | Parquet or CSV | [`sheet`] |
 //!
 //! Every file is written whole or not at all ([`directory`]). Nothing but `fit.json` and the report holds a time.
@@ -17,6 +18,10 @@ pub mod arrays;
 pub mod checkpoint;
 pub mod directory;
 pub mod error;
+#[cfg(feature = "parquet")]
+pub mod grid;
+#[cfg(feature = "parquet")]
+pub mod many;
 pub mod record;
 pub mod report;
 pub mod sheet;
