@@ -88,7 +88,8 @@ impl Grid<'_> {
             let range = first..(first + GROUP).min(rows);
             let mut group = file.next_row_group()?;
             for (_, cells) in self.columns {
-                let mut column = group.next_column()?.ok_or_else(|| ParquetError::General("a column too many".into()))?;
+                let mut column =
+                    group.next_column()?.ok_or_else(|| ParquetError::General("a column too many".into()))?;
                 match cells {
                     Cells::Text(v) => {
                         let texts: Vec<ByteArray> =
@@ -103,7 +104,8 @@ impl Grid<'_> {
                     }
                     Cells::Number(v) => {
                         let there: Vec<f64> = v[range.clone()].iter().flatten().copied().collect();
-                        let marks: Vec<i16> = v[range.clone()].iter().map(|x| i16::from(x.is_some())).collect();
+                        let marks: Vec<i16> =
+                            v[range.clone()].iter().map(|x| i16::from(x.is_some())).collect();
                         column.typed::<DoubleType>().write_batch(&there, Some(&marks), None)?;
                     }
                 }

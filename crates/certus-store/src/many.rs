@@ -119,7 +119,8 @@ impl ManyDirectory {
         fs::create_dir_all(path).map_err(|e| Error::cannot_create(path, e))?;
         let directory = Self { path: path.to_path_buf(), _lock: lock(path, shared)? };
         match directory.manifest() {
-            Ok(there) if there.fingerprint == manifest.fingerprint && there.version == VERSION && !overwrite => {}
+            Ok(there)
+                if there.fingerprint == manifest.fingerprint && there.version == VERSION && !overwrite => {}
             Ok(_) if overwrite => directory.clear()?,
             Ok(_) => return Err(Error::OtherFits { path: path.to_path_buf() }),
             Err(Error::Missing { .. }) => {

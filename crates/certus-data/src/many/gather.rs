@@ -162,9 +162,7 @@ impl Stored {
         match self {
             Stored::Number | Stored::Unseen => Column::Number(values.copied().collect()),
             Stored::Date => Column::Date(values.copied().collect()),
-            Stored::Boolean => {
-                Column::Boolean(values.map(|x| (!x.is_nan()).then_some(*x == 1.0)).collect())
-            }
+            Stored::Boolean => Column::Boolean(values.map(|x| (!x.is_nan()).then_some(*x == 1.0)).collect()),
             Stored::Text(list, _) => {
                 Column::Text(values.map(|x| (!x.is_nan()).then(|| list[*x as usize].clone())).collect())
             }

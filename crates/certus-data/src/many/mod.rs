@@ -78,7 +78,11 @@ impl Many {
         let keys = Keys::read(source, by, request.spec.missing)?;
         let plain = |term: &&String| {
             let text = |c: &crate::encoding::Coding| matches!(c.how, How::Levels { .. });
-            encoding.columns.iter().filter(|c| text(c)).all(|c| !crate::spec::parts(term).contains(&c.name.as_str()))
+            encoding
+                .columns
+                .iter()
+                .filter(|c| text(c))
+                .all(|c| !crate::spec::parts(term).contains(&c.name.as_str()))
         };
         let intercept = request.spec.intercept.then(|| "(Intercept)".to_string());
         let parameters = intercept.into_iter().chain(terms.iter().filter(plain).cloned()).collect();
