@@ -116,7 +116,7 @@ impl Watcher for Count {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let groups: usize = arguments.first().map_or(Ok(20_000), |n| n.parse())?;
+    let groups: usize = arguments.first().map_or(Ok(500), |n| n.parse())?;
     if let Some(path) = arguments.get(1) {
         return write(groups, path);
     }
