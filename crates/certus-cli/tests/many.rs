@@ -80,7 +80,7 @@ fn every_group_has_the_bits_of_a_fit_of_its_own() {
     file(&data, 12, 40, &|s| format!("s{s}"), false);
     let (data, out) = (data.display(), out.display());
     let all = run(&format!("fit-many logistic {data} --response y --by store --chunk 5 --out {out}"));
-    expect(&all, 0, "12 models by store, 446 rows");
+    expect(&all, 0, "12 models by store, 449 rows");
     let found = results(&dir.join("fits"));
     // names by their letters
     let keys: Vec<&str> = found.iter().map(|(_, f)| f["key"]["text"].as_str().unwrap()).collect();
