@@ -5,7 +5,7 @@
 
 use certus::linalg;
 
-use super::group::Nodes;
+use super::group::{EPSILON, Nodes};
 use super::{Collapsed, Mixture};
 
 /// Nodes of a finer rule per node of the rule of the integral: with steps of a twelfth of an sd, a sum of trapezia up to a point errs by about 2e-4.
@@ -46,7 +46,7 @@ impl Collapsed {
         let (mut nodes, mut t, mut s) = (Nodes::default(), Vec::new(), Vec::new());
         for at in &mixture.nodes {
             let rows = self.group_rows(g, &at.mean, at.sd, &mut t, &mut s);
-            rows.integrate_finer(&mut nodes, FINER);
+            rows.integrate_finer(&mut nodes, EPSILON, FINER);
             let count = nodes.u.len();
             let own: f64 = nodes.u.iter().zip(&nodes.p).map(|(u, p)| u * p).sum();
             let spread: f64 = nodes.u.iter().zip(&nodes.p).map(|(u, p)| p * (u - own).powi(2)).sum();

@@ -5,8 +5,8 @@
 
 use certus::linalg;
 
-use super::group::Nodes;
-use super::{At, Collapsed, Order};
+use super::curvature::RADIUS;
+use super::{Ask, At, Collapsed};
 use crate::error::Error;
 use crate::prior::Precision;
 
@@ -14,8 +14,10 @@ use crate::prior::Precision;
 const STEPS: usize = 60;
 /// An sd this small, times the largest predictor's size per unit, is 0.
 const SMALLEST: f64 = 1e-4;
-/// Radius of the ball, in sds of β, in which the curvature is bounded below.
-const RADIUS: f64 = 1e-4;
+/// The error of a group's integral that will do far from the maximum.
+const ROUGH: f64 = 1e-4;
+/// What is left to gain, as a part of F, when it will do no more.
+const CLOSE: f64 = 1e-6;
 
 /// The maximum of the likelihood over β and the group sd.
 #[derive(Clone, Debug)]
@@ -51,15 +53,15 @@ pub(super) struct Profile {
 }
 
 /// How β̂ follows θ, and the profile bends: dβ̂/dθ = −H⁻¹c, F_p″ = F_θθ − cᵀH⁻¹c, with H = LLᵀ the block of β and c that of β and θ.
-struct Ridge {
-    factor: Vec<f64>,
+pub(super) struct Ridge {
+    pub(super) factor: Vec<f64>,
     cross: Vec<f64>,
-    turned: Vec<f64>,
-    bend: f64,
+    pub(super) turned: Vec<f64>,
+    pub(super) bend: f64,
 }
 
 impl Profile {
-    fn ridge(&self, d: usize) -> Result<Ridge, Error> {
+    pub(super) fn ridge(&self, d: usize) -> Result<Ridge, Error> {
         let factor = factor(&self.at, d)?;
         let cross: Vec<f64> = (0..d).map(|j| self.at.hessian[j * (d + 1) + d]).collect();
         let turned = solve(&factor, d, cross.clone());
@@ -69,7 +71,7 @@ impl Profile {
 }
 
 /// H = LLᵀ of the block of β.
-pub(super) fn factor(at: &At, d: usize) -> Result<Vec<f64>, Error> {
+fn factor(at: &At, d: usize) -> Result<Vec<f64>, Error> {
     let mut l: Vec<f64> = (0..d * d).map(|k| at.hessian[(k / d) * (d + 1) + k % d]).collect();
     if linalg::cholesky(&mut l, d) {
         return Ok(l);
@@ -91,20 +93,26 @@ fn solve(l: &[f64], d: usize, mut x: Vec<f64>) -> Vec<f64> {
 }
 
 impl Collapsed {
-    /// min_β F(β, θ) from a start, by Newton's method with halved steps.
-    pub(super) fn profile(&self, start: &[f64], log_sd: f64) -> Result<Profile, Error> {
+    /// min_β F(β, θ) from a start, by Newton's method with halved steps. With what is left to gain below `nats` the last step is taken without looking.
+    pub(super) fn profile(&self, start: &[f64], log_sd: f64, nats: f64) -> Result<Profile, Error> {
         let d = self.dim;
         let mut beta = start.to_vec();
-        let mut at = self.at(&beta, log_sd, Order::Second)?;
+        let mut at = self.evaluate(&beta, log_sd, Ask::default())?;
         let mut evaluations = 1;
         for _ in 0..STEPS {
             let l = factor(&at, d)?;
             let step = solve(&l, d, at.gradient[..d].to_vec());
             let promised = linalg::dot(&step, &at.gradient[..d]);
+            if promised <= nats {
+                beta.iter_mut().zip(&step).for_each(|(b, s)| *b -= s);
+                at.value -= 0.5 * promised;
+                break;
+            }
             if promised <= 1e-18 * (1.0 + at.value.abs()) {
                 break;
             }
-            let next = self.shortened(&beta, log_sd, &at, &step, 0.0, promised, &mut evaluations)?;
+            let next =
+                self.shortened(&beta, log_sd, &at, &step, 0.0, promised, Ask::default(), &mut evaluations)?;
             let Some((trial, _, there)) = next else { break };
             let small = promised <= 1e-13 * (1.0 + at.value.abs());
             (beta, at) = (trial, there);
@@ -125,13 +133,14 @@ impl Collapsed {
         down: &[f64],
         step: f64,
         promised: f64,
+        ask: Ask,
         evaluations: &mut usize,
     ) -> Result<Option<(Vec<f64>, f64, At)>, Error> {
         let (flat, mut scale) = (flat(at), 1.0);
         while scale >= 1e-10 {
             let trial: Vec<f64> = beta.iter().zip(down).map(|(b, s)| b - scale * s).collect();
             let log_sd = theta + scale * step;
-            let there = self.at(&trial, log_sd, Order::Second)?;
+            let there = self.evaluate(&trial, log_sd, ask)?;
             *evaluations += 1;
             let enough = there.value <= at.value - 1e-4 * scale * promised;
             if enough || (promised < flat && there.value <= at.value + flat) {
@@ -144,13 +153,15 @@ impl Collapsed {
 
     /// The maximum over β and the sd, with its certificate. `start` are coefficients to begin with.
     ///
-    /// Newton's method on (β, θ) together. The block of β is positive definite; where what is left of θ (the Schur complement) is not, θ goes downhill by 1.
+    /// Newton's method on (β, θ) together, with few nodes until it is close. The block of β is positive definite; where what is left of θ (the Schur
+    /// complement) is not, θ goes downhill by 1.
     pub fn estimate(&self, start: &[f64]) -> Result<Estimate, Error> {
         let d = self.dim;
         let size = self.effect_size();
         let smallest = (SMALLEST / size).ln();
         let mut theta = (0.5 / size).ln();
-        let first = self.at(start, theta, Order::Second)?;
+        let mut ask = Ask { epsilon: ROUGH, ..Ask::default() };
+        let first = self.evaluate(start, theta, ask)?;
         let mut here = Profile { beta: start.to_vec(), at: first, evaluations: 1 };
         for _ in 0..2 * STEPS {
             let ridge = here.ridge(d)?;
@@ -159,12 +170,24 @@ impl Collapsed {
             let step = if ridge.bend > 0.0 { -slope / ridge.bend } else { -slope.signum() }.clamp(-1.0, 1.0);
             let promised = linalg::dot(&alone, &here.at.gradient[..d]) - step * slope;
             let flat = flat(&here.at);
-            if promised <= 1e-3 * flat || (theta < smallest && step < 0.0) {
+            let done = promised <= 1e-3 * flat || (theta < smallest && step < 0.0);
+            if done && ask.epsilon < ROUGH {
                 break;
             }
             let down: Vec<f64> = alone.iter().zip(&ridge.turned).map(|(a, t)| a + step * t).collect();
             let Profile { beta, at, evaluations } = &mut here;
-            let next = self.shortened(beta, theta, at, &down, step, promised, evaluations)?;
+            let next = self.shortened(beta, theta, at, &down, step, promised, ask, evaluations)?;
+            let close = done || promised <= CLOSE * (1.0 + at.value.abs()) || next.is_none();
+            if close && ask.epsilon == ROUGH {
+                // from here on in earnest
+                ask = Ask::default();
+                if let Some((trial, log_sd, _)) = next.filter(|_| !done) {
+                    (here.beta, theta) = (trial, log_sd);
+                }
+                here.at = self.evaluate(&here.beta, theta, ask)?;
+                here.evaluations += 1;
+                continue;
+            }
             let Some((trial, log_sd, there)) = next else { break };
             theta = log_sd;
             (here.beta, here.at) = (trial, there);
@@ -218,11 +241,10 @@ impl Collapsed {
             loop {
                 let start: Vec<f64> =
                     here.beta.iter().zip(&ridge.turned).map(|(b, t)| b - sign * width * t).collect();
-                let there = self.profile(&start, theta + sign * width)?;
-                *evaluations += there.evaluations;
                 *end = theta + sign * width;
-                let left = self.left_to_gain(&there, *end)?;
-                if there.at.value - there.at.error - left > top {
+                let (low, took) = self.at_least(&start, *end, &ridge.factor, top)?;
+                *evaluations += took;
+                if low > top {
                     break;
                 }
                 width *= 2.0;
@@ -242,7 +264,7 @@ impl Collapsed {
         let theta = (SMALLEST / self.effect_size()).ln();
         let d = self.dim;
         // F at σ = 0 is F at an sd too small to matter
-        let zero = self.profile(&small.beta, theta - 8.0)?;
+        let zero = self.profile(&small.beta, theta - 8.0, 0.0)?;
         evaluations += zero.evaluations;
         let top = zero.at.value + zero.at.error;
         let mut interval = Interval {
@@ -251,11 +273,10 @@ impl Collapsed {
         };
         let mut at = theta;
         while at < theta + 12.0 {
-            let there = self.profile(&zero.beta, at)?;
-            evaluations += there.evaluations;
+            let (low, took) = self.at_least(&zero.beta, at, &factor(&zero.at, d)?, top)?;
+            evaluations += took;
             interval.sds[1] = at.exp();
-            let left = self.left_to_gain(&there, at)?;
-            if there.at.value - there.at.error - left > top {
+            if low > top {
                 interval.proved = Ok(());
                 break;
             }
@@ -273,121 +294,52 @@ impl Collapsed {
         })
     }
 
-    /// A bound on F(β̂, θ) − min_β F(β, θ); infinite if there is none.
+    /// A bound on F(β, θ) − min_β F(β, θ); infinite if there is none.
     ///
-    /// With a proper prior, F is J-strongly convex in β: ½|g|²_{J⁻¹}. With a flat one Lemma K4 bounds the Hessian from below, by λ times that at β̂, in
-    /// the ball of radius r in its metric: if |g|_{H⁻¹} < λr/2 the minimum lies in the ball and is lower by at most |g|²/(2λ).
-    fn left_to_gain(&self, here: &Profile, log_sd: f64) -> Result<f64, Error> {
+    /// With a proper prior, F is J-strongly convex in β: ½|g|²_{J⁻¹}. With a flat one Lemma K4 bounds the Hessian from below, by λ times LLᵀ, in
+    /// the ball of radius r in that metric: if |L⁻¹g| < λr/2 the minimum lies in the ball and is lower by at most |L⁻¹g|²/(2λ).
+    fn left_to_gain(&self, at: &At, metric: &[f64]) -> Result<f64, Error> {
         let d = self.dim;
-        let g: Vec<f64> = (0..d).map(|j| here.at.gradient[j].abs() + here.at.gradient_error[j]).collect();
-        if let Precision::Diagonal(j) = self.prior.precision()
-            && j.iter().all(|j| *j > 0.0)
-        {
+        let g: Vec<f64> = (0..d).map(|j| at.gradient[j].abs() + at.gradient_error[j]).collect();
+        if let Some(j) = self.proper() {
             return Ok(g.iter().zip(j).map(|(g, j)| 0.5 * g * g / j).sum());
         }
-        let l = factor(&here.at, d)?;
         let mut norm = 0.0;
         for j in 0..d {
             let mut unit = vec![0.0; d];
             unit[j] = 1.0;
-            linalg::solve_lower(&l, d, false, &mut unit);
+            linalg::solve_lower(metric, d, false, &mut unit);
             norm += g[j] * linalg::norm_squared(&unit).sqrt();
         }
-        let lower = self.curvature_around(&here.beta, log_sd, &l)?;
+        let lower = self.least_curvature(at, metric)?;
         Ok(if norm < 0.5 * lower * RADIUS { norm * norm / (2.0 * lower) } else { f64::INFINITY })
     }
 
-    /// λ with ∇²F(β) ≥ λ LLᵀ for |Lᵀ(β − β̂)| ≤ [`RADIUS`] (Lemma K4).
-    ///
-    /// There a row's predictor moves by at most ρ_i = r|L⁻¹x_i|. By Brascamp and Lieb ∇²F_g ≥ E S(u), S(u) = X_gᵀ(D⁻¹ + σ²zzᵀ)⁻¹X_g with
-    /// D = diag(w_i φ_i″), and S grows with D. On an interval of u around û, D is at least its least value there; the posterior's density
-    /// at the moved β is at least e^{−c} times that at β̂, c = Σ w_i ρ_i(max|φ_i′| + |E φ_i′|), because F_g is convex; and the interval has at least the
-    /// probability that the slopes of ψ at its ends leave.
-    fn curvature_around(&self, beta: &[f64], log_sd: f64, l: &[f64]) -> Result<f64, Error> {
-        let (d, sigma) = (self.dim, log_sd.exp());
-        let one = |piece: usize| -> Vec<f64> {
-            let mut sum = vec![0.0; d * d];
-            let (mut nodes, mut t, mut s) = (Nodes::default(), Vec::new(), Vec::new());
-            for g in self.pieces[piece]..self.pieces[piece + 1] {
-                let (from, to) = (self.first[g], self.first[g + 1]);
-                let rows = self.group_rows(g, beta, sigma, &mut t, &mut s);
-                let integral = rows.integrate(&mut nodes);
-                let count = nodes.u.len();
-                let here = rows.potential(integral.mode);
-                let half = 3.0 / here[2].sqrt();
-                let scaled = integral.log + here[0] + 0.5 * (2.0 * std::f64::consts::PI).ln();
-                let total = scaled.exp() * (1.0 - integral.error);
-                let outside: f64 = [-1.0, 1.0]
-                    .iter()
-                    .map(|sign| {
-                        let there = rows.potential(integral.mode + sign * half);
-                        if sign * there[1] > 0.0 {
-                            (here[0] - there[0]).exp() / (sign * there[1])
-                        } else {
-                            f64::INFINITY
-                        }
-                    })
-                    .sum();
-                let probability = (1.0 - outside / total).max(0.0);
-                let (mut c, mut bends) = (0.0, Vec::with_capacity(to - from));
-                for i in 0..to - from {
-                    let mut x = self.a[(from + i) * d..][..d].to_vec();
-                    linalg::solve_lower(l, d, false, &mut x);
-                    let rho = RADIUS * linalg::norm_squared(&x).sqrt() * (1.0 + 1e-9);
-                    let (w, datum) = (rows.weight[i], rows.data[i]);
-                    let (middle, reach) =
-                        (rows.t[i] + rows.s[i] * integral.mode, rows.s[i].abs() * half + rho);
-                    let most = self.likelihood.slope(middle - reach, datum).abs();
-                    let most = most.max(self.likelihood.slope(middle + reach, datum).abs());
-                    let mean: f64 =
-                        nodes.slope[i * count..][..count].iter().zip(&nodes.p).map(|(x, p)| x * p).sum();
-                    c += rho * (w * most + mean.abs() + rows.slope_error(i, &integral, mean));
-                    bends.push(w * self.likelihood.bend_within(middle, reach, datum));
-                }
-                let least = probability * (-c).exp();
-                if least.is_nan() || least <= 0.0 {
-                    continue;
-                }
-                // D − Dz zᵀD/(1/σ² + zᵀDz), z = s/σ
-                let (mut v, mut q) = (vec![0.0; d], 1.0);
-                for i in 0..to - from {
-                    let x = &self.a[(from + i) * d..][..d];
-                    q += bends[i] * rows.s[i] * rows.s[i];
-                    for j in 0..d {
-                        v[j] += bends[i] * rows.s[i] * x[j];
-                        (0..d).for_each(|k| sum[j * d + k] += least * bends[i] * x[j] * x[k]);
-                    }
-                }
-                for j in 0..d {
-                    (0..d).for_each(|k| sum[j * d + k] -= least * v[j] * v[k] / q);
-                }
-            }
-            sum
-        };
-        let add = |mut a: Vec<f64>, b: Vec<f64>| {
-            a.iter_mut().zip(&b).for_each(|(x, y)| *x += y);
-            a
-        };
-        let sum = certus::parallel::reduce(self.pieces.len() - 1, 1, &one, &add);
-        let mut sum = sum.unwrap_or_else(|| vec![0.0; d * d]);
-        self.prior.add_to(&mut sum);
-        // L⁻¹ sum L⁻ᵀ
-        let mut half = Vec::with_capacity(d * d);
-        for j in 0..d {
-            let mut column = sum[j * d..][..d].to_vec();
-            linalg::solve_lower(l, d, false, &mut column);
-            half.extend(column);
+    /// The precisions of the prior, if all of them are above 0.
+    fn proper(&self) -> Option<&[f64]> {
+        match self.prior.precision() {
+            Precision::Diagonal(j) if j.iter().all(|j| *j > 0.0) => Some(j),
+            _ => None,
         }
-        let mut turned = vec![0.0; d * d];
-        for i in 0..d {
-            let mut row: Vec<f64> = (0..d).map(|j| half[j * d + i]).collect();
-            linalg::solve_lower(l, d, false, &mut row);
-            turned[i * d..][..d].copy_from_slice(&row);
+    }
+
+    /// A lower bound of F_p(θ), and the evaluations it took: at β, and if that is not close enough to the minimum, at the minimum.
+    fn at_least(
+        &self,
+        beta: &[f64],
+        log_sd: f64,
+        metric: &[f64],
+        enough: f64,
+    ) -> Result<(f64, usize), Error> {
+        let metric_asked = self.proper().is_none().then_some(metric);
+        let ask = Ask { slope_errors: true, metric: metric_asked, ..Ask::default() };
+        let low = |at: &At| Ok::<_, Error>(at.value - at.error - self.left_to_gain(at, metric)?);
+        let first = low(&self.evaluate(beta, log_sd, ask)?)?;
+        if first > enough {
+            return Ok((first, 1));
         }
-        let eigen =
-            linalg::eigen(&turned, d).ok_or_else(|| Error::NotFinite("a curvature is not finite".into()))?;
-        // rounding of d² sums
-        let least = eigen.0.iter().copied().fold(f64::INFINITY, f64::min);
-        Ok((least - 1e-9 * d as f64).max(0.0))
+        let there = self.profile(beta, log_sd, 0.0)?;
+        let second = low(&self.evaluate(&there.beta, log_sd, ask)?)?;
+        Ok((first.max(second), there.evaluations + 2))
     }
 }

@@ -7,8 +7,9 @@
 use std::f64::consts::{PI, TAU};
 
 use crate::likelihood::{Datum, Likelihood};
+use crate::special::exp;
 
-/// The relative error aimed at.
+/// The relative error aimed at where it counts.
 pub(crate) const EPSILON: f64 = 1e-10;
 /// What a few operations on a number lose of it.
 pub(crate) const ROUNDING: f64 = 32.0 * f64::EPSILON;
@@ -19,6 +20,8 @@ const STEPS: usize = 200;
 
 /// Rows worked on at a time.
 const RUN: usize = 32;
+/// The number of nodes is a multiple of this.
+pub(crate) const LANES: usize = 8;
 
 /// The rows of one group.
 #[derive(Clone, Copy)]
@@ -44,11 +47,12 @@ pub(crate) struct Integral {
     beyond: f64,
     /// Near the minimum of ψ.
     pub(crate) mode: f64,
-    /// The height of the strip, x̃ and G′(x̃), and the first and last node.
+    /// The number of the node there.
+    middle: usize,
+    /// The height of the strip, x̃ and G′(x̃).
     height: f64,
     centre: f64,
     lean: f64,
-    ends: [f64; 2],
 }
 
 /// What the nodes of a group hold, reused from group to group.
@@ -93,7 +97,7 @@ impl GroupRows<'_> {
         let (mut u, mut low, mut high) = (0.0_f64, f64::NEG_INFINITY, f64::INFINITY);
         let mut here = self.potential(u);
         for _ in 0..STEPS {
-            if here[1].abs() <= 0.02 * here[2].sqrt() {
+            if here[1].abs() <= (0.25 * here[2].sqrt()).min(0.5) {
                 break;
             }
             if here[1] > 0.0 {
@@ -147,8 +151,8 @@ impl GroupRows<'_> {
     }
 
     /// The height of the strip and the step: the longest one among a few heights.
-    fn rule(&self, u: f64, here: [f64; 3]) -> Rule {
-        let wanted = (2.0 / EPSILON).ln() + 0.5 * here[2].ln();
+    fn rule(&self, u: f64, here: [f64; 3], epsilon: f64) -> Rule {
+        let wanted = (2.0 / epsilon).ln() + 0.5 * here[2].ln();
         let widest = self.widest();
         let uniform = self.likelihood.strip_loss(0.0).is_some();
         let equal = self.s.iter().all(|s| *s == self.s[0]);
@@ -170,62 +174,63 @@ impl GroupRows<'_> {
             let Some([centre, exponent, lean]) = found else { continue };
             let step = TAU * a / (exponent.max(0.0) + wanted);
             if best.as_ref().is_none_or(|b| step > b.step) {
-                best = Some(Rule { height: a, step, exponent, centre, lean, proved: true });
+                best = Some(Rule { height: a, step, exponent, centre, lean, proved: true, epsilon });
             }
         }
         // nothing is proved: a quarter of the step that a Gaussian of this curvature would need
         best.unwrap_or_else(|| {
             let step = 0.25 * TAU * (1.0 / (2.0 * wanted * most.max(here[2]))).sqrt();
-            Rule { height: 0.0, step, exponent: f64::INFINITY, centre: u, lean: 0.0, proved: false }
+            Rule { height: 0.0, step, exponent: f64::INFINITY, centre: u, lean: 0.0, proved: false, epsilon }
         })
     }
 
-    /// Number of steps to the node beyond which nothing matters, on the side of `sign`, and what lies beyond it as a part of e^{−ψ(û)}.
+    /// Number of steps to a node beyond which nothing matters, on the side of `sign`, and a bound of what lies beyond it as a part of e^{−ψ(û)}.
+    ///
+    /// ψ is convex: `more` steps further out it is larger by at least more·h·ψ′, and what lies beyond smaller by that power of e.
     fn end(&self, sign: f64, u: f64, here: [f64; 3], rule: &Rule) -> (i64, f64) {
         let widest = self.widest();
-        let least = EPSILON / (20.0 * here[2].sqrt() * rule.step);
-        let mut k =
-            ((2.0 * (2.0 / EPSILON).ln() / here[2]).sqrt() / rule.step).ceil().min(MOST as f64) as i64;
-        loop {
+        let least = rule.epsilon / (20.0 * here[2].sqrt() * rule.step);
+        let gaussian = (2.0 * (2.0 / rule.epsilon).ln() / here[2]).sqrt() / rule.step;
+        let mut k = gaussian.ceil().min(MOST as f64) as i64;
+        while k < MOST {
             let there = self.potential(u + sign * k as f64 * rule.step);
-            let outward = sign * there[1] - widest;
-            let ratio = (-rule.step * outward).exp();
-            let beyond = (here[0] - there[0]).exp() * ratio / (1.0 - ratio);
-            if (outward > 0.0 && beyond <= least) || k >= MOST {
-                return (k, if outward > 0.0 { beyond } else { f64::INFINITY });
+            let rise = rule.step * sign * there[1];
+            let ratio = (rule.step * widest - rise).exp();
+            if ratio < 1.0 {
+                let beyond = (here[0] - there[0]).exp() * ratio / (1.0 - ratio);
+                let more = ((beyond / least).ln() / rise).ceil().clamp(0.0, (MOST - k) as f64);
+                return (k + more as i64, beyond * (-more * rise).exp());
             }
             k += (k / 4).max(1);
         }
+        (MOST, f64::INFINITY)
     }
 
     /// The integral; slopes, bends and weights of its nodes stay in `nodes`.
-    pub(crate) fn integrate(&self, nodes: &mut Nodes) -> Integral {
-        self.integrate_finer(nodes, 1)
+    pub(crate) fn integrate(&self, nodes: &mut Nodes, epsilon: f64) -> Integral {
+        self.integrate_finer(nodes, epsilon, 1)
     }
 
     /// The same with `finer` times as many nodes, for those who want to see the density and not its integral.
-    pub(crate) fn integrate_finer(&self, nodes: &mut Nodes, finer: usize) -> Integral {
+    pub(crate) fn integrate_finer(&self, nodes: &mut Nodes, epsilon: f64, finer: usize) -> Integral {
         let (mode, here) = self.mode();
-        let mut rule = self.rule(mode, here);
+        let mut rule = self.rule(mode, here, epsilon);
         rule.step /= finer as f64;
         let (left, beyond_left) = self.end(-1.0, mode, here, &rule);
         let (right, beyond_right) = self.end(1.0, mode, here, &rule);
-        let count = (left + right + 1) as usize;
+        // a few more nodes, so that loops over them leave no rest
+        let count = ((left + right + 1) as usize).next_multiple_of(LANES);
+        let left = left + (count as i64 - left - right - 1) / 2;
+        let right = count as i64 - left - 1;
         nodes.u.clear();
         nodes.u.extend((-left..=right).map(|k| mode + k as f64 * rule.step));
         nodes.p.clear();
         nodes.p.extend(nodes.u.iter().map(|u| 0.5 * u * u));
         nodes.slope.resize(self.t.len() * count, 0.0);
         nodes.bend.resize(self.t.len() * count, 0.0);
-        for i in 0..self.t.len() {
-            let (slope, bend) =
-                (&mut nodes.slope[i * count..][..count], &mut nodes.bend[i * count..][..count]);
-            let (t, s, datum, weight) = (self.t[i], self.s[i], self.data[i], self.weight[i]);
-            self.likelihood.along(t, s, datum, weight, &nodes.u, &mut nodes.p, slope, bend);
-        }
-        nodes.p.iter_mut().for_each(|psi| *psi = (here[0] - *psi).exp());
-        let sum: f64 = nodes.p.iter().sum();
-        nodes.p.iter_mut().for_each(|p| *p /= sum);
+        let Nodes { u, p, slope, bend } = nodes;
+        self.likelihood.lines(self.t, self.s, self.data, self.weight, u, p, slope, bend);
+        let sum = pulp::Arch::new().dispatch(Weigh { p: &mut nodes.p, least: here[0] });
         // all in units of e^{−ψ(û)}: the rule says h·sum
         let total = rule.step * sum;
         let missed = rule.step * (beyond_left + beyond_right);
@@ -240,34 +245,63 @@ impl GroupRows<'_> {
             strip: part(outside),
             beyond: part(missed),
             mode,
+            middle: left as usize,
             height: rule.height,
             centre: rule.centre,
             lean: rule.lean,
-            ends: [nodes.u[0], nodes.u[count - 1]],
         }
     }
 
     /// Bound on the error of `mean` = E w_i φ_i′: as that of the integral, with |φ_i′| in the strip and beyond the ends for a factor. There it is
     /// at most (|φ_i′(u)| + 2|y| + size)e^{|s|·distance}.
-    pub(crate) fn slope_error(&self, i: usize, of: &Integral, mean: f64) -> f64 {
+    pub(crate) fn slope_error(&self, i: usize, of: &Integral, nodes: &Nodes, mean: f64) -> f64 {
         let (likelihood, datum, s) = (self.likelihood, self.data[i], self.s[i]);
-        let at = |u: f64| self.t[i] + s * u;
-        let strip = likelihood.rotated_slope(at(of.centre), s, of.lean, s * of.height, datum);
-        let edge = of.ends.map(|u| likelihood.slope(at(u), datum).abs() + 2.0 * datum.y.abs());
-        let edge = edge[0].max(edge[1]) + likelihood.strip_size(datum);
+        let strip = likelihood.rotated_slope(self.t[i] + s * of.centre, s, of.lean, s * of.height, datum);
+        let count = nodes.u.len();
+        let slope = &nodes.slope[i * count..][..count];
+        let edge = slope[0].abs().max(slope[count - 1].abs())
+            + self.weight[i] * (2.0 * datum.y.abs() + likelihood.strip_size(datum));
         of.error * mean.abs()
-            + self.weight[i] * (of.strip * strip.unwrap_or(f64::INFINITY) + of.beyond * edge)
-            + ROUNDING * self.size(i, of)
+            + self.weight[i] * of.strip * strip.unwrap_or(f64::INFINITY)
+            + of.beyond * edge
+            + ROUNDING * self.size(i, of, nodes)
     }
 
     /// The size of the numbers that make up w_iφ_i and w_iφ_i′ around û, whose rounding errors they have: counts and rates times predictors and logarithms
     /// of counts.
-    pub(crate) fn size(&self, i: usize, of: &Integral) -> f64 {
-        let (datum, s) = (self.data[i], self.s[i]);
+    pub(crate) fn size(&self, i: usize, of: &Integral, nodes: &Nodes) -> f64 {
+        let (datum, s, count) = (self.data[i], self.s[i], nodes.u.len());
         let counts = datum.y.abs() + datum.trials + 1.0;
-        let rate = self.likelihood.slope(self.t[i] + s * of.mode, datum).abs() + counts;
-        let farthest = of.ends[0].abs().max(of.ends[1].abs());
-        self.weight[i] * rate * (1.0 + self.t[i].abs() + s.abs() * farthest + counts.ln())
+        let farthest = nodes.u[0].abs().max(nodes.u[count - 1].abs());
+        (nodes.slope[i * count + of.middle].abs() + self.weight[i] * counts)
+            * (1.0 + self.t[i].abs() + s.abs() * farthest + counts.ln())
+    }
+}
+
+/// p ← e^{least − p} over its sum, which is returned, vectorised.
+struct Weigh<'a> {
+    p: &'a mut [f64],
+    least: f64,
+}
+
+impl pulp::NullaryFnOnce for Weigh<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn call(self) -> f64 {
+        let Weigh { p, least } = self;
+        let mut lanes = [0.0; LANES];
+        let (runs, _) = p.as_chunks_mut::<LANES>();
+        for run in &mut *runs {
+            for k in 0..LANES {
+                run[k] = exp(least - run[k]);
+                lanes[k] += run[k];
+            }
+        }
+        let sum: f64 = lanes.iter().sum();
+        let part = 1.0 / sum;
+        runs.iter_mut().for_each(|run| run.iter_mut().for_each(|p| *p *= part));
+        sum
     }
 }
 
@@ -279,4 +313,5 @@ struct Rule {
     centre: f64,
     lean: f64,
     proved: bool,
+    epsilon: f64,
 }

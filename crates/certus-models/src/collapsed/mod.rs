@@ -12,6 +12,8 @@
 //!
 //! the last three because θ enters through N(v; 0, σ²) alone once v = σu is integrated over.
 
+mod curvature;
+mod derivatives;
 mod effects;
 mod estimate;
 mod group;
@@ -30,7 +32,9 @@ use crate::error::Error;
 use crate::likelihood::{Datum, Likelihood};
 use crate::prior::Prior;
 use crate::rows::leaves;
-use group::{GroupRows, Nodes, ROUNDING};
+use curvature::Curvature;
+use derivatives::Derivatives;
+use group::{EPSILON, GroupRows, Nodes, ROUNDING};
 
 /// Rows of a piece of work, about: pieces end where groups end, so they depend on the data only.
 const PIECE: usize = 1024;
@@ -64,6 +68,24 @@ pub enum Order {
     Second,
 }
 
+/// How F is to be computed.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    pub(crate) order: Order,
+    /// The relative error of a group's integral to aim at.
+    pub(crate) epsilon: f64,
+    /// Whether the gradient's errors are wanted; they are infinite if not.
+    pub(crate) slope_errors: bool,
+    /// L, if a lower bound of the Hessian near β is wanted, too (Lemma K4).
+    pub(crate) metric: Option<&'a [f64]>,
+}
+
+impl Default for Ask<'_> {
+    fn default() -> Self {
+        Self { order: Order::Second, epsilon: EPSILON, slope_errors: false, metric: None }
+    }
+}
+
 /// F at (β, θ).
 #[derive(Clone, Debug)]
 pub struct At {
@@ -79,6 +101,8 @@ pub struct At {
     pub gradient_error: Vec<f64>,
     /// The Hessian, column-major, θ last.
     pub hessian: Vec<f64>,
+    /// A lower bound of the likelihood's Hessian in β near by, where one was asked for.
+    least_hessian: Vec<f64>,
 }
 
 /// Sums over groups: ℓ, error, Σ|terms|, then the gradient, its error and the Hessian.
@@ -87,6 +111,18 @@ struct Sums {
     error: f64,
     size: f64,
     derivatives: Vec<f64>,
+    least_hessian: Vec<f64>,
+}
+
+impl Sums {
+    fn add(mut self, other: Self) -> Self {
+        self.log += other.log;
+        self.error += other.error;
+        self.size += other.size;
+        self.derivatives.iter_mut().zip(&other.derivatives).for_each(|(x, y)| *x += y);
+        self.least_hessian.iter_mut().zip(&other.least_hessian).for_each(|(x, y)| *x += y);
+        self
+    }
 }
 
 impl Collapsed {
@@ -178,23 +214,25 @@ impl Collapsed {
 
     /// F at (β, θ).
     pub fn at(&self, beta: &[f64], log_sd: f64, order: Order) -> Result<At, Error> {
+        self.evaluate(beta, log_sd, Ask { order, slope_errors: true, ..Ask::default() })
+    }
+
+    pub(crate) fn evaluate(&self, beta: &[f64], log_sd: f64, ask: Ask) -> Result<At, Error> {
         let (d, sigma) = (self.dim, log_sd.exp());
         if !sigma.is_finite() || sigma == 0.0 || beta.iter().any(|b| !b.is_finite()) {
             return Err(Error::NotFinite(format!("the group sd is {sigma}, or a coefficient is not finite")));
         }
-        let sums = certus::parallel::reduce(
-            self.pieces.len() - 1,
-            1,
-            &|piece| self.piece(piece, beta, sigma, order),
-            &|mut a, b| {
-                (a.log, a.error, a.size) = (a.log + b.log, a.error + b.error, a.size + b.size);
-                a.derivatives.iter_mut().zip(&b.derivatives).for_each(|(x, y)| *x += y);
-                a
-            },
-        );
-        let length = if order == Order::Second { 2 * d + 1 + (d + 1) * (d + 1) } else { 0 };
-        let empty = Sums { log: 0.0, error: 0.0, size: 0.0, derivatives: vec![0.0; length] };
-        let Sums { log, error, size, mut derivatives } = sums.unwrap_or(empty);
+        let pieces = self.pieces.len() - 1;
+        let piece = |piece: usize| self.piece(piece, beta, sigma, ask);
+        let sums = certus::parallel::reduce(pieces, 1, &piece, &Sums::add);
+        let second = ask.order == Order::Second;
+        let Sums { log, error, size, mut derivatives, least_hessian } = sums.unwrap_or_else(|| Sums {
+            log: 0.0,
+            error: 0.0,
+            size: 0.0,
+            derivatives: vec![0.0; if second { derivatives::length(d) } else { 0 }],
+            least_hessian: vec![0.0; if ask.metric.is_some() { d * d } else { 0 }],
+        });
         if !log.is_finite() {
             return Err(Error::NotFinite("the likelihood of some group is not finite".into()));
         }
@@ -211,17 +249,18 @@ impl Collapsed {
             gradient: Vec::new(),
             gradient_error: Vec::new(),
             hessian: Vec::new(),
+            least_hessian,
         };
-        if order == Order::Second {
+        if second {
             out.hessian = derivatives.split_off(2 * d + 1);
             out.gradient_error = derivatives.split_off(d + 1);
+            if !ask.slope_errors {
+                out.gradient_error.fill(f64::INFINITY);
+            }
             out.gradient = derivatives;
             for j in 0..d {
                 out.gradient[j] += pull[j];
                 out.gradient_error[j] += ROUNDING * pull[j].abs();
-                for i in j + 1..=d {
-                    out.hessian[i * (d + 1) + j] = out.hessian[j * (d + 1) + i];
-                }
             }
             let mut unit = vec![0.0; d];
             for j in 0..d {
@@ -251,117 +290,34 @@ impl Collapsed {
         GroupRows { likelihood: &*self.likelihood, t, s, data, weight }
     }
 
-    fn piece(&self, piece: usize, beta: &[f64], sigma: f64, order: Order) -> Sums {
+    fn piece(&self, piece: usize, beta: &[f64], sigma: f64, ask: Ask) -> Sums {
         let d = self.dim;
-        let length = if order == Order::Second { 2 * d + 1 + (d + 1) * (d + 1) } else { 0 };
-        let mut sums = Sums { log: 0.0, error: 0.0, size: 0.0, derivatives: vec![0.0; length] };
-        let (mut nodes, mut work) = (Nodes::default(), Work::default());
-        let (mut t, mut s) = (Vec::new(), Vec::new());
+        let [mut log, mut error, mut size] = [0.0; 3];
+        let (mut nodes, mut t, mut s) = (Nodes::default(), Vec::new(), Vec::new());
+        let mut derivatives = (ask.order == Order::Second).then(|| Derivatives::new(d));
+        let mut curvature = ask.metric.map(|metric| Curvature::new(d, metric));
         for g in self.pieces[piece]..self.pieces[piece + 1] {
-            let (from, to) = (self.first[g], self.first[g + 1]);
+            let a = &self.a[self.first[g] * d..self.first[g + 1] * d];
             let rows = self.group_rows(g, beta, sigma, &mut t, &mut s);
-            let integral = rows.integrate(&mut nodes);
-            sums.log += integral.log;
+            let integral = rows.integrate(&mut nodes, ask.epsilon);
+            log += integral.log;
             // |log(1 + e)| ≤ e/(1 − e) for the true value over ours
-            sums.error +=
+            error +=
                 if integral.error < 0.5 { integral.error / (1.0 - integral.error) } else { f64::INFINITY };
-            sums.size += integral.log.abs() + (0..to - from).map(|i| rows.size(i, &integral)).sum::<f64>();
-            if order == Order::Second {
-                let slope_error = |i: usize, mean: f64| rows.slope_error(i, &integral, mean);
-                self.add_derivatives(from, to, &nodes, &slope_error, &mut work, &mut sums.derivatives);
+            size +=
+                integral.log.abs() + (0..rows.t.len()).map(|i| rows.size(i, &integral, &nodes)).sum::<f64>();
+            if let Some(derivatives) = &mut derivatives {
+                derivatives.add(a, &nodes);
+                for (i, x) in a.chunks_exact(d).enumerate().filter(|_| ask.slope_errors) {
+                    derivatives.add_error(x, rows.slope_error(i, &integral, &nodes, derivatives.mean[i]));
+                }
+                if let Some(curvature) = &mut curvature {
+                    curvature.add(a, &rows, &integral, &nodes, &derivatives.mean);
+                }
             }
         }
-        sums
+        let derivatives = derivatives.map_or(Vec::new(), |all| all.flat());
+        let least_hessian = curvature.map_or(Vec::new(), Curvature::sum);
+        Sums { log, error, size, derivatives, least_hessian }
     }
-
-    /// Adds what one group adds to the gradient, its error bound, and the lower half of the Hessian.
-    fn add_derivatives(
-        &self,
-        from: usize,
-        to: usize,
-        nodes: &Nodes,
-        slope_error: &dyn Fn(usize, f64) -> f64,
-        work: &mut Work,
-        out: &mut [f64],
-    ) {
-        let (d, n, count) = (self.dim, to - from, nodes.u.len());
-        let (gradient, rest) = out.split_at_mut(d + 1);
-        let (error, hessian) = rest.split_at_mut(d);
-        let mean = |x: &[f64]| x.iter().zip(&nodes.p).map(|(x, p)| x * p).sum::<f64>();
-        let square = |u: f64| u * u;
-        let (mut e2, mut e4) = (0.0, 0.0);
-        for (u, p) in nodes.u.iter().zip(&nodes.p) {
-            e2 += p * square(*u);
-            e4 += p * square(square(*u));
-        }
-        gradient[d] += 1.0 - e2;
-        hessian[d * (d + 1) + d] += 2.0 * e2 - (e4 - e2 * e2);
-        // slopes less their means, times √p
-        work.spread.resize(n * count, 0.0);
-        for i in 0..n {
-            let (slope, x) = (&nodes.slope[i * count..][..count], &self.a[(from + i) * d..][..d]);
-            let e1 = mean(slope);
-            let bend = mean(&nodes.bend[i * count..][..count]);
-            let (mut with_square, spread) = (0.0, &mut work.spread[i * count..][..count]);
-            for k in 0..count {
-                let centred = slope[k] - e1;
-                with_square += nodes.p[k] * centred * square(nodes.u[k]);
-                spread[k] = centred * nodes.p[k].sqrt();
-            }
-            let wrong = slope_error(i, e1);
-            for j in 0..d {
-                gradient[j] += x[j] * e1;
-                error[j] += x[j].abs() * wrong;
-                hessian[j * (d + 1) + d] += x[j] * with_square;
-                let scaled = bend * x[j];
-                (j..d).for_each(|k| hessian[j * (d + 1) + k] += scaled * x[k]);
-            }
-        }
-        let rows = &self.a[from * d..to * d];
-        if n <= count {
-            // Xᵀ(C X) with C the covariance of the slopes
-            work.product.clear();
-            work.product.resize(n * d, 0.0);
-            for i in 0..n {
-                for l in 0..=i {
-                    let (a, b) = (&work.spread[i * count..][..count], &work.spread[l * count..][..count]);
-                    let c = linalg::dot(a, b);
-                    for j in 0..d {
-                        work.product[i * d + j] += c * rows[l * d + j];
-                        if l < i {
-                            work.product[l * d + j] += c * rows[i * d + j];
-                        }
-                    }
-                }
-            }
-            for i in 0..n {
-                for j in 0..d {
-                    let x = rows[i * d + j];
-                    (j..d).for_each(|k| hessian[j * (d + 1) + k] -= x * work.product[i * d + k]);
-                }
-            }
-        } else {
-            // a vector per node
-            work.product.clear();
-            work.product.resize(count * d, 0.0);
-            for i in 0..n {
-                for k in 0..count {
-                    let c = work.spread[i * count + k];
-                    (0..d).for_each(|j| work.product[k * d + j] += c * rows[i * d + j]);
-                }
-            }
-            for y in work.product.chunks_exact(d) {
-                for j in 0..d {
-                    (j..d).for_each(|k| hessian[j * (d + 1) + k] -= y[j] * y[k]);
-                }
-            }
-        }
-    }
-}
-
-/// Memory reused from group to group.
-#[derive(Default)]
-struct Work {
-    spread: Vec<f64>,
-    product: Vec<f64>,
 }

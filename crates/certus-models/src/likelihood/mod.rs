@@ -68,12 +68,6 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     /// φ″(t) ≥ 0.
     fn bend(&self, t: f64, datum: Datum) -> f64;
 
-    /// (φ, φ′, φ″)(t), to the bits of the three; a loss whose parts share work says so here.
-    #[inline(always)]
-    fn all(&self, t: f64, datum: Datum) -> [f64; 3] {
-        [self.value(t, datum), self.slope(t, datum), self.bend(t, datum)]
-    }
-
     /// θ_min ≤ φ″ everywhere.
     fn least_bend(&self, datum: Datum) -> f64;
 
@@ -205,6 +199,25 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
         }
     }
 
+    /// [`Self::along`] for all rows of a group: row i has t_i, s_i and its weight; slopes and bends are written row after row.
+    fn lines(
+        &self,
+        t: &[f64],
+        s: &[f64],
+        data: &[Datum],
+        weight: &[f64],
+        nodes: &[f64],
+        value: &mut [f64],
+        slope: &mut [f64],
+        bend: &mut [f64],
+    ) {
+        let count = nodes.len();
+        for i in 0..t.len() {
+            let (slope, bend) = (&mut slope[i * count..][..count], &mut bend[i * count..][..count]);
+            self.along(t[i], s[i], data[i], weight[i], nodes, value, slope, bend);
+        }
+    }
+
     /// Σ_k w_k (φ, φ′, φ″, φ″x, φ″x²)(mean + sd·x_k): the trapezoid sum over one row's nodes.
     fn trapezoid(&self, mean: f64, sd: f64, datum: Datum, nodes: &[f64], weights: &[f64]) -> Moments;
 
@@ -285,9 +298,6 @@ pub(crate) mod checks {
                         );
                     }
                 }
-                let parts =
-                    [likelihood.value(t, datum), likelihood.slope(t, datum), likelihood.bend(t, datum)];
-                assert_eq!(likelihood.all(t, datum), parts, "the three at once at {t}");
                 let (nodes, weights) = ([-1.0, -0.3, 0.0, 0.5, 2.0], [0.1, 0.2, 0.3, 0.2, 0.1]);
                 let sums = likelihood.trapezoid(t, 0.7, datum, &nodes, &weights);
                 let alone = likelihood.trapezoid_value(t, 0.7, datum, &nodes, &weights);

@@ -62,7 +62,9 @@ macro_rules! sigmoid_methods {
 
         /// φ′ = wσ − y.
         fn rotated_slope(&self, _t: f64, _s: f64, _lean: f64, tau: f64, datum: Datum) -> Option<f64> {
-            Some(self.size(datum) * self.strip_loss(tau)?.exp() + datum.y.abs())
+            let cosine = (0.5 * tau).cos();
+            let inside = tau.abs() < std::f64::consts::PI && cosine > 0.0;
+            Some(if inside { self.size(datum) / cosine + datum.y.abs() } else { f64::INFINITY })
         }
 
         fn scale(&self, _mean: f64, _sd: f64, datum: Datum) -> f64 {

@@ -114,6 +114,9 @@ macro_rules! lower_method {
 }
 pub(crate) use lower_method;
 
+/// Values in a loop of fixed length, which leaves no rest to be done one by one.
+const LANES: usize = 8;
+
 /// Values worked on at a time. The loops over a run have no other purpose than to be vectorised.
 const RUN: usize = 128;
 
@@ -159,7 +162,7 @@ impl<L: Likelihood> pulp::NullaryFnOnce for Slopes<'_, L> {
     }
 }
 
-/// [`Likelihood::derivatives`], vectorised; φ is summed row after row.
+/// [`Likelihood::derivatives`], vectorised: the last few rows are filled up with rows of weight 0.
 pub(crate) struct Derivatives<'a, L> {
     pub(crate) likelihood: &'a L,
     pub(crate) t: &'a [f64],
@@ -175,19 +178,22 @@ impl<L: Likelihood> pulp::NullaryFnOnce for Derivatives<'_, L> {
     #[inline(always)]
     fn call(self) -> f64 {
         let Derivatives { likelihood, t, data, weight, slope, bend } = self;
-        let mut value = [0.0; RUN];
         let mut total = 0.0;
-        for first in (0..t.len()).step_by(RUN) {
-            let n = RUN.min(t.len() - first);
-            let (t, data, weight) = (&t[first..][..n], &data[first..][..n], &weight[first..][..n]);
-            let (value, slope, bend) = (&mut value[..n], &mut slope[first..][..n], &mut bend[first..][..n]);
-            for k in 0..n {
-                let [f, f1, f2] = likelihood.all(t[k], data[k]);
-                value[k] = weight[k] * f;
-                slope[k] = weight[k] * f1;
-                bend[k] = weight[k] * f2;
+        for from in (0..t.len()).step_by(LANES) {
+            let n = LANES.min(t.len() - from);
+            let (mut at, mut w, mut datum) = ([0.0; LANES], [0.0; LANES], [data[from]; LANES]);
+            at[..n].copy_from_slice(&t[from..][..n]);
+            w[..n].copy_from_slice(&weight[from..][..n]);
+            datum[..n].copy_from_slice(&data[from..][..n]);
+            let [mut values, mut slopes, mut bends] = [[0.0; LANES]; 3];
+            for k in 0..LANES {
+                values[k] = w[k] * likelihood.value(at[k], datum[k]);
+                slopes[k] = w[k] * likelihood.slope(at[k], datum[k]);
+                bends[k] = w[k] * likelihood.bend(at[k], datum[k]);
             }
-            total = value.iter().fold(total, |total, f| total + f);
+            values[..n].iter().for_each(|v| total += v);
+            slope[from..][..n].copy_from_slice(&slopes[..n]);
+            bend[from..][..n].copy_from_slice(&bends[..n]);
         }
         total
     }
@@ -249,12 +255,12 @@ impl<L: Likelihood, const VALUE: bool> pulp::NullaryFnOnce for Trapezoid<'_, L, 
             let (w, e0, e1) = (&w[..x.len()], &mut e0[..x.len()], &mut e1[..x.len()]);
             let (q0, q1, q2) = (&mut q0[..x.len()], &mut q1[..x.len()], &mut q2[..x.len()]);
             for k in 0..x.len() {
-                let [f, f1, f2] = likelihood.all(mean + sd * x[k], datum);
+                let t = mean + sd * x[k];
                 if VALUE {
-                    e0[k] = w[k] * f;
+                    e0[k] = w[k] * likelihood.value(t, datum);
                 }
-                e1[k] = w[k] * f1;
-                q0[k] = w[k] * f2;
+                e1[k] = w[k] * likelihood.slope(t, datum);
+                q0[k] = w[k] * likelihood.bend(t, datum);
                 q1[k] = q0[k] * x[k];
                 q2[k] = q1[k] * x[k];
             }
