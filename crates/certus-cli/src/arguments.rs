@@ -22,7 +22,9 @@ pub enum Command {
     Fit(Box<FitArguments>),
     /// Say what a fit would do, without doing it: rows, coefficients, route, cost, priors
     Plan(Box<FitArguments>),
-    /// Go on with a fit that was stopped
+    /// Fit one model per value of a column, and certify each
+    FitMany(Box<crate::many::ManyArguments>),
+    /// Go on with a fit, or many fits, that were stopped
     Resume {
         /// The fit's directory
         dir: PathBuf,

@@ -18,7 +18,8 @@ use crate::table;
 use crate::watch::{Signals, Watch, duration};
 
 impl FitArguments {
-    fn goal(&self) -> Result<Goal, Failure> {
+    /// The goal.
+    pub fn goal(&self) -> Result<Goal, Failure> {
         let goal = Goal {
             gap: self.gap.unwrap_or(0.01),
             delta: self.delta.unwrap_or(0.01),
@@ -31,7 +32,8 @@ impl FitArguments {
         Ok(goal)
     }
 
-    fn way(&self) -> Result<Way, Failure> {
+    /// How to fit.
+    pub fn way(&self) -> Result<Way, Failure> {
         let method = serde_json::to_value(self.method.unwrap_or_default()).expect("a word");
         let constants = self.constants.map(|c| serde_json::to_value(c).expect("a word"));
         let constants = constants.as_ref().and_then(|c| c.as_str());
@@ -46,12 +48,17 @@ impl FitArguments {
         serde_json::to_value(self).expect("arguments are plain values")
     }
 
-    /// What decides the bits of a fit: the settings that matter, and the data.
-    fn fingerprint(&self, problem: &Problem) -> Fingerprint {
+    /// The settings that decide the bits of a fit.
+    pub fn decisive(&self) -> serde_json::Value {
         let mut own = self.clone();
         (own.data, own.out, own.threads, own.max_time, own.checkpoint_every) = (None, None, None, None, None);
         (own.overwrite, own.json, own.quiet) = (false, false, false);
-        let text = own.settings().to_string();
+        own.settings()
+    }
+
+    /// What decides the bits of a fit: the settings that matter, and the data.
+    fn fingerprint(&self, problem: &Problem) -> Fingerprint {
+        let text = self.decisive().to_string();
         Fingerprint::of([text.as_bytes(), &problem.prepared.fingerprint.to_le_bytes()])
     }
 }

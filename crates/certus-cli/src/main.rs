@@ -7,6 +7,7 @@ mod arguments;
 mod config;
 mod exit;
 mod fit;
+mod many;
 mod request;
 mod results;
 mod scaled;
@@ -61,6 +62,14 @@ fn run(arguments: Arguments) -> Result<Code, Failure> {
     match arguments.command {
         Command::Fit(flags) => settled(*flags)?.map_or(Ok(Code::Reached), |a| fit::fit(&a)),
         Command::Plan(flags) => settled(*flags)?.map_or(Ok(Code::Reached), |a| fit::plan(&a)),
+        Command::FitMany(flags) => {
+            let many::ManyArguments { fit, .. } = &*flags;
+            settled(fit.clone())?
+                .map_or(Ok(Code::Reached), |fit| many::fit_many(&many::ManyArguments { fit, ..*flags }))
+        }
+        Command::Resume { dir, data, json, quiet } if certus_store::many::ManyDirectory::is_one(&dir) => {
+            many::go_on(&dir, data.as_deref(), json, quiet)
+        }
         Command::Resume { dir, data, json, quiet } => fit::go_on(&dir, data.as_deref(), json, quiet),
         Command::Verify { dir, data } => verify::check(&dir, data.as_deref()),
         Command::Sample { dir, draws, to, seed } => results::sample(&dir, draws, &to, seed),
@@ -100,7 +109,8 @@ fn doctor() -> String {
         ("optimised", yes(!cfg!(debug_assertions)).into()),
         ("files", scans.into()),
         ("models", "linear, logistic, binomial, probit, poisson, negative-binomial".into()),
-        ("fit-many, mpi", "no".into()),
+        ("fit-many", "threads; --part for many processes".into()),
+        ("mpi", "no".into()),
     ];
     lines.iter().map(|(what, value)| format!("{what:<14} {value}\n")).collect()
 }

@@ -122,9 +122,11 @@ pub fn open(path: &Path, _: Option<&str>, _: Option<&str>) -> Result<Box<dyn Sou
 }
 
 /// A source that a signal ends.
-struct Stoppable<'a> {
-    source: Box<dyn Source>,
-    signals: &'a Signals,
+pub struct Stoppable<'a> {
+    /// The source.
+    pub source: Box<dyn Source>,
+    /// Whose signals.
+    pub signals: &'a Signals,
 }
 
 impl Source for Stoppable<'_> {

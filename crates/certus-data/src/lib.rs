@@ -9,6 +9,7 @@ mod account;
 mod encoding;
 mod error;
 mod leaves;
+pub mod many;
 mod matrix;
 mod meaning;
 mod mixed;

@@ -85,7 +85,7 @@ impl Request {
     }
 
     /// What can be refused without data.
-    fn refuse(&self) -> Result<(), DataError> {
+    pub(crate) fn refuse(&self) -> Result<(), DataError> {
         self.likelihood()?;
         if self.spec.groups.iter().all(|g| g.sd.is_some()) {
             self.scale.refuse_without_unknown()?;

@@ -8,6 +8,7 @@
 //! | `checkpoint.0`, `checkpoint.1` | two generations of a state to go on from | [`checkpoint`] |
 //! | `groups.parquet` | effects of groups whose sd was not given | [`write_groups`] |
 //! | `report.html` | all of it for people | [`mod@report`] |
+//! | `many.json`, `chunks/`, `fits.parquet` | many fits at once | [`many`] |
 //! | draws and predictions, wherever the user wants them | Parquet or CSV | [`sheet`] |
 //!
 //! Every file is written whole or not at all ([`directory`]). Nothing but `fit.json` and the report holds a time.
@@ -19,7 +20,11 @@ pub mod checkpoint;
 pub mod directory;
 pub mod error;
 #[cfg(feature = "parquet")]
+pub mod grid;
+#[cfg(feature = "parquet")]
 mod groups;
+#[cfg(feature = "parquet")]
+pub mod many;
 pub mod record;
 pub mod report;
 pub mod sheet;
