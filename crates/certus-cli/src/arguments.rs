@@ -100,6 +100,26 @@ pub enum Command {
     Bug,
 }
 
+impl Command {
+    /// The name of a command that one process runs alone; `None` for those that ranks share.
+    pub fn single(&self) -> Option<&'static str> {
+        Some(match self {
+            Command::Fit(_) | Command::Plan(_) | Command::Resume { .. } => return None,
+            Command::FitMany(_) => "fit-many",
+            Command::Verify { .. } => "verify",
+            Command::Sample { .. } => "sample",
+            Command::Predict { .. } => "predict",
+            Command::Report { .. } => "report",
+            Command::Compare { .. } => "compare",
+            Command::Doctor => "doctor",
+            Command::Completions { .. } => "completions",
+            Command::Man => "man",
+            #[cfg(feature = "bug")]
+            Command::Bug => "bug",
+        })
+    }
+}
+
 /// The models.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]

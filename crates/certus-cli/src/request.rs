@@ -1,11 +1,13 @@
 //! From arguments to a request, its source and its model.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use certus_data::{
     DataError, Family, Features, GroupSpec, Missing as DataMissing, Problem, Request, ScaleRequest, Source,
     Spec, Storage,
 };
+use certus_models::Ranks;
 
 use crate::arguments::{FactorChoice, FitArguments, Missing, ModelName};
 use crate::exit::{Code, Failure};
@@ -94,12 +96,13 @@ impl FitArguments {
         Ok(request)
     }
 
-    /// Reads the data and builds the model.
-    pub fn problem(&self, signals: &Signals) -> Result<Problem, Failure> {
+    /// Reads the data and builds the model, its rows spread over `ranks` if there are any.
+    pub fn problem(&self, signals: &Signals, ranks: Option<Arc<dyn Ranks>>) -> Result<Problem, Failure> {
         let request = self.request()?;
         let source = open(self.path()?, self.r#where.as_deref(), self.sql.as_deref())?;
         let source = Stoppable { source, signals };
-        Problem::new(&source, &request, &Storage::default()).map_err(|e| match signals.seen() {
+        let storage = Storage { ranks, ..Storage::default() };
+        Problem::new(&source, &request, &storage).map_err(|e| match signals.seen() {
             Some(code) => Failure::new(code, "stopped while the data were read; nothing was written"),
             None => e.into(),
         })

@@ -29,7 +29,7 @@ pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
         arguments.data = Some(data.to_path_buf());
     }
     let arrays = Arrays::read(&directory)?;
-    let problem = arguments.problem(&Signals::listen()?).map_err(moved)?;
+    let problem = arguments.problem(&Signals::listen()?, None).map_err(moved)?;
     let fingerprint = format!("{:016x}", problem.prepared.fingerprint);
     if record.data.fingerprint.as_deref() != Some(fingerprint.as_str()) {
         return Err(refuted("the data are not those of the fit: their fingerprints differ"));

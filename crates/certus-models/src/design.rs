@@ -94,14 +94,19 @@ impl Design {
     }
 
     fn check(&self, first_bad: &dyn Fn(&Leaf<'_>) -> Option<String>) -> Result<(), Error> {
-        for index in 0..crate::rows::leaves(&*self.rows) {
-            let mut bad = None;
+        let mut bad = None;
+        for index in crate::rows::own_leaves(&*self.rows) {
             self.rows.leaf(index, &mut |leaf| bad = first_bad(&leaf))?;
-            if let Some(message) = bad {
-                return Err(Error::Data(message));
+            if bad.is_some() {
+                break;
             }
         }
-        Ok(())
+        // ranks hold rows in order, so the first rank with a bad row has the first one
+        let bad = match self.rows.ranks() {
+            Some(ranks) => ranks.first_words(bad),
+            None => bad,
+        };
+        bad.map_or(Ok(()), |message| Err(Error::Data(message)))
     }
 
     /// Prepares a leaf: A is the source's own memory unless an intercept or a transformation makes a copy necessary, in which

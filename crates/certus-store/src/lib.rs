@@ -11,7 +11,7 @@
 //! | `many.json`, `chunks/`, `fits.parquet` | many fits at once | [`many`] |
 //! | draws and predictions, wherever the user wants them | Parquet or CSV | [`sheet`] |
 //!
-//! Every file is written whole or not at all ([`directory`]). Nothing but `fit.json` and the report holds a time.
+//! Every file is written whole or not at all ([`directory`]), but for those that only say who is alive ([`heartbeat`]). Nothing but `fit.json` and the report holds a time.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ pub mod error;
 pub mod grid;
 #[cfg(feature = "parquet")]
 mod groups;
+pub mod heartbeat;
 #[cfg(feature = "parquet")]
 pub mod many;
 pub mod record;
@@ -35,6 +36,7 @@ pub use directory::FitDirectory;
 pub use error::Error;
 #[cfg(feature = "parquet")]
 pub use groups::write_groups;
+pub use heartbeat::Heartbeat;
 pub use record::{Meta, Record};
 pub use report::report;
 pub use sheet::Sheet;

@@ -4,6 +4,7 @@
 use crate::error::Error;
 use crate::expectation::Quadrature;
 use crate::likelihood::{Datum, Likelihood, Moments};
+use crate::rows::{Rows, most};
 
 /// Half an ulp of 1.
 const UNIT: f64 = 0.5 * f64::EPSILON;
@@ -159,10 +160,14 @@ pub(crate) struct Sizes {
 /// The trapezoid rule needs about 70 nodes per unit of sd; beyond this we decline.
 const LARGEST_SD: f64 = 3000.0;
 
-/// The largest sd of the rows, if certificates can work with them.
-pub(crate) fn largest_sd(rows: &[Row]) -> Result<f64, Error> {
+/// The largest sd of the rows, if certificates can work with them; `rows` are those of `source` that are here.
+pub(crate) fn largest_sd(rows: &[Row], source: &dyn Rows) -> Result<f64, Error> {
     let largest = rows.iter().fold(0.0_f64, |a, r| a.max(r.sd));
-    if largest.is_nan() || rows.iter().any(|r| !r.mean.is_finite() || r.sd.is_nan()) {
+    let bad = rows.iter().any(|r| !r.mean.is_finite() || r.sd.is_nan());
+    let mut both = [largest, f64::from(u8::from(bad))];
+    most(source, &mut both);
+    let [largest, bad] = both;
+    if bad > 0.0 {
         return Err(Error::NotFinite("a linear predictor is not finite".into()));
     }
     if largest > LARGEST_SD {
