@@ -104,7 +104,7 @@ def picture(binary, file):
         axes.minorticks_off()
         axes.set_xlabel("binary rows per group")
         axes.set_ylabel("estimated sd between groups")
-        axes.set_ylim(0, None)
+        axes.set_ylim(0.65 * truth, 1.1 * truth)
         axes.set_title(f"true sd {truth}")
     both[0].legend(loc="lower right")
     figure.savefig(file, dpi=150)
