@@ -19,6 +19,7 @@ mod newton;
 pub mod posterior;
 pub mod prior;
 pub mod rows;
+pub mod scales;
 pub mod special;
 pub mod verify;
 

@@ -6,7 +6,8 @@
 use certus::linalg;
 
 use super::group::{EPSILON, Nodes};
-use super::{Collapsed, Mixture};
+use super::{Collapsed, Mixture, Node};
+use crate::likelihood::Likelihood;
 
 /// Nodes of a finer rule per node of the rule of the integral: with steps of a twelfth of an sd, a sum of trapezia up to a point errs by about 2e-4.
 const FINER: usize = 8;
@@ -29,6 +30,13 @@ pub struct Effect {
 impl Collapsed {
     /// The effects of all groups, in the order of their codes.
     pub fn effects(&self, mixture: &Mixture) -> Vec<Effect> {
+        let nodes: Vec<(&Node, &dyn Likelihood)> =
+            mixture.nodes.iter().map(|node| (node, &*self.likelihood)).collect();
+        self.effects_over(&nodes)
+    }
+
+    /// The same where every node has its own likelihood.
+    pub(crate) fn effects_over(&self, mixture: &[(&Node, &dyn Likelihood)]) -> Vec<Effect> {
         let mut out = vec![None; self.groups()];
         certus::parallel::for_each_piece(&mut out, 64, 1, &|piece, part| {
             for (k, effect) in part.iter_mut().enumerate() {
@@ -38,14 +46,15 @@ impl Collapsed {
         out.into_iter().flatten().collect()
     }
 
-    fn effect(&self, g: usize, mixture: &Mixture) -> Effect {
+    fn effect(&self, g: usize, mixture: &[(&Node, &dyn Likelihood)]) -> Effect {
         let (d, from, to) = (self.dim, self.first[g], self.first[g + 1]);
         let (mut mean, mut square, mut apart) = (0.0, 0.0, 0.0);
         // (v, probability) of all nodes, the probability at a node in the middle of what it stands for
         let mut law: Vec<(f64, f64)> = Vec::new();
         let (mut nodes, mut t, mut s) = (Nodes::default(), Vec::new(), Vec::new());
-        for at in &mixture.nodes {
-            let rows = self.group_rows(g, &at.mean, at.sd, &mut t, &mut s);
+        for (at, likelihood) in mixture {
+            let mut rows = self.group_rows(g, &at.mean, at.sd, &mut t, &mut s);
+            rows.likelihood = *likelihood;
             rows.integrate_finer(&mut nodes, EPSILON, FINER);
             let count = nodes.u.len();
             let own: f64 = nodes.u.iter().zip(&nodes.p).map(|(u, p)| u * p).sum();
@@ -73,7 +82,7 @@ impl Collapsed {
 }
 
 /// Where the distribution function, linear between the middles of the steps, is p.
-fn quantile(law: &[(f64, f64)], p: f64) -> f64 {
+pub(crate) fn quantile(law: &[(f64, f64)], p: f64) -> f64 {
     let (mut below, mut last) = (0.0, (0.0, law[0].0));
     for (v, weight) in law {
         let at = below + 0.5 * weight;

@@ -46,10 +46,10 @@ pub struct Interval {
 }
 
 /// β̂ at one sd.
-pub(super) struct Profile {
-    pub(super) beta: Vec<f64>,
-    pub(super) at: At,
-    pub(super) evaluations: usize,
+pub(crate) struct Profile {
+    pub(crate) beta: Vec<f64>,
+    pub(crate) at: At,
+    pub(crate) evaluations: usize,
 }
 
 /// How β̂ follows θ, and the profile bends: dβ̂/dθ = −H⁻¹c, F_p″ = F_θθ − cᵀH⁻¹c, with H = LLᵀ the block of β and c that of β and θ.
@@ -71,7 +71,7 @@ impl Profile {
 }
 
 /// H = LLᵀ of the block of β.
-fn factor(at: &At, d: usize) -> Result<Vec<f64>, Error> {
+pub(crate) fn factor(at: &At, d: usize) -> Result<Vec<f64>, Error> {
     let mut l: Vec<f64> = (0..d * d).map(|k| at.hessian[(k / d) * (d + 1) + k % d]).collect();
     if linalg::cholesky(&mut l, d) {
         return Ok(l);
@@ -94,7 +94,7 @@ fn solve(l: &[f64], d: usize, mut x: Vec<f64>) -> Vec<f64> {
 
 impl Collapsed {
     /// min_β F(β, θ) from a start, by Newton's method with halved steps. With what is left to gain below `nats` the last step is taken without looking.
-    pub(super) fn profile(&self, start: &[f64], log_sd: f64, nats: f64) -> Result<Profile, Error> {
+    pub(crate) fn profile(&self, start: &[f64], log_sd: f64, nats: f64) -> Result<Profile, Error> {
         let d = self.dim;
         let mut beta = start.to_vec();
         let mut at = self.evaluate(&beta, log_sd, Ask::default())?;

@@ -23,8 +23,12 @@ use std::sync::Arc;
 
 use certus::linalg;
 
+pub(crate) use curvature::{RADIUS, least_relative};
 pub use effects::Effect;
+pub(crate) use effects::quantile;
 pub use estimate::{Estimate, Interval};
+pub(crate) use estimate::{Profile, factor};
+pub(crate) use posterior::add_line;
 pub use posterior::{Mixture, Node, SdPrior};
 
 use crate::design::Design;
@@ -34,29 +38,31 @@ use crate::prior::Prior;
 use crate::rows::leaves;
 use curvature::Curvature;
 use derivatives::Derivatives;
-use group::{EPSILON, GroupRows, Nodes, ROUNDING};
+pub(crate) use group::ROUNDING;
+use group::{EPSILON, GroupRows, Nodes};
 
 /// Rows of a piece of work, about: pieces end where groups end, so they depend on the data only.
 const PIECE: usize = 1024;
 
-/// A model whose groups are integrated out.
+/// A model whose groups are integrated out. A copy shares the rows.
+#[derive(Clone)]
 pub struct Collapsed {
     likelihood: Arc<dyn Likelihood>,
     prior: Prior,
     dim: usize,
     /// A, row after row, sorted by group.
-    a: Vec<f64>,
+    a: Arc<Vec<f64>>,
     /// z, or nothing if it is 1 everywhere.
-    effect: Vec<f64>,
-    data: Vec<Datum>,
-    offset: Vec<f64>,
-    weight: Vec<f64>,
+    effect: Arc<Vec<f64>>,
+    data: Arc<Vec<Datum>>,
+    offset: Arc<Vec<f64>>,
+    weight: Arc<Vec<f64>>,
     /// The codes of the groups that have rows.
-    codes: Vec<usize>,
+    codes: Arc<Vec<usize>>,
     /// Where groups begin among the sorted rows, and the number of rows.
-    first: Vec<usize>,
+    first: Arc<Vec<usize>>,
     /// Where pieces begin among the groups, and the number of groups.
-    pieces: Vec<usize>,
+    pieces: Arc<Vec<usize>>,
 }
 
 /// What is computed at (β, θ).
@@ -189,7 +195,24 @@ impl Collapsed {
                 begun = first[g];
             }
         }
-        Ok(Self { likelihood, prior, dim, a, effect, data, offset, weight, codes, first, pieces })
+        Ok(Self {
+            likelihood,
+            prior,
+            dim,
+            a: Arc::new(a),
+            effect: Arc::new(effect),
+            data: Arc::new(data),
+            offset: Arc::new(offset),
+            weight: Arc::new(weight),
+            codes: Arc::new(codes),
+            first: Arc::new(first),
+            pieces: Arc::new(pieces),
+        })
+    }
+
+    /// The same rows and prior with another likelihood, whose observations must be legal for it, too.
+    pub(crate) fn with_likelihood(&self, likelihood: Arc<dyn Likelihood>) -> Self {
+        Self { likelihood, ..self.clone() }
     }
 
     /// Coefficients.
