@@ -17,6 +17,7 @@ mod derivatives;
 mod effects;
 mod estimate;
 mod group;
+mod pair;
 mod posterior;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub use effects::Effect;
 pub(crate) use effects::quantile;
 pub use estimate::{Estimate, Interval};
 pub(crate) use estimate::{Profile, factor};
+pub use pair::{CollapsedPair, PairAt, PairEffect, PairEstimate};
 pub(crate) use posterior::add_line;
 pub use posterior::{Mixture, Node, SdPrior};
 
@@ -213,6 +215,24 @@ impl Collapsed {
     /// The same rows and prior with another likelihood, whose observations must be legal for it, too.
     pub(crate) fn with_likelihood(&self, likelihood: Arc<dyn Likelihood>) -> Self {
         Self { likelihood, ..self.clone() }
+    }
+
+    /// The same rows with another prior.
+    pub(crate) fn with_prior(&self, prior: Prior) -> Self {
+        Self { prior, ..self.clone() }
+    }
+
+    /// The same rows with a column more for every level of another factor, 1 in its rows; `group` is what the model was made with.
+    pub(crate) fn widened(&self, group: &[usize], level: &[usize], levels: usize, prior: Prior) -> Self {
+        let (d, wide) = (self.dim, self.dim + levels);
+        let mut order: Vec<usize> = (0..group.len()).collect();
+        order.sort_by_key(|&i| group[i]);
+        let mut a = vec![0.0; group.len() * wide];
+        for (at, row) in order.into_iter().enumerate() {
+            a[at * wide..][..d].copy_from_slice(&self.a[at * d..][..d]);
+            a[at * wide + d + level[row]] = 1.0;
+        }
+        Self { prior, dim: wide, a: Arc::new(a), ..self.clone() }
     }
 
     /// Coefficients.

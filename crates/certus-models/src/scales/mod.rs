@@ -4,12 +4,14 @@
 //! A model says what is left when its scales are given: F_p(x) = min_β F(β, x), where the minimum is and how F bends there. Here the scales are
 //! estimated, or integrated over on a lattice.
 
+mod crossed;
 mod dispersion;
 mod estimate;
 mod lattice;
 mod linear;
 mod search;
 
+pub use crossed::Crossed;
 pub use dispersion::Dispersion;
 pub use estimate::{ScalesEstimate, estimate};
 pub use lattice::{ScaleMixture, posterior};
