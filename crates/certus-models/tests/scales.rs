@@ -92,7 +92,7 @@ fn noise_without_groups_has_a_closed_form() {
     assert!((found_mean / mean - 1.0).abs() < 1e-5, "{found_mean} {mean}");
     assert!((found_sd / (square - mean * mean).sqrt() - 1.0).abs() < 1e-3);
     // β: t with ν degrees of freedom, variance RSS/(ν − 2)·(XᵀX)⁻¹
-    let unit = at_one.lower[1 * 3 + 1].powi(2) + at_one.lower[1].powi(2);
+    let unit = at_one.lower[4].powi(2) + at_one.lower[1].powi(2);
     let (_, sd) = posterior.mixture.coefficient(1);
     assert!((sd / (square * unit).sqrt() - 1.0).abs() < 1e-4, "{sd}");
     // ∫ p(y|β, σ)dβ dσ = ½ Γ(ν/2)(RSS/2)^{−ν/2}(2π)^{(d−n)/2} det(XᵀX)^{−1/2}

@@ -19,7 +19,7 @@ const MOST: i64 = 4000;
 const STEPS: usize = 200;
 
 /// Rows worked on at a time.
-const RUN: usize = 32;
+pub(super) const RUN: usize = 32;
 /// The number of nodes is a multiple of this.
 pub(crate) const LANES: usize = 8;
 

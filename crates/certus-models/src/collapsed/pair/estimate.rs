@@ -10,6 +10,9 @@ use crate::error::Error;
 
 /// Steps, at most.
 const STEPS: usize = 200;
+/// The error of a group's integral that will do far from the maximum, and what is left to gain, as a part of F, when it will do no more.
+const ROUGH: f64 = 1e-4;
+const CLOSE: f64 = 1e-6;
 /// An sd below this, in units of its column, is 0.
 const SMALLEST: f64 = 1e-4;
 
@@ -105,7 +108,8 @@ impl CollapsedPair {
         let floor = sizes.map(|s| (SMALLEST / s).ln());
         let mut theta = [(0.5 / sizes[0]).ln(), 0.0, (0.5 / sizes[1]).ln()];
         let mut beta = start.to_vec();
-        let mut at = self.at(&beta, theta, Order::Second)?;
+        let mut epsilon = ROUGH;
+        let mut at = self.evaluate(&beta, theta, Order::Second, epsilon)?;
         let (mut evaluations, mut fixed) = (1, [false; 3]);
         for _ in 0..STEPS {
             let Schur { factor, turned, left } = schur(&at, d)?;
@@ -122,6 +126,13 @@ impl CollapsedPair {
             let promised =
                 linalg::dot(&alone, &at.gradient[..d]) - (0..3).map(|j| step[j] * slope[j]).sum::<f64>();
             let flat = 1e-12 * (1.0 + at.value.abs());
+            if epsilon == ROUGH && promised <= CLOSE * (1.0 + at.value.abs()) {
+                // from here on in earnest
+                epsilon = EPSILON;
+                at = self.evaluate(&beta, theta, Order::Second, epsilon)?;
+                evaluations += 1;
+                continue;
+            }
             if promised <= 1e-3 * flat {
                 break;
             }
@@ -133,7 +144,7 @@ impl CollapsedPair {
                     })
                     .collect();
                 let moved = [0, 1, 2].map(|j| theta[j] + scale * step[j]);
-                let there = self.at(&trial, moved, Order::Second)?;
+                let there = self.evaluate(&trial, moved, Order::Second, epsilon)?;
                 evaluations += 1;
                 let enough = there.value <= at.value - 1e-4 * scale * promised;
                 if enough || (promised < flat && there.value <= at.value + flat) {
@@ -144,7 +155,15 @@ impl CollapsedPair {
                     break None;
                 }
             };
-            let Some((trial, moved, there)) = next else { break };
+            let Some((trial, moved, there)) = next else {
+                if epsilon == ROUGH {
+                    epsilon = EPSILON;
+                    at = self.evaluate(&beta, theta, Order::Second, epsilon)?;
+                    evaluations += 1;
+                    continue;
+                }
+                break;
+            };
             (beta, theta, at) = (trial, moved, there);
             // at the floor nothing changes with the sd any more, and of a slope on an effect that is 0 nothing is known
             if theta[2] <= floor[1] && at.gradient[d + 2] >= 0.0 {
@@ -153,7 +172,7 @@ impl CollapsedPair {
             if theta[0] <= floor[0] && at.gradient[d] >= 0.0 {
                 (fixed[0], fixed[1]) = (true, true);
             }
-            if promised <= 0.1 * flat {
+            if epsilon == EPSILON && promised <= 0.1 * flat {
                 break;
             }
         }

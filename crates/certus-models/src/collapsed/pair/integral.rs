@@ -5,7 +5,7 @@
 
 use std::f64::consts::{PI, TAU};
 
-use crate::collapsed::group::{LANES, Nodes, ROUNDING};
+use crate::collapsed::group::{LANES, Nodes, ROUNDING, RUN};
 use crate::likelihood::{Datum, Likelihood};
 
 /// Newton steps, at most.
@@ -40,6 +40,8 @@ pub(super) struct Plane {
     pub(super) nodes: Nodes,
     /// u₁ and u₂ of all nodes.
     pub(super) u: [Vec<f64>; 2],
+    /// Derivatives by θ of all nodes.
+    pub(super) q: [Vec<f64>; 3],
     t: Vec<f64>,
     s: Vec<f64>,
     line: Vec<f64>,
@@ -124,10 +126,14 @@ fn series(x: f64) -> f64 {
 impl PairRows<'_> {
     fn potential(&self, u: [f64; 2]) -> At {
         let mut out = At::square(u);
-        for i in 0..self.t.len() {
-            let (t, datum, w) = (self.t[i] + dot(self.s[i], u), self.data[i], self.weight[i]);
-            let l = self.likelihood;
-            out.add(self.s[i], w * l.value(t, datum), w * l.slope(t, datum), w * l.bend(t, datum));
+        let [mut at, mut slope, mut bend] = [[0.0; RUN]; 3];
+        for from in (0..self.t.len()).step_by(RUN) {
+            let n = RUN.min(self.t.len() - from);
+            let (t, s) = (&self.t[from..][..n], &self.s[from..][..n]);
+            (0..n).for_each(|i| at[i] = t[i] + dot(s[i], u));
+            let (data, weight) = (&self.data[from..][..n], &self.weight[from..][..n]);
+            out.value += self.likelihood.derivatives(&at[..n], data, weight, &mut slope[..n], &mut bend[..n]);
+            (0..n).for_each(|i| out.add(s[i], 0.0, slope[i], bend[i]));
         }
         out
     }
@@ -326,7 +332,7 @@ impl PairRows<'_> {
         let wide = ((ends[1][0] + ends[1][1] + 1) as usize).next_multiple_of(LANES);
         let lines = (ends[0][0] + ends[0][1] + 1) as usize;
         let count = lines * wide;
-        let Plane { nodes, u: points, t, s, line, slope, bend } = plane;
+        let Plane { nodes, u: points, t, s, line, slope, bend, .. } = plane;
         let y2: Vec<f64> = (0..wide).map(|k| (k as i64 - ends[1][0]) as f64 * h[1]).collect();
         s.clear();
         s.extend(self.s.iter().map(|s| dot(*s, r[1])));

@@ -19,6 +19,7 @@ use certus::linalg;
 pub use estimate::{PairEffect, PairEstimate};
 
 use super::derivatives::{self, Derivatives};
+use super::group::LANES;
 use super::{Collapsed, Order};
 use crate::design::Design;
 use crate::error::Error;
@@ -110,13 +111,18 @@ impl CollapsedPair {
 
     /// F at β and θ = (a, m, c).
     pub fn at(&self, beta: &[f64], theta: [f64; 3], order: Order) -> Result<PairAt, Error> {
+        self.evaluate(beta, theta, order, EPSILON)
+    }
+
+    /// The same with another relative error of a group's integral to aim at.
+    fn evaluate(&self, beta: &[f64], theta: [f64; 3], order: Order, epsilon: f64) -> Result<PairAt, Error> {
         let d = self.dim();
         if theta.iter().any(|x| !x.is_finite()) || beta.len() != d || beta.iter().any(|b| !b.is_finite()) {
             return Err(Error::NotFinite(format!(
                 "the parameters {theta:?} of the covariance and the {d} coefficients must be finite"
             )));
         }
-        let piece = |piece: usize| self.piece(piece, beta, theta, order);
+        let piece = |piece: usize| self.piece(piece, beta, theta, order, epsilon);
         let sums = certus::parallel::reduce(self.rows.pieces.len() - 1, 1, &piece, &Sums::add);
         let Sums { log, error, beta: flat, theta: own } = sums.unwrap_or_default();
         if !log.is_finite() {
@@ -179,7 +185,7 @@ impl CollapsedPair {
         PairRows { likelihood: &*rows.likelihood, t, s, data, weight }
     }
 
-    fn piece(&self, piece: usize, beta: &[f64], theta: [f64; 3], order: Order) -> Sums {
+    fn piece(&self, piece: usize, beta: &[f64], theta: [f64; 3], order: Order, epsilon: f64) -> Sums {
         let (d, rows) = (self.dim(), &self.rows);
         let mut work = Work::default();
         let mut out = Sums::default();
@@ -187,7 +193,7 @@ impl CollapsedPair {
         out.theta = vec![0.0; if derivatives.is_some() { 12 + 3 * d } else { 0 }];
         for g in rows.pieces[piece]..rows.pieces[piece + 1] {
             let group = self.group_rows(g, beta, theta, &mut work.t, &mut work.s);
-            let integral = group.integrate(&mut work.plane, EPSILON);
+            let integral = group.integrate(&mut work.plane, epsilon);
             out.log += integral.log;
             let error = integral.error;
             out.error += if error < 0.5 { error / (1.0 - error) } else { f64::INFINITY };
@@ -195,7 +201,7 @@ impl CollapsedPair {
             if let Some(derivatives) = &mut derivatives {
                 let x = &rows.a[rows.first[g] * d..rows.first[g + 1] * d];
                 derivatives.add(x, &work.plane.nodes);
-                add_theta(&mut out.theta, x, d, &work.plane, theta, &derivatives.mean);
+                add_theta(&mut out.theta, x, d, &mut work.plane, theta);
             }
         }
         out.beta = derivatives.map_or(Vec::new(), |all| all.flat());
@@ -205,38 +211,49 @@ impl CollapsedPair {
 }
 
 /// Adds a group to the derivatives with θ: 3 of the gradient, 9 of the Hessian, 3 d of that with β.
-fn add_theta(out: &mut [f64], x: &[f64], d: usize, plane: &Plane, theta: [f64; 3], slopes: &[f64]) {
+fn add_theta(out: &mut [f64], x: &[f64], d: usize, plane: &mut Plane, theta: [f64; 3]) {
     let f = (theta[0] - theta[2]).exp();
-    let (p, count) = (&plane.nodes.p, plane.nodes.p.len());
-    let mut q: [Vec<f64>; 3] = Default::default();
-    let (mut e11, mut e12, mut e22) = (0.0, 0.0, 0.0);
-    for k in 0..count {
-        let (u1, u2) = (plane.u[0][k], plane.u[1][k]);
-        e11 += p[k] * u1 * u1;
-        e12 += p[k] * u1 * u2;
-        e22 += p[k] * u2 * u2;
-        [1.0 - u1 * u1, -f * u1 * u2, 1.0 - u2 * u2].into_iter().zip(&mut q).for_each(|(v, q)| q.push(v));
-    }
+    let Plane { nodes, u: [u1, u2], q, .. } = plane;
+    let (p, count) = (&nodes.p[..], nodes.p.len());
+    let square = |a: &[f64], b: &[f64]| -> f64 { sum(count, |k| p[k] * a[k] * b[k]) };
+    let (e11, e12, e22) = (square(u1, u1), square(u1, u2), square(u2, u2));
     let mean = [1.0 - e11, -f * e12, 1.0 - e22];
+    // √p(q − mean): products of two are covariances
+    q.iter_mut().for_each(|q| q.resize(count, 0.0));
+    for k in 0..count {
+        let root = p[k].sqrt();
+        q[0][k] = root * (e11 - u1[k] * u1[k]);
+        q[1][k] = root * f * (e12 - u1[k] * u2[k]);
+        q[2][k] = root * (e22 - u2[k] * u2[k]);
+    }
     for j in 0..3 {
         out[j] += mean[j];
     }
     let second = [2.0 * e11, 0.0, 0.0, 0.0, f * f * e11, 2.0 * f * e12, 0.0, 2.0 * f * e12, 2.0 * e22];
     for (k, second) in second.into_iter().enumerate() {
-        let (i, j) = (k / 3, k % 3);
-        let cov: f64 = (0..count).map(|l| p[l] * (q[i][l] - mean[i]) * (q[j][l] - mean[j])).sum();
-        out[3 + k] += second - cov;
+        let (a, b) = (&q[k / 3][..], &q[k % 3][..]);
+        out[3 + k] += second - sum(count, |l| a[l] * b[l]);
     }
-    // p(q − mean) once, then a product per row
-    for j in 0..3 {
-        q[j].iter_mut().zip(p).for_each(|(q, p)| *q = p * (*q - mean[j]));
+    for q in q.iter_mut() {
+        (0..count).for_each(|k| q[k] *= p[k].sqrt());
     }
-    for i in 0..slopes.len() {
-        let slope = &plane.nodes.slope[i * count..][..count];
-        for j in 0..3 {
-            let cov = linalg::dot(slope, &q[j]);
+    for (slope, x) in nodes.slope.chunks_exact(count).zip(x.chunks_exact(d)) {
+        for (j, q) in q.iter().enumerate() {
+            let cov = sum(count, |k| slope[k] * q[k]);
             let to = &mut out[12 + j * d..][..d];
-            to.iter_mut().zip(&x[i * d..][..d]).for_each(|(o, x)| *o -= cov * x);
+            to.iter_mut().zip(x).for_each(|(o, x)| *o -= cov * x);
         }
     }
+}
+
+/// Σ f(k) over a number of nodes that is a multiple of [`LANES`], in as many sums.
+#[inline(always)]
+fn sum(count: usize, f: impl Fn(usize) -> f64) -> f64 {
+    let mut lanes = [0.0; LANES];
+    for from in (0..count).step_by(LANES) {
+        for (k, lane) in lanes.iter_mut().enumerate() {
+            *lane += f(from + k);
+        }
+    }
+    lanes.iter().sum()
 }
