@@ -27,6 +27,8 @@ pub enum Code {
     Data = 65,
     /// No such input.
     NoInput = 66,
+    /// A rank of the run is lost, silent, or does not agree with the others.
+    Lost = 69,
     /// Our bug.
     Bug = 70,
     /// The output exists or cannot be created.
@@ -78,25 +80,30 @@ impl From<&Status> for Code {
     }
 }
 
-/// The codes by number, for errors that know theirs.
-fn by_number(number: u8) -> Code {
-    const ALL: [Code; 9] = [
-        Code::NonFinite,
-        Code::Violated,
-        Code::Usage,
-        Code::Data,
-        Code::NoInput,
-        Code::CannotCreate,
-        Code::WriteFailed,
-        Code::Config,
-        Code::Bug,
-    ];
-    ALL.into_iter().find(|code| *code as u8 == number).unwrap_or(Code::Bug)
+impl Code {
+    /// The codes by number, for errors that know theirs.
+    pub fn by_number(number: u8) -> Code {
+        const ALL: [Code; 12] = [
+            Code::NonFinite,
+            Code::Violated,
+            Code::Usage,
+            Code::Data,
+            Code::NoInput,
+            Code::Lost,
+            Code::CannotCreate,
+            Code::WriteFailed,
+            Code::Config,
+            Code::Interrupted,
+            Code::Terminated,
+            Code::Bug,
+        ];
+        ALL.into_iter().find(|code| *code as u8 == number).unwrap_or(Code::Bug)
+    }
 }
 
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
-        Self::new(by_number(error.exit_code()), error.to_string())
+        Self::new(Code::by_number(error.exit_code()), error.to_string())
     }
 }
 
@@ -112,7 +119,7 @@ impl From<certus_store::Error> for Failure {
             certus_store::Error::Exists { .. } => " (--overwrite)",
             _ => "",
         };
-        Self::new(by_number(error.exit_code()), format!("{error}{hint}"))
+        Self::new(Code::by_number(error.exit_code()), format!("{error}{hint}"))
     }
 }
 

@@ -13,12 +13,14 @@ use certus_store::record::{Data, Parameter};
 use certus_store::{Arrays, Checkpoints, Fingerprint, FitDirectory, Kind, Meta, Record, Timer};
 
 use crate::arguments::FitArguments;
+use crate::crew::Crew;
 use crate::exit::{Code, Failure, print};
 use crate::table;
 use crate::watch::{Signals, Watch, duration};
 
 impl FitArguments {
-    fn goal(&self) -> Result<Goal, Failure> {
+    /// The goal.
+    pub fn goal(&self) -> Result<Goal, Failure> {
         let goal = Goal {
             gap: self.gap.unwrap_or(0.01),
             delta: self.delta.unwrap_or(0.01),
@@ -31,7 +33,8 @@ impl FitArguments {
         Ok(goal)
     }
 
-    fn way(&self) -> Result<Way, Failure> {
+    /// How to fit.
+    pub fn way(&self) -> Result<Way, Failure> {
         let method = serde_json::to_value(self.method.unwrap_or_default()).expect("a word");
         let constants = self.constants.map(|c| serde_json::to_value(c).expect("a word"));
         let constants = constants.as_ref().and_then(|c| c.as_str());
@@ -46,56 +49,71 @@ impl FitArguments {
         serde_json::to_value(self).expect("arguments are plain values")
     }
 
-    /// What decides the bits of a fit: the settings that matter, and the data.
-    fn fingerprint(&self, problem: &Problem) -> Fingerprint {
+    /// The settings that decide the bits of a fit.
+    pub fn decisive(&self) -> serde_json::Value {
         let mut own = self.clone();
         (own.data, own.out, own.threads, own.max_time, own.checkpoint_every) = (None, None, None, None, None);
         (own.overwrite, own.json, own.quiet) = (false, false, false);
-        let text = own.settings().to_string();
+        own.settings()
+    }
+
+    /// What decides the bits of a fit: the settings that matter, and the data.
+    fn fingerprint(&self, problem: &Problem) -> Fingerprint {
+        let text = self.decisive().to_string();
         Fingerprint::of([text.as_bytes(), &problem.prepared.fingerprint.to_le_bytes()])
     }
 }
 
 /// `certus fit`.
-pub fn fit(arguments: &FitArguments) -> Result<Code, Failure> {
-    let run = Run::new(arguments)?;
-    if let Some(out) = arguments.out.as_deref().filter(|out| !arguments.overwrite && out.exists()) {
-        return Err(certus_store::Error::Exists { path: out.to_path_buf() }.into());
-    }
+pub fn fit(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
+    let run = Run::new(arguments, crew)?;
+    crew.first(|| match arguments.out.as_deref().filter(|out| !arguments.overwrite && out.exists()) {
+        Some(out) => Err(certus_store::Error::Exists { path: out.to_path_buf() }.into()),
+        None => Ok(()),
+    })?;
     run.watch.say("reading the data");
-    let problem = arguments.problem(&run.signals)?;
+    let problem = arguments.problem(&run.signals, crew.ranks())?;
     // made now, so that what takes long is not done in vain, and not before, so that bad data leave nothing behind
-    let directory =
-        arguments.out.as_deref().map(|dir| FitDirectory::create(dir, arguments.overwrite)).transpose()?;
-    if let Some(directory) = &directory {
+    let directory = crew.first(|| {
+        let Some(out) = &arguments.out else { return Ok(None) };
+        let directory = FitDirectory::create(out, arguments.overwrite)?;
         directory.write(SETTINGS, arguments.settings().to_string().as_bytes())?;
         let meaning = serde_json::to_vec(&problem.meaning).expect("meanings are plain values");
         directory.write(MEANING, &meaning)?;
-    }
-    run.go(&problem, directory, None)
+        Ok(Some(directory))
+    })?;
+    crew.beat(arguments.out.as_deref());
+    run.go(&problem, directory.flatten(), None)
 }
 
 /// `certus resume`.
-pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool) -> Result<Code, Failure> {
-    let mut directory = FitDirectory::open(dir)?;
-    directory.lock()?;
-    let text = directory.read(SETTINGS)?;
+pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool, crew: &Crew) -> Result<Code, Failure> {
+    let opened = crew.first(|| {
+        let mut directory = FitDirectory::open(dir)?;
+        directory.lock()?;
+        let text = directory.read(SETTINGS)?;
+        Ok((directory, text))
+    })?;
+    let (directory, text) = opened.unzip();
+    let text = crew.share(text).expect("rank 0 has read it");
     let mut arguments: FitArguments = serde_json::from_slice(&text)
-        .map_err(|e| Failure::new(Code::Data, format!("{}: {e}", directory.file(SETTINGS).display())))?;
+        .map_err(|e| Failure::new(Code::Data, format!("{}: {e}", dir.join(SETTINGS).display())))?;
     (arguments.json, arguments.quiet) = (json, quiet);
     if let Some(data) = data {
         arguments.data = Some(data.to_path_buf());
     }
-    let earlier = Record::read(&directory).ok();
-    if let Some(done) = earlier.as_ref().filter(|r| !matches!(r.status, Status::Interrupted | Status::Limit))
-    {
-        show(&arguments, done, Some(&directory))?;
+    let earlier = directory.as_ref().and_then(|directory| Record::read(directory).ok());
+    let done = earlier.as_ref().filter(|r| !matches!(r.status, Status::Interrupted | Status::Limit));
+    if crew.decide(u64::from(done.is_some())) == 1 {
+        let Some(done) = done else { return Ok(Code::Reached) };
+        show(&arguments, done, directory.as_ref())?;
         return Ok(Code::from(&done.status));
     }
-    let run = Run::new(&arguments)?;
+    let run = Run::new(&arguments, crew)?;
     run.watch.say("reading the data");
-    let problem = arguments.problem(&run.signals).map_err(moved)?;
-    run.go(&problem, Some(directory), earlier.as_ref())
+    let problem = arguments.problem(&run.signals, crew.ranks()).map_err(moved)?;
+    crew.beat(Some(dir));
+    run.go(&problem, directory, earlier.as_ref())
 }
 
 /// A file that is not there may have moved.
@@ -107,21 +125,23 @@ pub fn moved(mut failure: Failure) -> Failure {
 }
 
 /// A run with all that surrounds it.
-struct Run<'a> {
-    arguments: &'a FitArguments,
-    goal: Goal,
-    way: Way,
+pub(crate) struct Run<'a> {
+    pub(crate) arguments: &'a FitArguments,
+    crew: &'a Crew,
+    pub(crate) goal: Goal,
+    pub(crate) way: Way,
     every: Duration,
-    signals: Signals,
-    watch: Watch,
+    pub(crate) signals: Signals,
+    pub(crate) watch: Watch,
 }
 
 impl<'a> Run<'a> {
-    fn new(arguments: &'a FitArguments) -> Result<Self, Failure> {
+    fn new(arguments: &'a FitArguments, crew: &'a Crew) -> Result<Self, Failure> {
         // what needs no data is refused before they are read
-        let (goal, way, every) = (arguments.goal()?, arguments.way()?, arguments.every()?);
-        let watch = Watch::new(arguments.quiet, goal.gap);
-        Ok(Self { arguments, goal, way, every, signals: Signals::listen()?, watch })
+        let (mut goal, way, every) = (arguments.goal()?, arguments.way()?, arguments.every()?);
+        goal.threads = goal.threads.or_else(|| crew.threads());
+        let watch = Watch::new(arguments.quiet || !crew.leads(), goal.gap);
+        Ok(Self { arguments, crew, goal, way, every, signals: Signals::listen()?, watch })
     }
 
     fn go(
@@ -130,29 +150,34 @@ impl<'a> Run<'a> {
         directory: Option<FitDirectory>,
         earlier: Option<&Record>,
     ) -> Result<Code, Failure> {
+        if problem.collapsed().is_some() {
+            return self.go_collapsed(problem, directory, earlier);
+        }
         let kind = if matches!(self.way, Way::Auto(_)) { Kind::Model } else { Kind::Plan };
         let fingerprint = self.arguments.fingerprint(problem);
         let mut checkpoints = directory.as_ref().map(|dir| Checkpoints::new(dir, kind, fingerprint));
-        let saved = match checkpoints.as_ref().map(Checkpoints::latest) {
+        let saved = self.crew.first(|| match checkpoints.as_ref().map(Checkpoints::latest) {
             Some(Ok(latest)) => {
                 latest.note.iter().for_each(|note| self.watch.say(note));
-                Some(latest.checkpoint.state)
+                Ok(Some(latest.checkpoint.state))
             }
             // stopped before the first checkpoint: from the beginning
-            Some(Err(certus_store::Error::Missing { .. })) | None => None,
-            Some(Err(other)) => return Err(other.into()),
-        };
+            Some(Err(certus_store::Error::Missing { .. })) | None => Ok(None),
+            Some(Err(other)) => Err(other.into()),
+        })?;
+        let saved = self.crew.share(saved.flatten());
         self.watch.say("fitting");
         let (mut timer, mut broken, mut last) = (Timer::new(self.every), None, None);
         let (watch, signals, limited) = (&mut self.watch, &self.signals, self.goal.max_time.is_some());
+        let crew = self.crew;
         let outcome = problem.run(&self.goal, &self.way, saved.as_deref(), &mut |point, save| {
             watch.step(point);
-            let stop = signals.seen().is_some();
+            crew.compare(point.iteration, save);
+            let mut stop = signals.seen().is_some();
             if let Some(checkpoints) = &mut checkpoints {
                 if stop || timer.due() {
                     if let Err(error) = checkpoints.write(&save()) {
-                        broken = Some(error);
-                        return ControlFlow::Break(());
+                        (broken, stop) = (Some(error), true);
                     }
                     timer.reset();
                 }
@@ -160,13 +185,12 @@ impl<'a> Run<'a> {
                     last = Some(save());
                 }
             }
-            if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            // what rank 0 has seen, so that all stop after the same step
+            if crew.decide(u64::from(stop)) == 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
+        crew.first(|| broken.map_or(Ok(()), |error| Err(error.into())))?;
         let outcome = outcome.map(|outcome| self.judged(problem, outcome));
         self.watch.done();
-        if let Some(error) = broken {
-            return Err(error.into());
-        }
         if let (Some(checkpoints), Some(last), Ok(Outcome { status: Status::Limit, .. })) =
             (&mut checkpoints, &last, &outcome)
         {
@@ -189,17 +213,28 @@ impl<'a> Run<'a> {
                 failure
             }
         };
-        // a failed fit still says what it knows
+        self.failed(problem, failure, directory.as_ref())
+    }
+
+    /// A failed fit still says what it knows.
+    pub(crate) fn failed(
+        &self,
+        problem: &Problem,
+        failure: Failure,
+        directory: Option<&FitDirectory>,
+    ) -> Result<Code, Failure> {
         let status = match failure.code {
             Code::NonFinite => Status::NonFinite,
             Code::Violated => Status::AssumptionViolated,
+            Code::Limit => Status::Limit,
+            Code::Interrupted | Code::Terminated => Status::Interrupted,
             _ => return Err(failure),
         };
         let record = Record::failed(status, failure.message.clone(), self.meta(problem, Vec::new()));
-        if let Some(directory) = &directory {
+        if let Some(directory) = directory {
             record.write(directory)?;
         }
-        if self.arguments.json {
+        if self.arguments.json && self.crew.leads() {
             print(&record.to_json())?;
         }
         Err(failure)
@@ -217,7 +252,7 @@ impl<'a> Run<'a> {
         outcome
     }
 
-    fn meta(&self, problem: &Problem, parameters: Vec<Parameter>) -> Meta {
+    pub(crate) fn meta(&self, problem: &Problem, parameters: Vec<Parameter>) -> Meta {
         let prepared = &problem.prepared;
         let model = self.arguments.settings()["model"].as_str().unwrap_or_default().to_string();
         let versions = [("certus", env!("CARGO_PKG_VERSION")), ("target", std::env::consts::ARCH)];
@@ -257,12 +292,16 @@ impl<'a> Run<'a> {
                 directory.remove_checkpoints()?;
             }
         }
-        show(self.arguments, &record, directory)
+        if self.crew.leads() { show(self.arguments, &record, directory) } else { Ok(()) }
     }
 }
 
 /// The record on stdout, as asked for.
-fn show(arguments: &FitArguments, record: &Record, directory: Option<&FitDirectory>) -> Result<(), Failure> {
+pub(crate) fn show(
+    arguments: &FitArguments,
+    record: &Record,
+    directory: Option<&FitDirectory>,
+) -> Result<(), Failure> {
     match (arguments.json, arguments.quiet) {
         (true, _) => print(&record.to_json()),
         (false, true) => Ok(()),
@@ -271,13 +310,13 @@ fn show(arguments: &FitArguments, record: &Record, directory: Option<&FitDirecto
 }
 
 /// `certus plan`.
-pub fn plan(arguments: &FitArguments) -> Result<Code, Failure> {
-    let run = Run::new(arguments)?;
+pub fn plan(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
+    let run = Run::new(arguments, crew)?;
     run.watch.say("reading the data");
-    let problem = arguments.problem(&run.signals)?;
+    let problem = arguments.problem(&run.signals, crew.ranks())?;
     run.watch.done();
     let lines = problem.plan(&run.goal, &run.way);
     let out: String = lines.iter().map(|(what, value)| format!("{what:<13} {value}\n")).collect();
-    print(&out)?;
+    crew.first(|| print(&out))?;
     Ok(Code::Reached)
 }

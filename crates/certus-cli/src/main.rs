@@ -5,42 +5,63 @@
 
 mod arguments;
 mod config;
+mod crew;
 mod exit;
 mod fit;
+mod many;
+mod port;
 mod request;
 mod results;
+mod scaled;
 mod table;
 mod verify;
+mod verify_scale;
 mod watch;
 
 use std::process::ExitCode;
 
 use arguments::{Arguments, Command, FitArguments};
 use clap::{CommandFactory, Parser};
+use crew::{Crew, speaks};
 use exit::{Code, Failure, print};
+use port::Port;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            let _ = error.print();
             let code = if error.use_stderr() { Code::Usage } else { Code::Reached };
-            return ExitCode::from(code as u8);
+            return before(code, || drop(error.print()));
         }
     };
+    let crew = match Crew::join(arguments.command.single()) {
+        Ok(crew) => crew,
+        Err(failure) => return before(failure.code, || eprintln!("{failure}")),
+    };
     // a panic is printed by its own hook
-    let ended = std::panic::catch_unwind(|| run(arguments)).unwrap_or_else(|_| {
+    let run = std::panic::AssertUnwindSafe(|| run(arguments, &crew));
+    let ended = std::panic::catch_unwind(run).unwrap_or_else(|_| {
         Err(Failure::new(Code::Bug, "this is a bug in certus: please report it with the lines above"))
     });
-    let code = ended.unwrap_or_else(|failure| {
+    if let Err(failure) = ended.as_ref()
+        && crew.leads()
+    {
         eprintln!("{failure}");
-        failure.code
-    });
-    ExitCode::from(code as u8)
+    }
+    ExitCode::from(crew.leave(&ended) as u8)
+}
+
+/// The end before ranks have met: one of them speaks, and the others do not end with a code, at which a launcher would cut it off.
+fn before(code: Code, speak: impl FnOnce()) -> ExitCode {
+    if speaks() {
+        speak();
+        return ExitCode::from(code as u8);
+    }
+    ExitCode::SUCCESS
 }
 
 /// Flags over the config file, if there is one; `None` if the arguments were only to be printed.
-fn settled(flags: FitArguments) -> Result<Option<FitArguments>, Failure> {
+fn settled(flags: FitArguments, crew: &Crew) -> Result<Option<FitArguments>, Failure> {
     let arguments = match &flags.config {
         Some(path) => {
             let file = config::read(path)?;
@@ -49,20 +70,35 @@ fn settled(flags: FitArguments) -> Result<Option<FitArguments>, Failure> {
         None => flags,
     };
     if arguments.print_config {
-        print(&config::print(&arguments)?)?;
+        let text = config::print(&arguments)?;
+        crew.first(|| print(&text))?;
         return Ok(None);
     }
     Ok(Some(arguments))
 }
 
-fn run(arguments: Arguments) -> Result<Code, Failure> {
+fn run(arguments: Arguments, crew: &Crew) -> Result<Code, Failure> {
     match arguments.command {
-        Command::Fit(flags) => settled(*flags)?.map_or(Ok(Code::Reached), |a| fit::fit(&a)),
-        Command::Plan(flags) => settled(*flags)?.map_or(Ok(Code::Reached), |a| fit::plan(&a)),
-        Command::Resume { dir, data, json, quiet } => fit::go_on(&dir, data.as_deref(), json, quiet),
+        Command::Fit(flags) => settled(*flags, crew)?.map_or(Ok(Code::Reached), |a| fit::fit(&a, crew)),
+        Command::Plan(flags) => settled(*flags, crew)?.map_or(Ok(Code::Reached), |a| fit::plan(&a, crew)),
+        Command::FitMany(flags) => {
+            let many::ManyArguments { fit, .. } = &*flags;
+            settled(fit.clone(), crew)?
+                .map_or(Ok(Code::Reached), |fit| many::fit_many(&many::ManyArguments { fit, ..*flags }))
+        }
+        Command::Resume { dir, data, json, quiet } if certus_store::many::ManyDirectory::is_one(&dir) => {
+            if crew.ranks().is_some() {
+                return Err(Failure::new(
+                    Code::Usage,
+                    "many fits are resumed by one process, or by several with `certus fit-many --part K/P`: leave mpirun out",
+                ));
+            }
+            many::go_on(&dir, data.as_deref(), json, quiet)
+        }
+        Command::Resume { dir, data, json, quiet } => fit::go_on(&dir, data.as_deref(), json, quiet, crew),
         Command::Verify { dir, data } => verify::check(&dir, data.as_deref()),
         Command::Sample { dir, draws, to, seed } => results::sample(&dir, draws, &to, seed),
-        Command::Predict { dir, new, to } => results::predict(&dir, &new, &to),
+        Command::Predict { dir, new, to, groups } => results::predict(&dir, &new, &to, groups.as_deref()),
         Command::Report { dir } => results::report(&dir),
         Command::Compare { left, right } => results::compare(&left, &right),
         Command::Doctor => print(&doctor()).map(|()| Code::Reached),
@@ -98,7 +134,8 @@ fn doctor() -> String {
         ("optimised", yes(!cfg!(debug_assertions)).into()),
         ("files", scans.into()),
         ("models", "linear, logistic, binomial, probit, poisson, negative-binomial".into()),
-        ("fit-many, mpi", "no".into()),
+        ("fit-many", "threads; --part for many processes".into()),
+        ("mpi", yes(Port::BUILT).into()),
     ];
     lines.iter().map(|(what, value)| format!("{what:<14} {value}\n")).collect()
 }

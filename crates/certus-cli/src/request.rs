@@ -1,10 +1,13 @@
 //! From arguments to a request, its source and its model.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use certus_data::{
-    DataError, Family, Features, GroupSpec, Missing as DataMissing, Problem, Request, Source, Spec, Storage,
+    DataError, Family, Features, GroupSpec, Missing as DataMissing, Problem, Request, ScaleRequest, Source,
+    Spec, Storage,
 };
+use certus_models::Ranks;
 
 use crate::arguments::{FactorChoice, FitArguments, Missing, ModelName};
 use crate::exit::{Code, Failure};
@@ -76,22 +79,30 @@ impl FitArguments {
                     "--factor dense does not go with --group: the arrow loses nothing and is smaller",
                 ));
             }
+            (FactorChoice::Arrow, false) if spec.groups.iter().any(|g| g.sd.is_none()) => {
+                return Err(usage(
+                    "--factor arrow needs --group-sd: groups whose sd is not given are integrated out",
+                ));
+            }
             _ => {}
         }
         let mut request = Request::new(spec);
         (request.sigma, request.dispersion) = (self.sigma, self.dispersion);
         request.prior_sd = self.prior_sd.unwrap_or(request.prior_sd);
         request.intercept_prior_sd = self.intercept_prior_sd.unwrap_or(request.intercept_prior_sd);
+        request.scale =
+            ScaleRequest::new(self.sd_prior.as_deref(), self.sd_prior_scale, self.scales.as_deref())?;
         request.priors.clone_from(&self.priors);
         Ok(request)
     }
 
-    /// Reads the data and builds the model.
-    pub fn problem(&self, signals: &Signals) -> Result<Problem, Failure> {
+    /// Reads the data and builds the model, its rows spread over `ranks` if there are any.
+    pub fn problem(&self, signals: &Signals, ranks: Option<Arc<dyn Ranks>>) -> Result<Problem, Failure> {
         let request = self.request()?;
         let source = open(self.path()?, self.r#where.as_deref(), self.sql.as_deref())?;
         let source = Stoppable { source, signals };
-        Problem::new(&source, &request, &Storage::default()).map_err(|e| match signals.seen() {
+        let storage = Storage { ranks, ..Storage::default() };
+        Problem::new(&source, &request, &storage).map_err(|e| match signals.seen() {
             Some(code) => Failure::new(code, "stopped while the data were read; nothing was written"),
             None => e.into(),
         })
@@ -114,9 +125,11 @@ pub fn open(path: &Path, _: Option<&str>, _: Option<&str>) -> Result<Box<dyn Sou
 }
 
 /// A source that a signal ends.
-struct Stoppable<'a> {
-    source: Box<dyn Source>,
-    signals: &'a Signals,
+pub struct Stoppable<'a> {
+    /// The source.
+    pub source: Box<dyn Source>,
+    /// Whose signals.
+    pub signals: &'a Signals,
 }
 
 impl Source for Stoppable<'_> {

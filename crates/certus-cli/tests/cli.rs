@@ -140,7 +140,7 @@ fn exit_codes() {
     expect(&certus(&["fit", "logistic", good, "--response", "y", "--nonsense"]), 64, "nonsense");
     expect(&certus(&["fit", "linear", good, "--response", "y"]), 64, "--sigma");
     expect(&certus(&["fit", "negative-binomial", good, "--response", "y"]), 64, "--dispersion");
-    expect(&certus(&["fit", "logistic", good, "--response", "y", "--group", "x1"]), 64, "--group-sd");
+    expect(&certus(&["fit", "logistic", good, "--response", "y", "--group", "x1: *"]), 64, "--group-sd");
     expect(&certus(&["fit", "logistic", good, "--response", "yy"]), 65, "yy");
     let text = write("text.csv", "y,x\n0,1\n1,two\n");
     expect(&certus(&["fit", "logistic", &text, "--response", "y", "--features", "x"]), 65, "two");
@@ -534,4 +534,21 @@ fn methods_of_the_paper() {
     let fit = ["fit", "logistic", file.to_str().unwrap(), "--response", "y"];
     expect(&certus(&[&fit[..], &["--batch", "3"]].concat()), 64, "batch belongs");
     expect(&certus(&[&fit[..], &["--method", "ball-stl", "--constants", "paper"]].concat()), 64, "paper");
+}
+
+/// Started several times over by a launcher, a build without MPI does not run the same fit several times; once it does.
+#[test]
+#[cfg(not(feature = "mpi"))]
+fn ranks_need_mpi() {
+    let path = data("logit_d10.csv");
+    let arguments = ["fit", "logistic", path.to_str().unwrap(), "--response", "y", "--quiet"];
+    let run = |count: &str, rank: &str| {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).env("OMPI_COMM_WORLD_SIZE", count).env("OMPI_COMM_WORLD_RANK", rank);
+        command.output().unwrap()
+    };
+    expect(&run("2", "0"), 64, "built without MPI");
+    let second = run("2", "1");
+    assert!(code(&second) == 0 && second.stderr.is_empty(), "only rank 0 speaks");
+    expect(&run("1", "0"), 0, "");
 }

@@ -5,28 +5,31 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use certus_models::Error;
 use certus_models::rows::{Block, LEAF, Leaf, Rows};
+use certus_models::{Error, Ranks};
 
 use crate::error::DataError;
 
 /// How much memory encoded rows may take, and where the rest goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Storage {
     /// Bytes kept in memory.
     pub memory: usize,
     /// Directory of the scratch file; the system's if `None`.
     pub directory: Option<PathBuf>,
+    /// Processes that share the rows: each reads all of the data and keeps the leaves of its rank.
+    pub ranks: Option<Arc<dyn Ranks>>,
 }
 
 impl Default for Storage {
     /// 384 MiB.
     fn default() -> Self {
-        Self { memory: 384 << 20, directory: None }
+        Self { memory: 384 << 20, directory: None, ranks: None }
     }
 }
 
@@ -55,6 +58,9 @@ pub(crate) struct Writer {
     memory: Vec<Vec<f64>>,
     spilled: Option<File>,
     rows: usize,
+    /// The leaves to keep.
+    own: Range<usize>,
+    ranks: Option<Arc<dyn Ranks>>,
 }
 
 impl Writer {
@@ -68,7 +74,18 @@ impl Writer {
             memory: Vec::new(),
             spilled: None,
             rows: 0,
+            own: 0..usize::MAX,
+            ranks: None,
         }
+    }
+
+    /// Keeps the leaves of this rank only, of `rows` rows in all.
+    pub(crate) fn spread(mut self, rows: usize, ranks: Option<Arc<dyn Ranks>>) -> Self {
+        if let Some(ranks) = &ranks {
+            let bounds = ranks.manifest(rows.div_ceil(LEAF));
+            self.own = bounds[ranks.rank()]..bounds[ranks.rank() + 1];
+        }
+        Self { ranks, ..self }
     }
 
     /// Appends rows `0..count`, given column by column.
@@ -77,7 +94,8 @@ impl Writer {
         let mut done = 0;
         while done < count {
             let take = (LEAF - self.filled).min(count - done);
-            for (c, column) in columns.iter().enumerate() {
+            let kept = self.own.contains(&(self.rows / LEAF));
+            for (c, column) in columns.iter().enumerate().filter(|_| kept) {
                 self.buffer[c * LEAF + self.filled..][..take].copy_from_slice(&column[done..done + take]);
             }
             (self.filled, self.rows, done) = (self.filled + take, self.rows + take, done + take);
@@ -90,7 +108,7 @@ impl Writer {
 
     fn flush(&mut self) -> Result<(), DataError> {
         let n = std::mem::take(&mut self.filled);
-        if n == 0 {
+        if n == 0 || !self.own.contains(&((self.rows - n) / LEAF)) {
             return Ok(());
         }
         let leaf: Vec<f64> =
@@ -122,6 +140,8 @@ impl Writer {
             extras,
             memory: self.memory,
             spilled: self.spilled.map(Mutex::new),
+            own: self.own,
+            ranks: self.ranks,
         })
     }
 }
@@ -145,6 +165,9 @@ pub(crate) struct Leaves {
     extras: Extras,
     memory: Vec<Vec<f64>>,
     spilled: Option<Mutex<File>>,
+    /// The leaves that are here.
+    own: Range<usize>,
+    ranks: Option<Arc<dyn Ranks>>,
 }
 
 impl Leaves {
@@ -152,7 +175,7 @@ impl Leaves {
     pub(crate) fn remove(&mut self, features: &[usize]) {
         let rows = self.rows;
         for (index, leaf) in self.memory.iter_mut().enumerate() {
-            let n = LEAF.min(rows - index * LEAF);
+            let n = LEAF.min(rows - (self.own.start + index) * LEAF);
             let mut entry = 0..;
             leaf.retain(|_| !features.contains(&(entry.next().expect("endless") / n)));
         }
@@ -163,7 +186,7 @@ impl Leaves {
     fn read(&self, index: usize, n: usize) -> std::io::Result<Vec<f64>> {
         let file = self.spilled.as_ref().ok_or_else(|| std::io::Error::other("there is no such leaf"))?;
         let wanted = self.kept.iter().copied().chain(self.width - self.extras.count()..self.width);
-        let start = (index - self.memory.len()) * LEAF * self.width * 8;
+        let start = (index - self.own.start - self.memory.len()) * LEAF * self.width * 8;
         let mut bytes = vec![0; (self.kept.len() + self.extras.count()) * n * 8];
         {
             let mut file = file.lock().map_err(|_| std::io::Error::other("a reader panicked"))?;
@@ -185,11 +208,18 @@ impl Rows for Leaves {
         self.kept.len()
     }
 
+    fn ranks(&self) -> Option<&dyn Ranks> {
+        self.ranks.as_deref()
+    }
+
     fn leaf(&self, index: usize, visit: &mut dyn FnMut(Leaf<'_>)) -> Result<(), Error> {
         let (first, p) = (index * LEAF, self.kept.len());
         let n = LEAF.min(self.rows.saturating_sub(first));
+        if !self.own.contains(&index) {
+            return Err(Error::Data(format!("leaf {index} is kept by another rank")));
+        }
         let owned;
-        let values = match self.memory.get(index) {
+        let values = match self.memory.get(index - self.own.start) {
             Some(leaf) => leaf,
             None => {
                 owned = self.read(index, n).map_err(|e| {
@@ -241,8 +271,8 @@ mod tests {
     #[test]
     fn memory_and_scratch_file_give_the_same_leaves() {
         let extras = Extras { response: true, weight: true, ..Extras::default() };
-        let small = Storage { memory: 2 * 8 * LEAF * 5, directory: None };
-        for storage in [Storage::default(), small, Storage { memory: 0, directory: None }] {
+        let small = Storage { memory: 2 * 8 * LEAF * 5, ..Storage::default() };
+        for storage in [Storage::default(), small, Storage { memory: 0, ..Storage::default() }] {
             for removed in [vec![], vec![1], vec![0, 2]] {
                 let rows = 5 * LEAF + 17;
                 let mut leaves = filled(rows, &storage, extras);
@@ -273,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_not_there_is_named() {
-        let storage = Storage { memory: 0, directory: Some("/no/such/place".into()) };
+        let storage = Storage { memory: 0, directory: Some("/no/such/place".into()), ..Storage::default() };
         let mut writer = Writer::new(1, &storage);
         let error = writer.push(&[vec![1.0; LEAF]], LEAF).unwrap_err();
         assert!(error.exit_code() == 74 && error.to_string().contains("/no/such/place"), "{error}");

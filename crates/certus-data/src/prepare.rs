@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use certus_models::rows::Rows;
+use certus_models::rows::{Leaf, Rows, add};
 use certus_models::{Design, GroupTerm};
 
 use crate::account::{dependence, notes};
@@ -12,7 +12,7 @@ use crate::leaves::{Leaves, Storage, Writer};
 use crate::profile::profile;
 use crate::resolve::{check_numbers, columns_and_groups, expand, slopes, terms};
 use crate::spec::Spec;
-use crate::summary::{constants, dependent, fingerprint, moments};
+use crate::summary::{all, constants, dependent, fingerprint, moments, over_leaves};
 use crate::table::Source;
 
 /// A column that is not in the design, and why.
@@ -101,9 +101,16 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
     check_numbers(source, spec)?;
     let (terms, ignored) = terms(source, spec)?;
     let mut encoding = columns_and_groups(source, spec, &terms)?;
+    if let (Some(ranks), Some(group)) = (&storage.ranks, encoding.groups.first()) {
+        return Err(DataError::Usage(format!(
+            "the group '{}': rows with group terms can't be spread over {} processes yet; run one, without mpirun",
+            group.name,
+            ranks.count()
+        )));
+    }
     let profile = profile(source, &mut encoding, spec.missing)?;
     expand(&mut encoding, &terms);
-    let (mut leaves, codes) = fill(source, spec, &encoding, storage)?;
+    let (mut leaves, codes) = fill(source, spec, &encoding, storage, profile.used)?;
     let dropped = drop_constants(&mut leaves, &mut encoding)?;
     if encoding.features.is_empty() && (!terms.is_empty() || !spec.intercept) {
         let names: Vec<String> = dropped.iter().map(|l| format!("'{}' {}", l.name, l.reason)).collect();
@@ -135,10 +142,12 @@ fn fill(
     spec: &Spec,
     encoding: &Encoding,
     storage: &Storage,
+    rows: usize,
 ) -> Result<(Leaves, Vec<Vec<u32>>), DataError> {
     let reader = Reader::new(encoding, source.columns(), true)?;
     let p = encoding.features.len();
-    let mut writer = Writer::new(p + reader.extras.count(), storage);
+    let writer = Writer::new(p + reader.extras.count(), storage);
+    let mut writer = writer.spread(rows, storage.ranks.clone());
     let mut codes = vec![Vec::new(); encoding.groups.len()];
     let weight = reader.extras.weight.then_some(p + reader.extras.count() - 1);
     source.scan(&reader.wanted, &mut |batch| {
@@ -185,15 +194,22 @@ fn drop_constants(leaves: &mut Leaves, encoding: &mut Encoding) -> Result<Vec<Le
 
 pub(crate) fn response(leaves: &dyn Rows) -> Result<ResponseSummary, DataError> {
     let n = leaves.len() as f64;
-    let (mut sum, mut min, mut max) = (0.0, f64::INFINITY, f64::NEG_INFINITY);
-    let each = |visit: &mut dyn FnMut(f64)| -> Result<(), DataError> {
-        for index in 0..certus_models::rows::leaves(leaves) {
-            leaves.leaf(index, &mut |leaf| leaf.y.iter().for_each(|y| visit(*y)))?;
-        }
-        Ok(())
+    let start = [0.0, f64::INFINITY, f64::NEG_INFINITY];
+    let range = over_leaves(
+        leaves,
+        &all(leaves),
+        &start,
+        |leaf, out| {
+            leaf.y
+                .iter()
+                .for_each(|y| (out[0], out[1], out[2]) = (out[0] + y, out[1].min(*y), out[2].max(*y)));
+        },
+        |a, b| (a[0], a[1], a[2]) = (a[0] + b[0], a[1].min(b[1]), a[2].max(b[2])),
+    )?;
+    let mean = range[0] / n;
+    let deviation = |leaf: &Leaf<'_>, out: &mut [f64]| {
+        leaf.y.iter().for_each(|y| out[0] += (y - mean) * (y - mean));
     };
-    each(&mut |y| (sum, min, max) = (sum + y, f64::min(min, y), f64::max(max, y)))?;
-    let (mean, mut squares) = (sum / n, 0.0);
-    each(&mut |y| squares += (y - mean) * (y - mean))?;
-    Ok(ResponseSummary { mean, sd: (squares / n).sqrt(), min, max })
+    let squares = over_leaves(leaves, &all(leaves), &[0.0], deviation, add)?;
+    Ok(ResponseSummary { mean, sd: (squares[0] / n).sqrt(), min: range[1], max: range[2] })
 }

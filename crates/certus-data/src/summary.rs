@@ -1,8 +1,8 @@
 //! What the encoded rows are like: ranges, means and standard deviations, columns that follow from others, and a fingerprint.
-//! Sums run over leaves in the one fixed tree, so that they do not depend on threads.
+//! Sums run over leaves in the one fixed tree, so that they do not depend on threads or ranks.
 
-use certus::parallel;
-use certus_models::rows::{LEAF, Leaf, Rows, leaves};
+use certus_models::ranks;
+use certus_models::rows::{LEAF, Leaf, Rows, add, leaves};
 
 use crate::encoding::Encoding;
 use crate::error::DataError;
@@ -10,31 +10,29 @@ use crate::error::DataError;
 /// A column is said to follow from others if they explain all but this part of its square sum; rounding leaves about 1e-13.
 const UNEXPLAINED: f64 = 1e-10;
 
-fn over_leaves<T: Send>(
+/// Combines numbers of the leaves `which` (in order): `work(leaf, out)` changes those of one, which are `empty` before.
+pub(crate) fn over_leaves(
     rows: &dyn Rows,
     which: &[usize],
-    empty: impl Fn() -> T + Sync,
-    work: impl Fn(&Leaf<'_>, &mut T) + Sync,
-    combine: impl Fn(&mut T, T) + Sync,
-) -> Result<T, DataError> {
-    let leaf = |k: usize| -> Result<T, DataError> {
-        let mut out = empty();
+    empty: &[f64],
+    work: impl Fn(&Leaf<'_>, &mut [f64]) + Sync,
+    combine: impl Fn(&mut [f64], &[f64]) + Sync,
+) -> Result<Vec<f64>, DataError> {
+    let leaf = |k: usize| {
+        let mut out = empty.to_vec();
         rows.leaf(which[k], &mut |leaf| work(&leaf, &mut out))?;
         Ok(out)
     };
-    let join = |a: Result<T, DataError>, b: Result<T, DataError>| {
-        let (mut a, b) = (a?, b?);
-        combine(&mut a, b);
-        Ok(a)
-    };
-    parallel::reduce(which.len(), 1, &leaf, &join).unwrap_or_else(|| Ok(empty()))
+    // where the chosen leaves of each rank begin
+    let place = |bound: &usize| which.partition_point(|leaf| leaf < bound);
+    let bounds: Option<Vec<usize>> =
+        rows.ranks().map(|ranks| ranks.manifest(leaves(rows)).iter().map(place).collect());
+    let spread = rows.ranks().zip(bounds.as_deref());
+    let all = ranks::reduce(spread, which.len(), empty.len(), &leaf, &combine, &drop)?;
+    Ok(all.unwrap_or_else(|| empty.to_vec()))
 }
 
-fn add(a: &mut [f64], b: &[f64]) {
-    a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
-}
-
-fn all(rows: &dyn Rows) -> Vec<usize> {
+pub(crate) fn all(rows: &dyn Rows) -> Vec<usize> {
     (0..leaves(rows)).collect()
 }
 
@@ -44,23 +42,23 @@ pub(crate) fn constants(rows: &dyn Rows) -> Result<Vec<(usize, f64)>, DataError>
     let ranges = over_leaves(
         rows,
         &all(rows),
-        || vec![(f64::INFINITY, f64::NEG_INFINITY); p],
+        &[f64::INFINITY, f64::NEG_INFINITY].repeat(p),
         |leaf, out| {
-            for (j, (low, high)) in out.iter_mut().enumerate() {
+            for (j, range) in out.chunks_exact_mut(2).enumerate() {
                 for i in 0..leaf.y.len() {
                     let x = leaf.x.get(i, j);
-                    (*low, *high) = (low.min(x), high.max(x));
+                    (range[0], range[1]) = (range[0].min(x), range[1].max(x));
                 }
             }
         },
-        |a, b| a.iter_mut().zip(b).for_each(|(a, b)| *a = (a.0.min(b.0), a.1.max(b.1))),
+        |a, b| {
+            for (a, b) in a.chunks_exact_mut(2).zip(b.chunks_exact(2)) {
+                (a[0], a[1]) = (a[0].min(b[0]), a[1].max(b[1]));
+            }
+        },
     )?;
-    Ok(ranges
-        .into_iter()
-        .enumerate()
-        .filter(|(_, (low, high))| low == high)
-        .map(|(j, (low, _))| (j, low))
-        .collect())
+    let constant = |(j, range): (usize, &[f64])| (range[0] == range[1]).then_some((j, range[0]));
+    Ok(ranges.chunks_exact(2).enumerate().filter_map(constant).collect())
 }
 
 /// Mean and standard deviation of every feature, with the operations of `Design::standardised`, so that the bits agree: the deviations
@@ -71,18 +69,18 @@ pub(crate) fn moments(rows: &dyn Rows, intercept: bool) -> Result<Vec<(f64, f64)
     let sums = over_leaves(
         rows,
         &which,
-        || vec![0.0; p],
+        &vec![0.0; p],
         |leaf, out| {
             (0..p).for_each(|j| out[j] += (0..leaf.y.len()).map(|i| leaf.x.get(i, j)).sum::<f64>());
         },
-        |a, b| add(a, &b),
+        add,
     )?;
     let means: Vec<f64> = sums.iter().map(|s| s / n).collect();
     let about: Vec<f64> = if intercept { means.clone() } else { vec![0.0; p] };
     let squares = over_leaves(
         rows,
         &which,
-        || vec![0.0; 2 * p],
+        &vec![0.0; 2 * p],
         |leaf, out| {
             for j in 0..p {
                 for i in 0..leaf.y.len() {
@@ -92,7 +90,7 @@ pub(crate) fn moments(rows: &dyn Rows, intercept: bool) -> Result<Vec<(f64, f64)
                 }
             }
         },
-        |a, b| add(a, &b),
+        add,
     )?;
     let sd = |j: usize| {
         let (mean, square) = (squares[j] / n, squares[p + j] / n);
@@ -131,7 +129,7 @@ fn dependent_on(rows: &dyn Rows, encoding: &Encoding, which: &[usize]) -> Result
     let gram = over_leaves(
         rows,
         which,
-        || vec![0.0; d * d],
+        &vec![0.0; d * d],
         |leaf, out| {
             let n = leaf.y.len();
             let mut a = vec![1.0; n * d];
@@ -145,7 +143,7 @@ fn dependent_on(rows: &dyn Rows, encoding: &Encoding, which: &[usize]) -> Result
                 }
             }
         },
-        |a, b| add(a, &b),
+        add,
     )?;
     let mut l = vec![0.0; d * d];
     let mut independent: Vec<usize> = Vec::new();
@@ -186,9 +184,23 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// h ← mix(h, word): both steps can be undone, so that a change of one word always shows.
-fn mix(hash: u64, word: u64) -> u64 {
+pub(crate) fn mix(hash: u64, word: u64) -> u64 {
     let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash ^ (hash >> 29)
+}
+
+/// The hash with a text in it.
+pub(crate) fn text_hash(hash: u64, text: &str) -> u64 {
+    text.bytes().fold(mix(hash, text.len() as u64), |hash, byte| mix(hash, u64::from(byte)))
+}
+
+/// A word as two numbers that hold half of it each, exactly.
+fn halves(word: u64) -> [f64; 2] {
+    [(word >> 32) as f64, (word & 0xffff_ffff) as f64]
+}
+
+fn whole(halves: &[f64]) -> u64 {
+    ((halves[0] as u64) << 32) | halves[1] as u64
 }
 
 /// The fingerprint of the data used: the names of features, levels and groups, then all cells of every leaf (features, response, trials,
@@ -198,9 +210,7 @@ pub(crate) fn fingerprint(
     encoding: &Encoding,
     codes: &[Vec<u32>],
 ) -> Result<u64, DataError> {
-    let text = |hash: u64, text: &str| {
-        text.bytes().fold(mix(hash, text.len() as u64), |hash, byte| mix(hash, u64::from(byte)))
-    };
+    let text = text_hash;
     let mut header = mix(0, rows.len() as u64);
     for name in encoding.coefficients() {
         header = text(header, &name);
@@ -211,8 +221,10 @@ pub(crate) fn fingerprint(
     let cells = over_leaves(
         rows,
         &all(rows),
-        || 0,
-        |leaf, hash| {
+        &[0.0; 2],
+        |leaf, out| {
+            let mut word = 0;
+            let hash = &mut word;
             let n = leaf.y.len();
             for j in 0..leaf.x.columns() {
                 *hash = (0..n).fold(*hash, |hash, i| mix(hash, leaf.x.get(i, j).to_bits()));
@@ -224,8 +236,9 @@ pub(crate) fn fingerprint(
                 let part = &code[leaf.first..leaf.first + n];
                 *hash = part.iter().fold(*hash, |hash, c| mix(hash, u64::from(*c)));
             }
+            out.copy_from_slice(&halves(word));
         },
-        |a, b| *a = mix(mix(1, *a), b),
+        |a, b| a.copy_from_slice(&halves(mix(mix(1, whole(a)), whole(b)))),
     )?;
-    Ok(mix(header, cells))
+    Ok(mix(header, whole(&cells)))
 }

@@ -454,7 +454,7 @@ fn a_scratch_file_and_threads_change_nothing() {
     let run = |memory: usize, threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let storage = Storage { memory, directory: None };
+            let storage = Storage { memory, ..Storage::default() };
             let p = prepare_with(&data, &spec, &storage).unwrap();
             let m = p.encoding.features.clone();
             (p.fingerprint, m, matrix(&*p.rows))

@@ -95,7 +95,7 @@ fn a_directory_of_parquet_is_read_in_order_on_any_number_of_threads() {
             let source = open(directory.path());
             let mut spec = linear(&["x", "city", "late", "day"]);
             spec.groups = vec![];
-            let storage = Storage { memory, directory: None };
+            let storage = Storage { memory, ..Storage::default() };
             let prepared = prepare_with(&source, &spec, &storage).unwrap();
             (matrix(&*prepared.rows), prepared.fingerprint, prepared.encoding)
         })

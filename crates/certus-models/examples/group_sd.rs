@@ -1,10 +1,9 @@
-//! The sd between groups, with an interval that is proved to hold a maximum of the likelihood: `group_sd [GROUPS [ROWS PER GROUP [FILE]]]`.
+//! The sd between groups, with an interval that is proved to hold a maximum of the likelihood: `group_sd [GROUPS [ROWS PER GROUP]]`.
 //!
 //! Makes a logistic problem with ten features and an intercept per group whose sd is 1, integrates the groups out, and prints what is
-//! found, how long it took and the posterior. With a file name the data are written there as CSV, for other programs.
+//! found, how long it took and the posterior.
 #![allow(clippy::print_stdout)]
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,7 +17,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let groups: usize = arguments.next().map_or(Ok(1000), |a| a.parse())?;
     let rows: usize = arguments.next().map_or(Ok(5), |a| a.parse())?;
-    let file = arguments.next();
     let random = Random::new(1, Purpose::Simulate, 0);
     let (mut x, mut y, mut group) = (Vec::new(), Vec::new(), Vec::new());
     for g in 0..groups {
@@ -33,14 +31,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             y.push(f64::from(u8::from(luck < 1.0 / (1.0 + (-t).exp()))));
             x.extend(row);
             group.push(g);
-        }
-    }
-    if let Some(file) = file {
-        let mut out = std::io::BufWriter::new(std::fs::File::create(file)?);
-        writeln!(out, "y,g,{}", (0..FEATURES).map(|j| format!("x{j}")).collect::<Vec<_>>().join(","))?;
-        for (i, y) in y.iter().enumerate() {
-            let row: Vec<String> = x[i * FEATURES..][..FEATURES].iter().map(f64::to_string).collect();
-            writeln!(out, "{y},{},{}", group[i], row.join(","))?;
         }
     }
     let design = Design::new(Arc::new(Memory { x, y, columns: FEATURES, ..Memory::default() }), true);

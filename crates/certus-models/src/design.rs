@@ -94,14 +94,19 @@ impl Design {
     }
 
     fn check(&self, first_bad: &dyn Fn(&Leaf<'_>) -> Option<String>) -> Result<(), Error> {
-        for index in 0..crate::rows::leaves(&*self.rows) {
-            let mut bad = None;
+        let mut bad = None;
+        for index in crate::rows::own_leaves(&*self.rows) {
             self.rows.leaf(index, &mut |leaf| bad = first_bad(&leaf))?;
-            if let Some(message) = bad {
-                return Err(Error::Data(message));
+            if bad.is_some() {
+                break;
             }
         }
-        Ok(())
+        // ranks hold rows in order, so the first rank with a bad row has the first one
+        let bad = match self.rows.ranks() {
+            Some(ranks) => ranks.first_words(bad),
+            None => bad,
+        };
+        bad.map_or(Ok(()), |message| Err(Error::Data(message)))
     }
 
     /// Prepares a leaf: A is the source's own memory unless an intercept or a transformation makes a copy necessary, in which
@@ -117,9 +122,10 @@ impl Design {
         for (i, datum) in data[..n].iter_mut().enumerate() {
             *datum = leaf.datum(i);
         }
-        let (zeros, ones) = ([0.0; crate::rows::LEAF], [1.0; crate::rows::LEAF]);
-        let offset = if leaf.offset.is_empty() { &zeros[..n] } else { leaf.offset };
-        let weight = if leaf.weight.is_empty() { &ones[..n] } else { leaf.weight };
+        static ZEROS: [f64; crate::rows::LEAF] = [0.0; crate::rows::LEAF];
+        static ONES: [f64; crate::rows::LEAF] = [1.0; crate::rows::LEAF];
+        let offset = if leaf.offset.is_empty() { &ZEROS[..n] } else { leaf.offset };
+        let weight = if leaf.weight.is_empty() { &ONES[..n] } else { leaf.weight };
         let copied = self.intercept || self.transform.is_some();
         if copied {
             scratch.clear();

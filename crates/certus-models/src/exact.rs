@@ -12,8 +12,9 @@ use crate::error::Error;
 use crate::expectation::Quadrature;
 use crate::glm::{Glm, add_columns, predictors};
 use crate::newton::{ExactState, Newton, dot};
+use crate::rows::{most, own_rows};
 
-/// Numbers kept per row: E φ, E φ′, E φ″(1, x, x²), all weighted, and the row's sd.
+/// Numbers kept per row: the mean of its predictor, E φ′ and E φ″(1, x, x²), weighted, and the predictor's sd.
 const KEPT: usize = 6;
 
 /// The gradient of f in the whitened frame of w: g_m = Cᵀ(J(m−μ₀) + Σ e₁ a), S = Cᵀ(J + Σ q₀ a aᵀ)C − I.
@@ -48,16 +49,21 @@ impl Glm {
     pub fn neg_elbo(&self, w: &Gaussian) -> Result<f64, Error> {
         // two numbers of every row, and not the six of a gradient: a trial needs them while those of the last gradient are kept
         let (spreads, quadrature) = self.spreads::<2>(w)?;
+        let origin = self.here().start;
         let sum = self.pool.sum(self.design.rows(), 1, &|leaf, scratch, out| {
             self.design.prepare(leaf, scratch, |leaf| {
                 for i in 0..leaf.data.len() {
-                    let [t, sd] = [0, 1].map(|k| spreads[(leaf.first + i) * 2 + k]);
-                    let moments = quadrature.moments(&*self.likelihood, t, sd, leaf.data[i]);
-                    out[0] += leaf.weight[i] * moments.e0;
+                    let [t, sd] = [0, 1].map(|k| spreads[(leaf.first - origin + i) * 2 + k]);
+                    out[0] += leaf.weight[i] * quadrature.value(&*self.likelihood, t, sd, leaf.data[i]);
                 }
             });
         })?;
         Ok(sum[0] + self.prior_energy(w) + w.neg_entropy())
+    }
+
+    /// The rows that are here; what is kept per row is kept of these.
+    pub(crate) fn here(&self) -> std::ops::Range<usize> {
+        own_rows(self.design.rows())
     }
 
     /// E[−log prior].
@@ -90,7 +96,7 @@ impl Glm {
     fn spreads<const K: usize>(&self, w: &Gaussian) -> Result<(Vec<f64>, Quadrature), Error> {
         let (d, c) = (self.dim(), w.factor().to_dense());
         let c = MatRef::from_column_major_slice(&c, d, d);
-        let mut rows = vec![0.0; K * self.design.rows().len()];
+        let mut rows = vec![0.0; K * self.here().len()];
         self.pool.map(self.design.rows(), K, &mut rows, &|leaf, scratch, out| {
             self.design.prepare(leaf, scratch, |leaf| {
                 let n = leaf.data.len();
@@ -107,7 +113,11 @@ impl Glm {
             });
         })?;
         let largest = rows.iter().skip(K - 1).step_by(K).fold(0.0_f64, |a, b| a.max(*b));
-        if !largest.is_finite() || rows.iter().step_by(K).any(|t| !t.is_finite()) {
+        let bad = !largest.is_finite() || rows.iter().step_by(K).any(|t| !t.is_finite());
+        let mut both = [largest, f64::from(u8::from(bad))];
+        most(self.design.rows(), &mut both);
+        let [largest, bad] = both;
+        if bad > 0.0 {
             return Err(Error::NotFinite("a linear predictor is not finite".into()));
         }
         Ok((rows, Quadrature::within_reason(self.likelihood.strip(), largest)?))
@@ -120,9 +130,9 @@ impl Glm {
             self.design.prepare(leaf, scratch, |leaf| {
                 for i in 0..leaf.data.len() {
                     let row = &mut out[i * KEPT..][..KEPT];
-                    let m = quadrature.moments(&*self.likelihood, row[0], row[5], leaf.data[i]);
+                    let m = quadrature.slopes(&*self.likelihood, row[0], row[5], leaf.data[i]);
                     let v = leaf.weight[i];
-                    row[..5].copy_from_slice(&[v * m.e0, v * m.e1, v * m.q0, v * m.q1, v * m.q2]);
+                    row[1..5].copy_from_slice(&[v * m.e1, v * m.q0, v * m.q1, v * m.q2]);
                 }
             });
         })?;
@@ -133,10 +143,11 @@ impl Glm {
     pub fn whitened_gradient(&self, w: &Gaussian) -> Result<Whitened, Error> {
         let d = self.dim();
         let rows = self.row_moments(w)?;
+        let here = self.here();
         let mut sums = self.pool.sum(self.design.rows(), d + d * d, &|leaf, scratch, out| {
             self.design.prepare(leaf, scratch, |leaf| {
                 let n = leaf.data.len();
-                let kept = &rows[KEPT * leaf.first..][..KEPT * n];
+                let kept = &rows[KEPT * (leaf.first - here.start)..][..KEPT * n];
                 let mut work = self.pool.buffer(2 * n);
                 let (e1, q0) = work.split_at_mut(n);
                 for i in 0..n {
@@ -159,8 +170,8 @@ impl Glm {
         let mut factor = congruent(&hessian, &c, is_lower(w), d);
         factor.iter_mut().step_by(d + 1).for_each(|x| *x -= 1.0);
         let mut whitened = Vec::new();
-        if self.design.rows().len() * d <= KEEP {
-            whitened.resize(self.design.rows().len() * d, 0.0);
+        if here.len() * d <= KEEP {
+            whitened.resize(here.len() * d, 0.0);
             let c = MatRef::from_column_major_slice(&c, d, d);
             self.pool.map(self.design.rows(), d, &mut whitened, &|leaf, scratch, out| {
                 self.design.prepare(leaf, scratch, |leaf| whiten(&leaf, c, is_lower(w), out));
@@ -181,12 +192,12 @@ impl Glm {
         out_mean: &mut [f64],
         out_factor: &mut [f64],
     ) -> Result<(), Error> {
-        let d = self.dim();
+        let (d, origin) = (self.dim(), self.here().start);
         let c = if g.whitened.is_empty() { w.factor().to_dense() } else { vec![0.0; d * d] };
         let (c, dcv) = (MatRef::from_column_major_slice(&c, d, d), MatRef::from_column_major_slice(dc, d, d));
         let sums = self.pool.sum(self.design.rows(), d + d * d, &|leaf, scratch, out| {
             let n = leaf.y.len();
-            let first = leaf.first;
+            let first = leaf.first - origin;
             let kept = &g.rows[KEPT * first..][..KEPT * n];
             let mut made = Vec::new();
             let at = if g.whitened.is_empty() {

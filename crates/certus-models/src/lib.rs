@@ -18,6 +18,7 @@ pub mod likelihood;
 mod newton;
 pub mod posterior;
 pub mod prior;
+pub mod ranks;
 pub mod rows;
 pub mod scales;
 pub mod special;
@@ -32,6 +33,7 @@ pub use laplace::laplace;
 pub use newton::ExactState;
 pub use posterior::PosteriorSettings;
 pub use prior::Prior;
+pub use ranks::Ranks;
 pub use rows::{Memory, Rows};
 
 /// The programs of README.md.

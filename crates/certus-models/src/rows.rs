@@ -1,6 +1,7 @@
 //! Where the data live. Models never own a matrix: they pull *leaves*, fixed runs of consecutive rows, and return mergeable
 //! partial sums, which are combined in one fixed binary tree. Memory, files and other processes give the same bits.
 
+use std::ops::Range;
 use std::sync::Mutex;
 
 use certus::parallel;
@@ -8,6 +9,7 @@ use faer::MatRef;
 
 use crate::error::Error;
 use crate::likelihood::Datum;
+use crate::ranks::{self, Ranks};
 
 /// Rows of a leaf. Boundaries depend on row numbers only.
 pub const LEAF: usize = 1024;
@@ -123,6 +125,11 @@ pub trait Rows: Send + Sync {
     /// Number of feature columns.
     fn columns(&self) -> usize;
 
+    /// The processes over which the leaves are spread; only those of this rank can be asked for here.
+    fn ranks(&self) -> Option<&dyn Ranks> {
+        None
+    }
+
     /// Hands leaf `index` (rows `index * LEAF..`) to `visit`.
     fn leaf(&self, index: usize, visit: &mut dyn FnMut(Leaf<'_>)) -> Result<(), Error>;
 }
@@ -130,6 +137,49 @@ pub trait Rows: Send + Sync {
 /// Number of leaves.
 pub fn leaves(rows: &dyn Rows) -> usize {
     rows.len().div_ceil(LEAF)
+}
+
+/// The leaves that are here.
+pub fn own_leaves(rows: &dyn Rows) -> Range<usize> {
+    match rows.ranks() {
+        Some(ranks) => {
+            let bounds = ranks.manifest(leaves(rows));
+            bounds[ranks.rank()]..bounds[ranks.rank() + 1]
+        }
+        None => 0..leaves(rows),
+    }
+}
+
+/// The rows that are here.
+pub fn own_rows(rows: &dyn Rows) -> Range<usize> {
+    let own = own_leaves(rows);
+    (own.start * LEAF).min(rows.len())..(own.end * LEAF).min(rows.len())
+}
+
+/// Combines `length` numbers of every leaf in the fixed tree, on every rank; `None` if there is no leaf.
+pub fn over_leaves(
+    rows: &dyn Rows,
+    length: usize,
+    leaf: &(impl Fn(usize) -> Result<Vec<f64>, Error> + Sync),
+    combine: &(impl Fn(&mut [f64], &[f64]) + Sync),
+    give: &(impl Fn(Vec<f64>) + Sync),
+) -> Result<Option<Vec<f64>>, Error> {
+    let count = leaves(rows);
+    let bounds = rows.ranks().map(|ranks| (ranks, ranks.manifest(count)));
+    let spread = bounds.as_ref().map(|(ranks, bounds)| (*ranks, &bounds[..]));
+    ranks::reduce(spread, count, length, leaf, combine, give)
+}
+
+/// a ← a + b.
+pub fn add(a: &mut [f64], b: &[f64]) {
+    a.iter_mut().zip(b).for_each(|(x, y)| *x += y);
+}
+
+/// The largest of each number over all ranks.
+pub(crate) fn most(rows: &dyn Rows, numbers: &mut [f64]) {
+    if let Some(ranks) = rows.ranks() {
+        ranks.most(numbers);
+    }
 }
 
 /// Rows in memory.
@@ -217,16 +267,23 @@ impl Pool {
             self.give(scratch);
             Ok(out)
         };
-        let combine = |a: Result<Vec<f64>, Error>, b: Result<Vec<f64>, Error>| {
-            let (mut a, b) = (a?, b?);
-            a.iter_mut().zip(&b).for_each(|(x, y)| *x += y);
-            self.give(b);
-            Ok(a)
-        };
-        parallel::reduce(leaves(rows), 1, &leaf, &combine).unwrap_or_else(|| Ok(self.buffer(length)))
+        let sum = over_leaves(rows, length, &leaf, &add, &|buffer| self.give(buffer))?;
+        Ok(sum.unwrap_or_else(|| self.buffer(length)))
     }
 
-    /// Fills `out` (`width` numbers per row) leaf by leaf.
+    /// Numbers of every row that is here, `width` each, on all ranks: for few rows only.
+    pub(crate) fn everywhere(&self, rows: &dyn Rows, width: usize, own: Vec<f64>) -> Result<Vec<f64>, Error> {
+        if rows.ranks().is_none() {
+            return Ok(own);
+        }
+        let first = own_rows(rows).start;
+        self.sum(rows, rows.len() * width, &|leaf, _, out| {
+            let n = leaf.y.len() * width;
+            out[leaf.first * width..][..n].copy_from_slice(&own[(leaf.first - first) * width..][..n]);
+        })
+    }
+
+    /// Fills `out` (`width` numbers for every row that is here) leaf by leaf.
     pub(crate) fn map(
         &self,
         rows: &dyn Rows,
@@ -234,10 +291,10 @@ impl Pool {
         out: &mut [f64],
         work: &(impl Fn(Leaf<'_>, &mut Vec<f64>, &mut [f64]) + Sync),
     ) -> Result<(), Error> {
-        let failure = Failure::default();
+        let (failure, first) = (Failure::default(), own_leaves(rows).start);
         parallel::for_each_piece(out, LEAF * width, 1, &|index, part| {
             let mut scratch = self.buffer(0);
-            failure.note(rows.leaf(index, &mut |leaf| work(leaf, &mut scratch, part)));
+            failure.note(rows.leaf(first + index, &mut |leaf| work(leaf, &mut scratch, part)));
             self.give(scratch);
         });
         failure.into_result()

@@ -207,17 +207,21 @@ fn two_scales_of_a_linear_model() {
     let effects = model.effects(&posterior);
     assert_eq!(effects.len(), 20);
     let mut means = vec![0.0; 20];
+    let mut together = vec![0.0; 20];
     for (node, scales) in
         posterior.mixture.nodes.iter().zip(&posterior.scales).filter(|(n, _)| n.weight > 1e-6)
     {
         let mut one = posterior.mixture.clone();
         one.nodes = vec![node.clone()];
         one.nodes[0].weight = 1.0;
-        for (mean, effect) in means.iter_mut().zip(likelihood(scales[1]).effects(&one)) {
-            *mean += node.weight * effect.mean;
+        for (g, effect) in likelihood(scales[1]).effects(&one).iter().enumerate() {
+            means[g] += node.weight * effect.mean;
+            together[g] += node.weight * (effect.covariance[0] + effect.mean * node.mean[0]);
         }
     }
-    for (effect, mean) in effects.iter().zip(means) {
+    let level = posterior.mixture.coefficient(0).0;
+    for ((effect, mean), together) in effects.iter().zip(means).zip(together) {
+        assert!((effect.covariance[0] - (together - mean * level)).abs() < 1e-4, "{effect:?} {together}");
         assert!((effect.mean - mean).abs() < 1e-4, "{effect:?} {mean}");
         assert!(effect.quantiles[0] < effect.quantiles[1] && effect.quantiles[1] < effect.quantiles[2]);
     }

@@ -81,7 +81,14 @@ pub fn reduce<T: Send>(
     (count > 0).then(|| subtree(0..count, grain.max(1), leaf, combine))
 }
 
-fn subtree<T: Send>(
+/// The two children of a node of the fixed tree, which is a range of leaves: split at the largest power of two below its length.
+pub fn halves(node: std::ops::Range<usize>) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+    let middle = node.start + node.len().next_power_of_two() / 2;
+    (node.start..middle, middle..node.end)
+}
+
+/// Combines the leaves of one node of the fixed tree.
+pub fn subtree<T: Send>(
     range: std::ops::Range<usize>,
     grain: usize,
     leaf: &(impl Fn(usize) -> T + Sync),
@@ -90,8 +97,7 @@ fn subtree<T: Send>(
     if range.len() == 1 {
         return leaf(range.start);
     }
-    let middle = range.start + range.len().next_power_of_two() / 2;
-    let (left, right) = (range.start..middle, middle..range.end);
+    let (left, right) = halves(range.clone());
     let (a, b) = if range.len() <= grain {
         (subtree(left, grain, leaf, combine), subtree(right, grain, leaf, combine))
     } else {

@@ -20,7 +20,10 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 /// The library crates and where their sources are.
 fn crates() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    ["certus", "certus-models", "certus-store"].iter().map(|c| folder.join(c).join("src")).collect()
+    ["certus", "certus-models", "certus-store", "certus-cluster"]
+        .iter()
+        .map(|c| folder.join(c).join("src"))
+        .collect()
 }
 
 /// The top-level module a file belongs to: `factor/lower.rs` → `factor`.
@@ -62,7 +65,7 @@ fn modules_do_not_import_each_other_in_circles() {
     assert!(models["exact"].contains("glm"), "{models:?}");
     // likelihood, prior and row files do not know solvers
     for name in ["likelihood", "prior", "rows", "expectation", "design"] {
-        let allowed = ["error", "likelihood", "rows", "special", "expectation"];
+        let allowed = ["error", "likelihood", "ranks", "rows", "special", "expectation"];
         assert!(models[name].iter().all(|m| allowed.contains(&m.as_str())), "{name}: {:?}", models[name]);
     }
     assert_acyclic(core);
@@ -130,4 +133,22 @@ fn the_core_is_pure() {
             assert!(!text.contains(word), "{}: {word}", file.display());
         }
     }
+}
+
+/// Only certus-cluster depends on MPI, and only if asked to.
+#[test]
+fn mpi_is_the_clusters_own() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(path.join("Cargo.toml")).unwrap();
+        let lines: Vec<&str> =
+            text.lines().filter(|l| l.starts_with("mpi = {") || l.starts_with("mpi.")).collect();
+        let cluster = path.ends_with("certus-cluster");
+        assert_eq!(lines.len(), usize::from(cluster), "{}: {lines:?}", path.display());
+        assert!(lines.iter().all(|l| l.contains("optional = true")), "{lines:?}");
+        seen += 1;
+    }
+    assert!(seen >= 6);
 }

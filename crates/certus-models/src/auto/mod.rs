@@ -120,7 +120,7 @@ fn run(
         if let Some(end) = state.ended() {
             break end.clone();
         }
-        if goal.max_time.is_some_and(|limit| clock.elapsed() >= limit) {
+        if goal.max_time.is_some_and(|limit| model.agreed(clock.elapsed() >= limit)) {
             break (Status::Limit, "the time was up".into());
         }
         let gradients = state.counts().gradients + state.next_gradients();

@@ -10,6 +10,7 @@ use crate::glm::Glm;
 use crate::hierarchical::{Extent, Hierarchical};
 use crate::laplace::{Laplace, laplace, laplace_from};
 use crate::newton::ExactState;
+use crate::ranks::Ranks;
 
 /// A model with an exact f: a target, a certificate, a solver.
 pub trait Model: Target + Certified {
@@ -25,6 +26,14 @@ pub trait Model: Target + Certified {
     fn exact_step(&self, state: &mut ExactState) -> Result<(), Error>;
     /// A ball around w, in its frame, that provably contains the optimum, with the constants of Theorem G; or why there is none.
     fn certified_ball(&self, w: &Gaussian) -> Result<Result<Local, String>, Error>;
+    /// The processes over which the rows are spread.
+    fn ranks(&self) -> Option<&dyn Ranks> {
+        None
+    }
+    /// What rank 0 says where the rows are spread, else what is said here: clocks differ, and all must stop together.
+    fn agreed(&self, here: bool) -> bool {
+        self.ranks().map_or(here, |ranks| ranks.decide(u64::from(here)) == 1)
+    }
 }
 
 impl Model for Glm {
@@ -55,6 +64,10 @@ impl Model for Glm {
             Err(Error::Model(reason) | Error::NotFinite(reason)) => Ok(Err(reason)),
             other => other,
         }
+    }
+
+    fn ranks(&self) -> Option<&dyn Ranks> {
+        self.design.rows().ranks()
     }
 }
 

@@ -57,7 +57,8 @@ pub fn planned(
         seed: goal.seed,
         model_key: goal.model_key,
         threads: goal.threads,
-        max_time: goal.max_time,
+        // where rows are spread the clock is looked at below, so that all ranks stop together
+        max_time: goal.max_time.filter(|_| model.ranks().is_none()),
         ..Settings::default()
     };
     let start = model.laplace_start(goal.start.as_deref())?;
@@ -93,17 +94,22 @@ pub fn planned(
         neg_elbo: None,
         bound: None,
     };
+    let limit = goal.max_time.filter(|_| model.ranks().is_some());
+    let mut late = false;
     let fit = certus::fit::resume(target, &settings, &plan, state, &mut |progress, state| {
         let point = point(progress.elapsed, state);
         if state.iteration().is_power_of_two() {
             trace.push(point);
         }
-        if observer(&point, &|| state.encode()).is_break() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        let stopped = observer(&point, &|| state.encode()).is_break();
+        late = !stopped && limit.is_some_and(|limit| model.agreed(progress.elapsed >= limit));
+        if stopped || late { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
+    let (status, message) = if late {
+        (Status::Limit, format!("the time was up after {} iterations", fit.state.iteration()))
+    } else {
+        (fit.status, fit.message)
+    };
     counts.gradients = spent + fit.state.gradients();
     counts.exact_passes += 1;
     let gaussian = match &frame {
@@ -115,7 +121,7 @@ pub fn planned(
     let last = TracePoint { neg_elbo: Some(look.neg_elbo), bound, ..point(clock.elapsed(), &fit.state) };
     trace.retain(|p| p.iteration < last.iteration);
     trace.push(last);
-    let reached = fit.status == Status::Limit && look.bound() <= goal.gap;
+    let reached = status == Status::Limit && look.bound() <= goal.gap;
     let promise = match &fit.guarantee {
         Ok(guarantee) => {
             let quantity = match guarantee.quantity() {
@@ -127,8 +133,8 @@ pub fn planned(
         Err(reason) => format!("beforehand nothing was promised: {reason}"),
     };
     Ok(Outcome {
-        status: if reached { Status::Reached } else { fit.status },
-        message: if reached { look.said() } else { format!("{}: {}", fit.message, look.said()) },
+        status: if reached { Status::Reached } else { status },
+        message: if reached { look.said() } else { format!("{message}: {}", look.said()) },
         route: format!(
             "{}: it was asked for, {} iterations of {} draws; {promise}",
             name(chosen.method),

@@ -12,6 +12,7 @@ use super::theorem::{Surroundings, THETAS};
 use crate::error::Error;
 use crate::glm::Glm;
 use crate::newton::dot;
+use crate::rows;
 
 /// Rows up to which τ₀ and τ₂ are summed over pairs.
 const PAIRS: usize = 3000;
@@ -92,7 +93,9 @@ impl Dense<'_> {
                 *out = row.upper(likelihood, &grids, radius).unwrap_or((f64::INFINITY, f64::INFINITY));
             }
         });
-        if most.iter().any(|m| !(m.0 + m.1).is_finite()) {
+        let mut unknown = [f64::from(u8::from(most.iter().any(|m| !(m.0 + m.1).is_finite())))];
+        rows::most(self.model().design.rows(), &mut unknown);
+        if unknown[0] > 0.0 {
             return Err(Error::Model(format!(
                 "no bound of the third derivative is known for {}",
                 likelihood.name()
@@ -127,10 +130,10 @@ impl Dense<'_> {
         Ok(self.curvature(weight)?.map(without_prior))
     }
 
-    /// ã of every row, one after the other.
+    /// ã of every row that is here, one after the other.
     fn whitened_rows(&self) -> Result<Vec<f64>, Error> {
         let (d, rows) = (self.dim(), self.model().design.rows());
-        let mut out = vec![0.0; rows.len() * d];
+        let mut out = vec![0.0; self.rows().len() * d];
         self.model().pool.map(rows, d, &mut out, &|leaf, scratch, out| {
             self.with_whitened(leaf, scratch, |leaf, at| {
                 let n = leaf.data.len();
@@ -142,26 +145,40 @@ impl Dense<'_> {
 
     /// τ₀ and τ₂ over pairs of rows, or, for many rows, τ₀ ≤ |Σ c|ã| ããᵀ|_F and τ₂² ≤ (Σ c|ã|²)|Σ c|ã|²ããᵀ|_F.
     fn tensor_norms(&self, most: &[(f64, f64)]) -> Result<(f64, f64), Error> {
-        let (d, rows) = (self.dim(), self.rows());
+        let (d, rows, model) = (self.dim(), self.rows(), self.model());
+        let source = model.design.rows();
         let sd = |k: usize| rows[k].sd + rows[k].delta;
-        if rows.len() > PAIRS {
+        if source.len() > PAIRS {
             let [zero, two] = self.gram_norms(&|k| (most[k].1 * sd(k), most[k].1 * sd(k) * sd(k)))?;
-            let total: f64 = (0..rows.len()).map(|k| most[k].1 * sd(k) * sd(k)).sum();
-            return Ok((zero, (total * two).sqrt()));
+            let origin = model.here().start;
+            let total = model.pool.sum(source, 1, &|leaf, _, out| {
+                let first = leaf.first - origin;
+                out[0] = (first..first + leaf.y.len()).map(|k| most[k].1 * sd(k) * sd(k)).sum();
+            })?;
+            return Ok((zero, (total[0] * two).sqrt()));
         }
-        let at = self.whitened_rows()?;
+        // pairs need all rows: ã, c, sd and δ of each
+        let width = d + 3;
+        let own = self.whitened_rows()?;
+        let each = |k: usize| own[k * d..][..d].iter().copied().chain([most[k].1, sd(k), rows[k].delta]);
+        let all = model.pool.everywhere(source, width, (0..rows.len()).flat_map(each).collect())?;
+        let of = |k: usize| {
+            let (at, rest) = all[k * width..][..width].split_at(d);
+            (at, rest[0], rest[1], rest[2])
+        };
         let pairs = |n: usize| {
+            let (at_n, c_n, sd_n, delta_n) = of(n);
             let (mut zero, mut two) = (0.0, 0.0);
-            for k in 0..rows.len() {
-                let product = dot(&at[n * d..][..d], &at[k * d..][..d]).abs();
-                let product = product + rows[n].delta * sd(k) + rows[k].delta * sd(n);
-                zero += most[k].1 * product.powi(3);
-                two += most[k].1 * sd(k) * sd(k) * product;
+            for k in 0..source.len() {
+                let (at_k, c_k, sd_k, delta_k) = of(k);
+                let product = dot(at_n, at_k).abs() + delta_n * sd_k + delta_k * sd_n;
+                zero += c_k * product.powi(3);
+                two += c_k * sd_k * sd_k * product;
             }
-            (most[n].1 * zero, most[n].1 * sd(n) * sd(n) * two)
+            (c_n * zero, c_n * sd_n * sd_n * two)
         };
         let add = |a: (f64, f64), b: (f64, f64)| (a.0 + b.0, a.1 + b.1);
-        let (zero, two) = certus::parallel::reduce(rows.len(), 16, &pairs, &add).unwrap_or((0.0, 0.0));
+        let (zero, two) = certus::parallel::reduce(source.len(), 16, &pairs, &add).unwrap_or((0.0, 0.0));
         Ok((zero.sqrt(), two.sqrt()))
     }
 }

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::expectation::Quadrature;
 use crate::glm::Glm;
 use crate::likelihood::Likelihood;
+use crate::rows::{LEAF, Rows, add, over_leaves, own_leaves};
 
 /// A value of f with a bound on its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,28 +82,35 @@ pub trait Certified {
     }
 }
 
-/// Σ E φ over rows.
-pub(crate) fn losses(rows: &[Row], likelihood: &dyn Likelihood, largest_sd: f64, chain: usize) -> Value {
+/// Σ E φ over all rows of `source`, of which `rows` are here.
+pub(crate) fn losses(
+    rows: &[Row],
+    source: &dyn Rows,
+    likelihood: &dyn Likelihood,
+    largest_sd: f64,
+    chain: usize,
+) -> Result<Value, Error> {
     let quadrature = Quadrature::new(likelihood.strip(), largest_sd);
-    let leaf = |run: usize| {
-        let part = &rows[run * crate::rows::LEAF..];
-        part.iter().take(crate::rows::LEAF).fold((0.0, 0.0), |(value, error), row| {
+    let first = own_leaves(source).start;
+    let leaf = |index: usize| {
+        let part = &rows[(index - first) * LEAF..];
+        let (value, error) = part.iter().take(LEAF).fold((0.0, 0.0), |(value, error), row| {
             let m = quadrature.moments(likelihood, row.mean, row.sd, row.datum);
             let size =
                 likelihood.scale(row.mean, row.sd, row.datum) * (1.0 + row.mean.abs() + row.sd) + m.e0.abs();
             let own = 1e-13 * size + row.moved(&m) + gamma(chain) * m.e0.abs();
             (value + row.weight * m.e0, error + row.weight * own)
-        })
+        });
+        Ok(vec![value, error])
     };
-    let add = |a: (f64, f64), b: (f64, f64)| (a.0 + b.0, a.1 + b.1);
-    let total = certus::parallel::reduce(rows.len().div_ceil(crate::rows::LEAF), 1, &leaf, &add);
-    let (value, error) = total.unwrap_or((0.0, 0.0));
-    Value { value, error: 1.001 * error }
+    let total = over_leaves(source, 2, &leaf, &add, &drop)?;
+    let (value, error) = total.map_or((0.0, 0.0), |sum| (sum[0], sum[1]));
+    Ok(Value { value, error: 1.001 * error })
 }
 
 /// h(w) = −log det C − (d/2)(1 + log 2π) from the diagonal of a triangular factor.
 pub(crate) fn neg_entropy(diagonal: &[f64]) -> Value {
-    const RUN: usize = crate::rows::LEAF;
+    const RUN: usize = LEAF;
     let leaf = |run: usize| {
         let part = diagonal[run * RUN..].iter().take(RUN);
         part.fold((0.0, 0.0), |(sum, size), x| (sum - x.ln(), size + 1.0 + x.ln().abs()))
@@ -117,7 +125,7 @@ pub(crate) fn neg_entropy(diagonal: &[f64]) -> Value {
 impl Certified for Glm {
     fn exact_value(&self, w: &Gaussian) -> Result<Value, Error> {
         let (d, at) = (w.dim(), Dense::placed(self, w)?);
-        let losses = losses(at.rows(), self.likelihood(), at.largest_sd(), CHAIN);
+        let losses = losses(at.rows(), self.design().rows(), self.likelihood(), at.largest_sd(), CHAIN)?;
         let (prior, size) = self.prior_energy_with_size(w);
         let entropy = match w.factor() {
             // log det of a matrix within γ|C| of C

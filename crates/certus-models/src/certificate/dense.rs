@@ -15,7 +15,7 @@ use crate::expectation::Quadrature;
 use crate::glm::{Glm, add_columns, predictors};
 use crate::newton::dot;
 use crate::prior::Precision;
-use crate::rows::Leaf;
+use crate::rows::{Leaf, own_leaves};
 
 /// A model around w = (m, C), in the frame y = C⁻¹(z − m).
 pub(crate) struct Dense<'a> {
@@ -25,6 +25,7 @@ pub(crate) struct Dense<'a> {
     lower: bool,
     /// The pattern, or `None` for all Gaussians.
     tree: Option<Arc<Tree>>,
+    /// Those that are here.
     rows: Vec<Row>,
     largest_sd: f64,
     /// Ã = A C, leaf by leaf, or empty.
@@ -89,7 +90,7 @@ impl<'a> Dense<'a> {
         self.model
     }
 
-    /// Every row in the frame of w.
+    /// Every row that is here, in the frame of w.
     pub(super) fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -127,7 +128,8 @@ impl<'a> Dense<'a> {
     fn place(&mut self, w: &Gaussian) -> Result<(), Error> {
         const KEPT: usize = 4;
         let (d, model, sds) = (self.dim(), self.model, w.sd());
-        let n = model.design.rows().len();
+        let here = model.here();
+        let n = here.len();
         if n * d <= KEEP {
             let mut whitened = vec![0.0; n * d];
             model.pool.map(model.design.rows(), d, &mut whitened, &|leaf, scratch, out| {
@@ -155,17 +157,17 @@ impl<'a> Dense<'a> {
             });
         })?;
         let mut rows = vec![Row::default(); n];
-        for index in 0..crate::rows::leaves(model.design.rows()) {
+        for index in own_leaves(model.design.rows()) {
             model.design.rows().leaf(index, &mut |leaf| {
                 for i in 0..leaf.y.len() {
-                    let k = leaf.first + i;
+                    let k = leaf.first - here.start + i;
                     let (mean, sd) = (kept[k * KEPT], kept[k * KEPT + 1]);
                     let sizes = Sizes { terms: d, spread: kept[k * KEPT + 2], level: kept[k * KEPT + 3] };
                     rows[k] = Row::new(mean, sd, leaf.weight_of(i), leaf.datum(i), sizes);
                 }
             })?;
         }
-        self.largest_sd = row::largest_sd(&rows)?;
+        self.largest_sd = row::largest_sd(&rows, model.design.rows())?;
         self.rows = rows;
         Ok(())
     }
@@ -182,9 +184,9 @@ impl<'a> Dense<'a> {
         scratch: &mut Vec<f64>,
         work: impl FnOnce(&DesignLeaf<'_>, &[f64]),
     ) {
-        let d = self.dim();
+        let (d, origin) = (self.dim(), self.model.here().start);
         self.model.design.prepare(leaf, scratch, |leaf| {
-            let (first, n) = (leaf.first, leaf.data.len());
+            let (first, n) = (leaf.first - origin, leaf.data.len());
             if !self.whitened.is_empty() {
                 return work(&leaf, &self.whitened[first * d..][..n * d]);
             }
@@ -195,15 +197,15 @@ impl<'a> Dense<'a> {
         });
     }
 
-    /// Σ over leaves of `work(first row, rows, Ã of the leaf (column-major), out)`. Where Ã is kept nothing else of the leaf is needed.
+    /// Σ over leaves of `work(first row among those that are here, rows, Ã of the leaf (column-major), out)`. Where Ã is kept nothing else of the leaf is needed.
     fn sum(
         &self,
         length: usize,
         work: &(impl Fn(usize, usize, &[f64], &mut [f64]) + Sync),
     ) -> Result<Vec<f64>, Error> {
-        let (d, model) = (self.dim(), self.model);
+        let (d, model, origin) = (self.dim(), self.model, self.model.here().start);
         model.pool.sum(model.design.rows(), length, &|leaf, scratch, out| {
-            let (first, n) = (leaf.first, leaf.y.len());
+            let (first, n) = (leaf.first - origin, leaf.y.len());
             if self.whitened.is_empty() {
                 self.with_whitened(leaf, scratch, |_, at| work(first, n, at, out));
             } else {
@@ -260,7 +262,7 @@ impl<'a> Dense<'a> {
         Ok(())
     }
 
-    /// J̃ + Σ k ã ãᵀ for two sets of weights (one after the other per row), and a bound on the error of each.
+    /// J̃ + Σ k ã ãᵀ for two sets of weights (of row k of those that are here), and a bound on the error of each.
     pub(super) fn curvature(
         &self,
         weight: &(impl Fn(usize) -> (f64, f64) + Sync),

@@ -4,6 +4,7 @@
 use crate::error::Error;
 use crate::expectation::Quadrature;
 use crate::likelihood::{Datum, Likelihood, Moments};
+use crate::rows::{Rows, most};
 
 /// Half an ulp of 1.
 const UNIT: f64 = 0.5 * f64::EPSILON;
@@ -69,7 +70,7 @@ impl Row {
 
     /// E φ′ and E φ″ at w. A shift of t by ε + δ|x| changes both by at most E φ″(ε + δ|x|), φ″ taken at its largest.
     pub(crate) fn first_order(&self, likelihood: &dyn Likelihood, quadrature: &Quadrature) -> First {
-        let m = quadrature.moments(likelihood, self.mean, self.sd, self.datum);
+        let m = quadrature.slopes(likelihood, self.mean, self.sd, self.datum);
         let moved = self.growth() * (m.q0 * self.shift + (m.q0 * m.q2).max(0.0).sqrt() * self.delta);
         let error = ALLOWANCE * likelihood.scale(self.mean, self.sd, self.datum) + moved;
         First { slope: self.weight * m.e1, bend: self.weight * m.q0, error: self.weight * error }
@@ -159,10 +160,14 @@ pub(crate) struct Sizes {
 /// The trapezoid rule needs about 70 nodes per unit of sd; beyond this we decline.
 const LARGEST_SD: f64 = 3000.0;
 
-/// The largest sd of the rows, if certificates can work with them.
-pub(crate) fn largest_sd(rows: &[Row]) -> Result<f64, Error> {
+/// The largest sd of the rows, if certificates can work with them; `rows` are those of `source` that are here.
+pub(crate) fn largest_sd(rows: &[Row], source: &dyn Rows) -> Result<f64, Error> {
     let largest = rows.iter().fold(0.0_f64, |a, r| a.max(r.sd));
-    if largest.is_nan() || rows.iter().any(|r| !r.mean.is_finite() || r.sd.is_nan()) {
+    let bad = rows.iter().any(|r| !r.mean.is_finite() || r.sd.is_nan());
+    let mut both = [largest, f64::from(u8::from(bad))];
+    most(source, &mut both);
+    let [largest, bad] = both;
+    if bad > 0.0 {
         return Err(Error::NotFinite("a linear predictor is not finite".into()));
     }
     if largest > LARGEST_SD {

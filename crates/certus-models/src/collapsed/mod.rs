@@ -12,25 +12,28 @@
 //!
 //! the last three because θ enters through N(v; 0, σ²) alone once v = σu is integrated over.
 
+mod confirm;
 mod curvature;
 mod derivatives;
 mod effects;
 mod estimate;
 mod group;
 mod pair;
+mod passes;
 mod posterior;
 
 use std::sync::Arc;
 
 use certus::linalg;
 
+pub use confirm::Confirmed;
 pub(crate) use curvature::{RADIUS, least_relative};
 pub use effects::Effect;
 pub(crate) use effects::quantile;
 pub use estimate::{Estimate, Interval};
-pub(crate) use estimate::{Profile, factor};
 pub use pair::{CollapsedPair, PairAt, PairEffect, PairEstimate};
-pub(crate) use posterior::add_line;
+pub use passes::{Observer, Pass, Stage};
+pub(crate) use posterior::{Alone, add_line};
 pub use posterior::{Mixture, Node, SdPrior};
 
 use crate::design::Design;

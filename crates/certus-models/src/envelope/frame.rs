@@ -16,7 +16,7 @@ const PRODUCTS: usize = 500;
 
 /// A centre and a factor, scaled so that λ_min(∇²ψ(0)) is 1, with what the envelope starts from.
 pub(crate) struct Frame<'a> {
-    model: &'a Glm,
+    pub(super) model: &'a Glm,
     pub(crate) gaussian: Gaussian,
     /// ψ(0).
     pub(crate) value: f64,

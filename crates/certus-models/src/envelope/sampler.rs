@@ -52,7 +52,8 @@ impl Sampler<'_> {
         let sd = self.reference.sd();
         let batch = |index: usize| self.batch(index * BATCH, BATCH.min(count - index * BATCH), &sd, most);
         let join = |a: Result<Tally, Error>, b: Result<Tally, Error>| Ok(a?.join(b?, most));
-        parallel::reduce(count.div_ceil(BATCH), 1, &batch, &join).unwrap_or_else(|| Ok(Tally::default()))
+        parallel::reduce(count.div_ceil(BATCH), self.frame.model.grain(), &batch, &join)
+            .unwrap_or_else(|| Ok(Tally::default()))
     }
 
     fn batch(&self, first: usize, n: usize, sd: &[f64], most: usize) -> Result<Tally, Error> {

@@ -97,6 +97,12 @@ impl Glm {
         &self.prior
     }
 
+    /// How many evaluations of batches of draws run one after the other: any number at once where all rows are here, all of them where
+    /// an evaluation waits for other ranks, which must meet in the same order.
+    pub(crate) fn grain(&self) -> usize {
+        if self.design.rows().ranks().is_some() { usize::MAX } else { 1 }
+    }
+
     /// −log p, gradient and Hessian at `z`, in one pass.
     pub fn derivatives(&self, z: &[f64]) -> Result<Derivatives, Error> {
         let d = self.dim();

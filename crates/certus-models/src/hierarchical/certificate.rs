@@ -101,7 +101,8 @@ impl Certified for Hierarchical {
     /// Every latent's prior row adds p(r² + |ã|²)/2.
     fn exact_value(&self, w: &Gaussian) -> Result<Value, Error> {
         let at = Around::placed(self, w)?;
-        let losses = bracket::losses(&at.rows, &*self.likelihood, at.largest_sd, CHAIN);
+        let losses =
+            bracket::losses(&at.rows, self.layout.design.rows(), &*self.likelihood, at.largest_sd, CHAIN)?;
         let diagonal: Vec<f64> = self.forest.diagonal().map(|i| w.factor().values()[i]).collect();
         let entropy = bracket::neg_entropy(&diagonal);
         let (sds, mean) = (w.sd(), w.mean());
@@ -205,7 +206,7 @@ impl<'a> Around<'a> {
                 Row::new(x[0], x[1], layout.weight[k], layout.data[k], Sizes { terms, spread: x[2], level })
             })
             .collect();
-        self.largest_sd = largest_sd(&self.rows)?;
+        self.largest_sd = largest_sd(&self.rows, self.model.layout.design.rows())?;
         Ok(())
     }
 

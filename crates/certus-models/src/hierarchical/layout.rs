@@ -45,7 +45,7 @@ pub struct Latent {
 
 /// The rows in the order of the deepest block they touch.
 pub(super) struct Layout {
-    design: Design,
+    pub(super) design: Design,
     /// What every row multiplies.
     slots: Vec<Slot>,
     /// The row of the source.

@@ -270,7 +270,8 @@ fn fresh(model: &Glm, q: &Gaussian, ball: &Ball, settings: &PosteriorSettings) -
         let (a, b) = (a?, b?);
         Ok(Fisher { ball: a.ball + b.ball, whole: a.whole + b.whole })
     };
-    parallel::reduce(draws.div_ceil(BATCH), 1, &batch, &join).expect("there are at least two draws")
+    parallel::reduce(draws.div_ceil(BATCH), model.grain(), &batch, &join)
+        .expect("there are at least two draws")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use certus::linalg;
 
 use super::{Care, Given, ScaleMixture, Scaled, ScalesEstimate};
-use crate::collapsed::{Collapsed, Effect, Profile, SdPrior, factor};
+use crate::collapsed::{Alone, Collapsed, Effect, SdPrior};
 use crate::design::Design;
 use crate::error::Error;
 use crate::likelihood::Likelihood;
@@ -111,8 +111,7 @@ impl Scaled for Crossed {
             Care::Full => 1e-10,
             Care::Density => model.close_enough(),
         };
-        let Profile { beta, at, evaluations } = model.profile(start, x[0], nats)?;
-        let l = factor(&at, all)?;
+        let Alone { beta, at, factor: l, evaluations } = model.alone(start, x[0], nats)?;
         let log_det = 2.0 * (0..all).map(|j| l[j * (all + 1)].ln()).sum::<f64>();
         let block = |k: usize| {
             let (i, j) = (self.dim + k / self.levels, self.dim + k % self.levels);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use certus::linalg;
 
 use super::{Care, Given, ScaleMixture, Scaled, ScalesEstimate};
-use crate::collapsed::{Collapsed, Effect, Profile, RADIUS, ROUNDING, SdPrior, factor, least_relative};
+use crate::collapsed::{Alone, Collapsed, Effect, RADIUS, ROUNDING, SdPrior, least_relative};
 use crate::error::Error;
 use crate::glm::{Glm, predictors};
 use crate::laplace::laplace_from;
@@ -47,7 +47,7 @@ impl Dispersion {
         let likelihoods = posterior.scales.iter().map(|s| likelihood(s[1])).collect::<Result<Vec<_>, _>>()?;
         let nodes =
             posterior.mixture.nodes.iter().zip(&likelihoods).map(|(n, l)| (n, &**l)).collect::<Vec<_>>();
-        Ok(model.effects_over(&nodes))
+        Ok(model.effects_over(0..model.groups(), &nodes))
     }
 }
 
@@ -117,8 +117,7 @@ fn plain(model: &Glm, start: &[f64]) -> Result<Given, Error> {
 
 fn grouped(model: &Collapsed, start: &[f64], log_sd: f64, nats: f64) -> Result<Given, Error> {
     let d = model.dim();
-    let Profile { beta, at, evaluations } = model.profile(start, log_sd, nats)?;
-    let l = factor(&at, d)?;
+    let Alone { beta, at, factor: l, evaluations } = model.alone(start, log_sd, nats)?;
     let log_det = 2.0 * (0..d).map(|j| l[j * (d + 1)].ln()).sum::<f64>();
     let (lower, log_likelihood) = (linalg::lower_of_inverse(&l, d), at.log_likelihood);
     Ok(Given { beta, value: at.value, log_likelihood, lower, log_det, error: at.error, evaluations })

@@ -234,6 +234,8 @@ impl LinearNoise {
     fn effect(&self, g: usize, posterior: &ScaleMixture) -> Effect {
         let (d, group) = (self.dim, &self.groups[g * (2 + self.dim)..][..2 + self.dim]);
         let mut parts = Vec::with_capacity(posterior.scales.len());
+        // Cov(v, β) = Σ weight (−gain H⁻¹x_g + E v β̂) − E v E β
+        let (mut covariance, mut center) = (vec![0.0; d], vec![0.0; d]);
         for (node, scales) in posterior.mixture.nodes.iter().zip(&posterior.scales) {
             let noise = 1.0 / (scales[1] * scales[1]);
             let variance = 1.0 / (1.0 / (scales[0] * scales[0]) + noise * group[0]);
@@ -244,12 +246,19 @@ impl LinearNoise {
             linalg::add_transpose_times(&node.factor, d, true, &group[2..], &mut turned);
             let spread = variance + gain * gain * linalg::norm_squared(&turned);
             parts.push((node.weight, mean, spread.sqrt()));
+            let mut along = vec![0.0; d];
+            linalg::add_square_times(&node.factor, d, true, &turned, &mut along);
+            for j in 0..d {
+                covariance[j] += node.weight * (mean * node.mean[j] - gain * along[j]);
+                center[j] += node.weight * node.mean[j];
+            }
         }
         let mean: f64 = parts.iter().map(|(w, m, _)| w * m).sum();
         let sd = parts.iter().map(|(w, m, s)| w * (s * s + (m - mean).powi(2))).sum::<f64>().sqrt();
         let (code, rows) = self.codes[g];
         let quantiles = [0.05, 0.5, 0.95].map(|p| quantile(&parts, p, mean, sd));
-        Effect { group: code, rows, mean, sd, quantiles }
+        covariance.iter_mut().zip(&center).for_each(|(c, b)| *c -= mean * b);
+        Effect { group: code, rows, mean, sd, quantiles, covariance }
     }
 }
 
