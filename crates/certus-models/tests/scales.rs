@@ -261,6 +261,18 @@ fn dispersion_without_groups() {
         }
         let best = (0.5 * (low + high)).exp();
         assert!((found.scales[0] / best - 1.0).abs() < 1e-4, "{} {best}", found.scales[0]);
+        // bounds of the profile hold, from its minimum and from a β near it
+        for x in [-1.0, -0.2, 0.3] {
+            let given = profile(x);
+            for off in [0.0, 1e-7] {
+                let beta: Vec<f64> = given.beta.iter().map(|b| b + off).collect();
+                let [low, high] = model.bracket(&[x], &beta).unwrap();
+                assert!(
+                    low <= given.value && given.value <= high && high - low < 1e-6,
+                    "{low} {high} {given:?}"
+                );
+            }
+        }
         let interval = &found.intervals[0];
         assert_eq!(interval.proved, Ok(()), "{interval:?}");
         assert!(interval.sds[0] < best && best < interval.sds[1] && interval.sds[1] / interval.sds[0] < 1.01);
