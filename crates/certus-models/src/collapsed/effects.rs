@@ -4,11 +4,13 @@
 //! variance cᵀH⁻¹c on top, and its quantiles move out from the mean in the same proportion.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use certus::linalg;
 
 use super::group::{EPSILON, Nodes};
-use super::{Collapsed, Mixture};
+use super::{Collapsed, Mixture, Node};
+use crate::likelihood::Likelihood;
 
 /// Nodes of a finer rule per node of the rule of the integral: with steps of a twelfth of an sd, a sum of trapezia up to a point errs by about 2e-4.
 const FINER: usize = 8;
@@ -38,6 +40,17 @@ impl Collapsed {
 
     /// The effects of some groups, by their places in the order of codes, so that many can be had in parts.
     pub fn effects_of(&self, groups: Range<usize>, mixture: &Mixture) -> Vec<Effect> {
+        let nodes: Vec<(&Node, &dyn Likelihood)> =
+            mixture.nodes.iter().map(|node| (node, &*self.likelihood)).collect();
+        self.effects_over(groups, &nodes)
+    }
+
+    /// The same where every node has its own likelihood.
+    pub(crate) fn effects_over(
+        &self,
+        groups: Range<usize>,
+        mixture: &[(&Node, &dyn Likelihood)],
+    ) -> Vec<Effect> {
         let first = groups.start;
         let mut out = vec![None; groups.len()];
         certus::parallel::for_each_piece(&mut out, 64, 1, &|piece, part| {
@@ -52,11 +65,11 @@ impl Collapsed {
     /// does not.
     #[must_use]
     pub fn shifted(mut self, by: f64) -> Self {
-        self.effect.iter_mut().for_each(|z| *z += by);
+        Arc::make_mut(&mut self.effect).iter_mut().for_each(|z| *z += by);
         self
     }
 
-    fn effect(&self, g: usize, mixture: &Mixture) -> Effect {
+    fn effect(&self, g: usize, mixture: &[(&Node, &dyn Likelihood)]) -> Effect {
         let (d, from, to) = (self.dim, self.first[g], self.first[g + 1]);
         let (mut mean, mut square, mut apart) = (0.0, 0.0, 0.0);
         // Cov(v, β) = Σ weight (−H⁻¹c + E v β̂) − E v E β
@@ -64,8 +77,9 @@ impl Collapsed {
         // (v, probability) of all nodes, the probability at a node in the middle of what it stands for
         let mut law: Vec<(f64, f64)> = Vec::new();
         let (mut nodes, mut t, mut s) = (Nodes::default(), Vec::new(), Vec::new());
-        for at in &mixture.nodes {
-            let rows = self.group_rows(g, &at.mean, at.sd, &mut t, &mut s);
+        for (at, likelihood) in mixture {
+            let mut rows = self.group_rows(g, &at.mean, at.sd, &mut t, &mut s);
+            rows.likelihood = *likelihood;
             rows.integrate_finer(&mut nodes, EPSILON, FINER);
             let count = nodes.u.len();
             let own: f64 = nodes.u.iter().zip(&nodes.p).map(|(u, p)| u * p).sum();
@@ -107,7 +121,7 @@ impl Collapsed {
 }
 
 /// Where the distribution function, linear between the middles of the steps, is p.
-fn quantile(law: &[(f64, f64)], p: f64) -> f64 {
+pub(crate) fn quantile(law: &[(f64, f64)], p: f64) -> f64 {
     let (mut below, mut last) = (0.0, (0.0, law[0].0));
     for (v, weight) in law {
         let at = below + 0.5 * weight;

@@ -8,9 +8,10 @@ use std::ops::ControlFlow;
 
 use certus::linalg;
 
-use super::Collapsed;
-use super::estimate::{Profile, Ridge};
+use super::effects::quantile;
+use super::estimate::{Profile, Ridge, factor};
 use super::passes::{Observer, Passes, Stage};
+use super::{At, Collapsed};
 use crate::error::Error;
 use crate::special::normal_cdf;
 
@@ -83,6 +84,14 @@ pub struct Mixture {
     pub evaluations: usize,
 }
 
+/// β̂ at one sd, F there and the Cholesky factor of its Hessian in β.
+pub(crate) struct Alone {
+    pub(crate) beta: Vec<f64>,
+    pub(crate) at: At,
+    pub(crate) factor: Vec<f64>,
+    pub(crate) evaluations: usize,
+}
+
 /// A node before it has its weight.
 pub(super) struct Raw {
     theta: f64,
@@ -103,6 +112,20 @@ impl Raw {
 }
 
 impl Collapsed {
+    /// With this much left to gain, the last step of β is taken on trust: the Hessian is then off by about √(nats·d/n) = 1e-4.
+    pub(crate) fn close_enough(&self) -> f64 {
+        (1e-8 * self.rows() as f64 / self.dim as f64).clamp(1e-10, 1e-4)
+    }
+
+    /// β̂ at one sd, which nobody watches.
+    pub(crate) fn alone(&self, start: &[f64], log_sd: f64, nats: f64) -> Result<Alone, Error> {
+        let observer = &mut |_: &_| ControlFlow::Continue(());
+        let passes = &mut Passes::new(Stage::Posterior, observer);
+        let Profile { beta, at } = self.profile(start, log_sd, nats, passes)?;
+        let factor = factor(&at, self.dim)?;
+        Ok(Alone { beta, at, factor, evaluations: passes.count() })
+    }
+
     pub(super) fn raw(
         &self,
         start: &[f64],
@@ -111,9 +134,7 @@ impl Collapsed {
         passes: &mut Passes<'_>,
     ) -> Result<Raw, Error> {
         let d = self.dim;
-        // with this much left to gain, the last step of β is taken on trust: the Hessian is then off by about √(nats·d/n) = 1e-4
-        let nats = (1e-8 * self.rows() as f64 / d as f64).clamp(1e-10, 1e-4);
-        let profile = self.profile(start, theta, nats, passes)?;
+        let profile = self.profile(start, theta, self.close_enough(), passes)?;
         let Ridge { factor: l, turned, bend, .. } = profile.ridge(d)?;
         let log_det: f64 = (0..d).map(|j| l[j * (d + 1)].ln()).sum();
         let log_z = -profile.at.value - log_det + 0.5 * d as f64 * std::f64::consts::TAU.ln();
@@ -267,33 +288,13 @@ impl Mixture {
         (mean, square.sqrt())
     }
 
-    /// The quantile of the group sd. The logarithm of the density is a cubic through four nodes, between which it is summed in 16 steps.
+    /// The quantile of the group sd.
     pub fn sd_quantile(&self, p: f64) -> f64 {
-        const STEPS: usize = 16;
-        let n = self.nodes.len();
-        let [first, last] = [0, n - 1].map(|k| self.nodes[k].sd.ln());
-        let log: Vec<f64> = self.nodes.iter().map(|n| n.weight.max(f64::MIN_POSITIVE).ln()).collect();
-        let density = |k: usize| -> f64 {
-            let (interval, base) = (k / STEPS, (k / STEPS).saturating_sub(1).min(n.saturating_sub(4)));
-            let x = (interval - base) as f64 + (k % STEPS) as f64 / STEPS as f64;
-            let points = base..(base + 4).min(n);
-            let others = |j: usize| points.clone().filter(move |l| *l != j);
-            let part = |j: usize| -> f64 {
-                others(j).map(|l| (x - (l - base) as f64) / (j as f64 - l as f64)).product()
-            };
-            points.clone().map(|j| part(j) * log[j]).sum::<f64>().exp()
-        };
-        let values: Vec<f64> = (0..=(n - 1) * STEPS).map(density).collect();
-        let steps: Vec<f64> = values.windows(2).map(|v| 0.5 * (v[0] + v[1])).collect();
-        let mut left = p * steps.iter().sum::<f64>();
-        for (k, step) in steps.iter().enumerate() {
-            if left <= *step {
-                let at = (k as f64 + left / step) / steps.len() as f64;
-                return (first + at * (last - first)).exp();
-            }
-            left -= step;
-        }
-        self.nodes[n - 1].sd
+        let [first, last] = [0, self.nodes.len() - 1].map(|k| self.nodes[k].sd.ln());
+        let weights: Vec<f64> = self.nodes.iter().map(|n| n.weight).collect();
+        let mut law = Vec::new();
+        add_line(&mut law, first, (last - first) / (weights.len() - 1).max(1) as f64, &weights);
+        quantile(&law, p).exp()
     }
 
     /// Fewer nodes for work that is done at each: every second or third of a fine grid, so that a dozen or more remain, and none that weighs less than 1e-6. Steps
@@ -312,12 +313,46 @@ impl Mixture {
     }
 
     /// The largest difference between two mixtures: of means in sds, of sds in parts.
-    fn differs(&self, other: &Mixture) -> f64 {
+    pub(crate) fn differs(&self, other: &Mixture) -> f64 {
         let pair = |a: (f64, f64), b: (f64, f64)| ((a.0 - b.0).abs() / a.1).max((a.1 / b.1 - 1.0).abs());
         let dim = self.nodes[0].mean.len();
         let coefficients = (0..dim).map(|j| pair(self.coefficient(j), other.coefficient(j)));
         coefficients.chain([pair(self.sd(), other.sd())]).fold(0.0, f64::max)
     }
+}
+
+/// Adds to a law the masses of 16 pieces between every two nodes at even distances, whose sum is that of the nodes. The logarithm of the density is a cubic
+/// through four nodes, none of them so low that it makes the cubic swing (e⁻⁴⁰ of the highest), else a straight line.
+pub(crate) fn add_line(law: &mut Vec<(f64, f64)>, start: f64, step: f64, weights: &[f64]) {
+    const PIECES: usize = 16;
+    let (n, total) = (weights.len(), weights.iter().sum::<f64>());
+    if n == 1 {
+        law.push((start, total));
+        return;
+    }
+    let log: Vec<f64> = weights.iter().map(|w| w.max(f64::MIN_POSITIVE).ln()).collect();
+    let most = log.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mut pieces = Vec::with_capacity((n - 1) * PIECES);
+    for k in 0..n - 1 {
+        let sound = |base: usize| base + 4 <= n && log[base..base + 4].iter().all(|l| *l > most - 40.0);
+        let bases = [k.checked_sub(1), Some(k), k.checked_sub(2)];
+        let points = match bases.into_iter().flatten().find(|b| sound(*b)) {
+            Some(base) => base..base + 4,
+            None => k..k + 2,
+        };
+        let density = |part: usize| -> f64 {
+            let x = k as f64 + part as f64 / PIECES as f64;
+            let weigh = |j: usize| -> f64 {
+                points.clone().filter(|l| *l != j).map(|l| (x - l as f64) / (j as f64 - l as f64)).product()
+            };
+            points.clone().map(|j| weigh(j) * log[j]).sum::<f64>().exp()
+        };
+        let values: Vec<f64> = (0..=PIECES).map(density).collect();
+        pieces.extend(values.windows(2).map(|v| 0.5 * (v[0] + v[1])));
+    }
+    let sum: f64 = pieces.iter().sum();
+    let place = |k: usize| start + step * (k as f64 + 0.5) / PIECES as f64;
+    law.extend(pieces.iter().enumerate().map(|(k, piece)| (place(k), total * piece / sum)));
 }
 
 impl Node {
