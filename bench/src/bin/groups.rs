@@ -1,4 +1,4 @@
-//! `groups make GROUPS ROWS FEATURES FILE`: a logistic problem with an intercept per group of sd 1, as 64-bit numbers: response, group, features, row after row.
+//! `groups make GROUPS ROWS FEATURES SD FILE`: a logistic problem with an intercept per group of that sd, as 64-bit numbers: response, group, features, row after row.
 //! `groups fit FILE FEATURES`: the sd of such a file with its proved interval, the CPU seconds it took and the memory of the process at most.
 
 use std::io::{Read, Write};
@@ -12,15 +12,21 @@ use certus_models::{Design, Memory, Prior};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["make", groups, rows, features, file] => {
-            make(groups.parse()?, rows.parse()?, features.parse()?, file)
+        ["make", groups, rows, features, sd, file] => {
+            make(groups.parse()?, rows.parse()?, features.parse()?, sd.parse()?, file)
         }
         ["fit", file, features] => fit(file, features.parse()?),
-        _ => Err("groups make GROUPS ROWS FEATURES FILE | groups fit FILE FEATURES".into()),
+        _ => Err("groups make GROUPS ROWS FEATURES SD FILE | groups fit FILE FEATURES".into()),
     }
 }
 
-fn make(groups: usize, rows: usize, features: usize, file: &str) -> Result<(), Box<dyn std::error::Error>> {
+fn make(
+    groups: usize,
+    rows: usize,
+    features: usize,
+    sd: f64,
+    file: &str,
+) -> Result<(), Box<dyn std::error::Error>> {
     let random = Random::new(1, Purpose::Simulate, 0);
     let mut out = std::io::BufWriter::new(std::fs::File::create(file)?);
     let (mut normals, mut luck) = (vec![0.0; 1 + rows * features], vec![0.0; rows]);
@@ -30,7 +36,7 @@ fn make(groups: usize, rows: usize, features: usize, file: &str) -> Result<(), B
         for (i, luck) in luck.iter().enumerate() {
             let row = &normals[1 + i * features..][..features];
             let slopes = row.iter().enumerate().map(|(j, x)| 0.1 * (j as f64 - 4.5) * x);
-            let t = -0.5 + normals[0] + slopes.sum::<f64>();
+            let t = -0.5 + sd * normals[0] + slopes.sum::<f64>();
             let y = f64::from(u8::from(*luck < 1.0 / (1.0 + (-t).exp())));
             for value in [y, g as f64].iter().chain(row) {
                 out.write_all(&value.to_le_bytes())?;

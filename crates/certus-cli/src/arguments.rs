@@ -22,7 +22,9 @@ pub enum Command {
     Fit(Box<FitArguments>),
     /// Say what a fit would do, without doing it: rows, coefficients, route, cost, priors
     Plan(Box<FitArguments>),
-    /// Go on with a fit that was stopped
+    /// Fit one model per value of a column, and certify each
+    FitMany(Box<crate::many::ManyArguments>),
+    /// Go on with a fit, or many fits, that were stopped
     Resume {
         /// The fit's directory
         dir: PathBuf,
@@ -67,6 +69,9 @@ pub enum Command {
         /// Where to: .csv or .parquet
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
+        /// Where the sd between groups was not given: for the rows' own groups, for a new group, or averaged over all groups there could be [default: known]
+        #[arg(long, value_parser = ["known", "new", "population"])]
+        groups: Option<String>,
     },
     /// Write an HTML report into a fit's directory
     Report {
@@ -100,6 +105,7 @@ impl Command {
     pub fn single(&self) -> Option<&'static str> {
         Some(match self {
             Command::Fit(_) | Command::Plan(_) | Command::Resume { .. } => return None,
+            Command::FitMany(_) => "fit-many",
             Command::Verify { .. } => "verify",
             Command::Sample { .. } => "sample",
             Command::Predict { .. } => "predict",
@@ -236,11 +242,11 @@ pub struct FitArguments {
     #[arg(long, value_name = "A,B,A:B", value_delimiter = ',', help_heading = "Terms")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<Vec<String>>,
-    /// A group term: "g" (intercept by group), "g: a,b" (and slopes), "g: *" (all features), "g/h" (h within g); repeatable
+    /// A group term: "g" (intercept by group), "g: a,b" (and slopes), "g: 0,a" (a slope only), "g: *" (all features), "g/h" (h within g); repeatable
     #[arg(long, value_name = "TERM", help_heading = "Terms")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Vec<String>>,
-    /// The sd of group effects: X for every group, or g=X for one; repeatable
+    /// The sd of group effects: X for every group, or g=X for one; repeatable [default: found from the data]
     #[arg(long, value_name = "X|g=X", help_heading = "Terms")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_sd: Option<Vec<String>>,
@@ -272,6 +278,18 @@ pub struct FitArguments {
     #[arg(long, value_name = "X", help_heading = "Prior")]
     #[serde(with = "number", skip_serializing_if = "Option::is_none")]
     pub intercept_prior_sd: Option<f64>,
+    /// Prior of a group sd that is not given [default: half-normal]
+    #[arg(long, value_parser = ["half-normal", "half-t", "exponential", "flat"], help_heading = "Prior")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sd_prior: Option<String>,
+    /// Its scale [default: 2.5]
+    #[arg(long, value_name = "X", help_heading = "Prior")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sd_prior_scale: Option<f64>,
+    /// A group sd that is not given: its posterior, or the maximum of its likelihood [default: posterior]
+    #[arg(long, value_parser = ["posterior", "estimate"], help_heading = "Method")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scales: Option<String>,
     /// No intercept
     #[arg(long, help_heading = "Data")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]

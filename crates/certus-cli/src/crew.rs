@@ -59,7 +59,10 @@ impl Crew {
         if let Some(command) = single.filter(|_| count > 1) {
             return Err(Failure::new(
                 Code::Usage,
-                format!("`certus {command}` is for one process, but {count} were started: leave mpirun out"),
+                format!(
+                    "`certus {command}` is for one process, but {count} were started: leave mpirun out{}",
+                    if command == "fit-many" { " and give each process its --part K/P" } else { "" }
+                ),
             ));
         }
         if let Ok(text) = std::env::var(LIMIT_VARIABLE) {

@@ -19,7 +19,8 @@ use crate::table;
 use crate::watch::{Signals, Watch, duration};
 
 impl FitArguments {
-    fn goal(&self) -> Result<Goal, Failure> {
+    /// The goal.
+    pub fn goal(&self) -> Result<Goal, Failure> {
         let goal = Goal {
             gap: self.gap.unwrap_or(0.01),
             delta: self.delta.unwrap_or(0.01),
@@ -32,7 +33,8 @@ impl FitArguments {
         Ok(goal)
     }
 
-    fn way(&self) -> Result<Way, Failure> {
+    /// How to fit.
+    pub fn way(&self) -> Result<Way, Failure> {
         let method = serde_json::to_value(self.method.unwrap_or_default()).expect("a word");
         let constants = self.constants.map(|c| serde_json::to_value(c).expect("a word"));
         let constants = constants.as_ref().and_then(|c| c.as_str());
@@ -47,12 +49,17 @@ impl FitArguments {
         serde_json::to_value(self).expect("arguments are plain values")
     }
 
-    /// What decides the bits of a fit: the settings that matter, and the data.
-    fn fingerprint(&self, problem: &Problem) -> Fingerprint {
+    /// The settings that decide the bits of a fit.
+    pub fn decisive(&self) -> serde_json::Value {
         let mut own = self.clone();
         (own.data, own.out, own.threads, own.max_time, own.checkpoint_every) = (None, None, None, None, None);
         (own.overwrite, own.json, own.quiet) = (false, false, false);
-        let text = own.settings().to_string();
+        own.settings()
+    }
+
+    /// What decides the bits of a fit: the settings that matter, and the data.
+    fn fingerprint(&self, problem: &Problem) -> Fingerprint {
+        let text = self.decisive().to_string();
         Fingerprint::of([text.as_bytes(), &problem.prepared.fingerprint.to_le_bytes()])
     }
 }
@@ -118,14 +125,14 @@ pub fn moved(mut failure: Failure) -> Failure {
 }
 
 /// A run with all that surrounds it.
-struct Run<'a> {
-    arguments: &'a FitArguments,
+pub(crate) struct Run<'a> {
+    pub(crate) arguments: &'a FitArguments,
     crew: &'a Crew,
-    goal: Goal,
-    way: Way,
+    pub(crate) goal: Goal,
+    pub(crate) way: Way,
     every: Duration,
-    signals: Signals,
-    watch: Watch,
+    pub(crate) signals: Signals,
+    pub(crate) watch: Watch,
 }
 
 impl<'a> Run<'a> {
@@ -143,6 +150,9 @@ impl<'a> Run<'a> {
         directory: Option<FitDirectory>,
         earlier: Option<&Record>,
     ) -> Result<Code, Failure> {
+        if problem.collapsed().is_some() {
+            return self.go_collapsed(problem, directory, earlier);
+        }
         let kind = if matches!(self.way, Way::Auto(_)) { Kind::Model } else { Kind::Plan };
         let fingerprint = self.arguments.fingerprint(problem);
         let mut checkpoints = directory.as_ref().map(|dir| Checkpoints::new(dir, kind, fingerprint));
@@ -203,14 +213,25 @@ impl<'a> Run<'a> {
                 failure
             }
         };
-        // a failed fit still says what it knows
+        self.failed(problem, failure, directory.as_ref())
+    }
+
+    /// A failed fit still says what it knows.
+    pub(crate) fn failed(
+        &self,
+        problem: &Problem,
+        failure: Failure,
+        directory: Option<&FitDirectory>,
+    ) -> Result<Code, Failure> {
         let status = match failure.code {
             Code::NonFinite => Status::NonFinite,
             Code::Violated => Status::AssumptionViolated,
+            Code::Limit => Status::Limit,
+            Code::Interrupted | Code::Terminated => Status::Interrupted,
             _ => return Err(failure),
         };
         let record = Record::failed(status, failure.message.clone(), self.meta(problem, Vec::new()));
-        if let Some(directory) = &directory {
+        if let Some(directory) = directory {
             record.write(directory)?;
         }
         if self.arguments.json && self.crew.leads() {
@@ -231,7 +252,7 @@ impl<'a> Run<'a> {
         outcome
     }
 
-    fn meta(&self, problem: &Problem, parameters: Vec<Parameter>) -> Meta {
+    pub(crate) fn meta(&self, problem: &Problem, parameters: Vec<Parameter>) -> Meta {
         let prepared = &problem.prepared;
         let model = self.arguments.settings()["model"].as_str().unwrap_or_default().to_string();
         let versions = [("certus", env!("CARGO_PKG_VERSION")), ("target", std::env::consts::ARCH)];
@@ -276,7 +297,11 @@ impl<'a> Run<'a> {
 }
 
 /// The record on stdout, as asked for.
-fn show(arguments: &FitArguments, record: &Record, directory: Option<&FitDirectory>) -> Result<(), Failure> {
+pub(crate) fn show(
+    arguments: &FitArguments,
+    record: &Record,
+    directory: Option<&FitDirectory>,
+) -> Result<(), Failure> {
     match (arguments.json, arguments.quiet) {
         (true, _) => print(&record.to_json()),
         (false, true) => Ok(()),

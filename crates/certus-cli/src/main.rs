@@ -8,11 +8,14 @@ mod config;
 mod crew;
 mod exit;
 mod fit;
+mod many;
 mod port;
 mod request;
 mod results;
+mod scaled;
 mod table;
 mod verify;
+mod verify_scale;
 mod watch;
 
 use std::process::ExitCode;
@@ -78,10 +81,24 @@ fn run(arguments: Arguments, crew: &Crew) -> Result<Code, Failure> {
     match arguments.command {
         Command::Fit(flags) => settled(*flags, crew)?.map_or(Ok(Code::Reached), |a| fit::fit(&a, crew)),
         Command::Plan(flags) => settled(*flags, crew)?.map_or(Ok(Code::Reached), |a| fit::plan(&a, crew)),
+        Command::FitMany(flags) => {
+            let many::ManyArguments { fit, .. } = &*flags;
+            settled(fit.clone(), crew)?
+                .map_or(Ok(Code::Reached), |fit| many::fit_many(&many::ManyArguments { fit, ..*flags }))
+        }
+        Command::Resume { dir, data, json, quiet } if certus_store::many::ManyDirectory::is_one(&dir) => {
+            if crew.ranks().is_some() {
+                return Err(Failure::new(
+                    Code::Usage,
+                    "many fits are resumed by one process, or by several with `certus fit-many --part K/P`: leave mpirun out",
+                ));
+            }
+            many::go_on(&dir, data.as_deref(), json, quiet)
+        }
         Command::Resume { dir, data, json, quiet } => fit::go_on(&dir, data.as_deref(), json, quiet, crew),
         Command::Verify { dir, data } => verify::check(&dir, data.as_deref()),
         Command::Sample { dir, draws, to, seed } => results::sample(&dir, draws, &to, seed),
-        Command::Predict { dir, new, to } => results::predict(&dir, &new, &to),
+        Command::Predict { dir, new, to, groups } => results::predict(&dir, &new, &to, groups.as_deref()),
         Command::Report { dir } => results::report(&dir),
         Command::Compare { left, right } => results::compare(&left, &right),
         Command::Doctor => print(&doctor()).map(|()| Code::Reached),
@@ -117,7 +134,7 @@ fn doctor() -> String {
         ("optimised", yes(!cfg!(debug_assertions)).into()),
         ("files", scans.into()),
         ("models", "linear, logistic, binomial, probit, poisson, negative-binomial".into()),
-        ("fit-many", "no".into()),
+        ("fit-many", "threads; --part for many processes".into()),
         ("mpi", yes(Port::BUILT).into()),
     ];
     lines.iter().map(|(what, value)| format!("{what:<14} {value}\n")).collect()

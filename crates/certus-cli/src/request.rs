@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use certus_data::{
-    DataError, Family, Features, GroupSpec, Missing as DataMissing, Problem, Request, Source, Spec, Storage,
+    DataError, Family, Features, GroupSpec, Missing as DataMissing, Problem, Request, ScaleRequest, Source,
+    Spec, Storage,
 };
 use certus_models::Ranks;
 
@@ -78,12 +79,19 @@ impl FitArguments {
                     "--factor dense does not go with --group: the arrow loses nothing and is smaller",
                 ));
             }
+            (FactorChoice::Arrow, false) if spec.groups.iter().any(|g| g.sd.is_none()) => {
+                return Err(usage(
+                    "--factor arrow needs --group-sd: groups whose sd is not given are integrated out",
+                ));
+            }
             _ => {}
         }
         let mut request = Request::new(spec);
         (request.sigma, request.dispersion) = (self.sigma, self.dispersion);
         request.prior_sd = self.prior_sd.unwrap_or(request.prior_sd);
         request.intercept_prior_sd = self.intercept_prior_sd.unwrap_or(request.intercept_prior_sd);
+        request.scale =
+            ScaleRequest::new(self.sd_prior.as_deref(), self.sd_prior_scale, self.scales.as_deref())?;
         request.priors.clone_from(&self.priors);
         Ok(request)
     }
@@ -117,9 +125,11 @@ pub fn open(path: &Path, _: Option<&str>, _: Option<&str>) -> Result<Box<dyn Sou
 }
 
 /// A source that a signal ends.
-struct Stoppable<'a> {
-    source: Box<dyn Source>,
-    signals: &'a Signals,
+pub struct Stoppable<'a> {
+    /// The source.
+    pub source: Box<dyn Source>,
+    /// Whose signals.
+    pub signals: &'a Signals,
 }
 
 impl Source for Stoppable<'_> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use certus_data::{Encoding, Meaning, Storage};
+use certus_data::{Encoding, Meaning, Mixed, Storage, Varies};
 use certus_store::directory::{MEANING, REPORT};
 use certus_store::record::Parameter;
 use certus_store::report::Extras;
@@ -37,6 +37,26 @@ impl Stored {
         Ok(Self { directory, record, arguments, meaning })
     }
 
+    /// The posterior of the sd between groups; nothing where there is none, or where the fit has no arrays.
+    fn density(&self) -> Vec<(f64, f64)> {
+        let mixed = self.arrays().and_then(|arrays| self.mixed(&arrays));
+        mixed.ok().flatten().map(|(mixed, varies)| mixed.density(&varies)).unwrap_or_default()
+    }
+
+    /// The mixture of a fit whose group sd was not given, and what varies.
+    fn mixed(&self, arrays: &Arrays) -> Result<Option<(Mixed, Varies)>, Failure> {
+        let bad = |words: String| Failure::new(Code::Data, words);
+        let family = self.arguments.family()?;
+        match (Varies::of(&self.meaning.encoding, family, self.arguments.sigma)?, &arrays.vectors) {
+            (None, _) => Ok(None),
+            (Some(varies), vectors) => {
+                let mixed = Mixed::of_vectors(self.meaning.dim(), vectors)
+                    .ok_or_else(|| bad("the arrays have no grid of sds, but an sd was not given".into()))?;
+                Ok(Some((mixed.map_err(bad)?, varies)))
+            }
+        }
+    }
+
     fn arrays(&self) -> Result<Arrays, Failure> {
         let arrays = Arrays::read(&self.directory)?;
         if arrays.gaussian.dim() == self.meaning.dim() {
@@ -54,12 +74,15 @@ impl Stored {
 /// `certus sample`: row k depends on the seed and k only.
 pub fn sample(dir: &Path, draws: usize, to: &Path, seed: u64) -> Result<Code, Failure> {
     let stored = Stored::read(dir)?;
-    let gaussian = stored.arrays()?.gaussian;
+    let arrays = stored.arrays()?;
     let quantities = stored.meaning.quantities();
-    let values = certus_data::draws(&quantities, &gaussian, draws, seed);
-    let names: Vec<String> = quantities.into_iter().map(|q| q.name).collect();
+    let (values, kind) = match stored.mixed(&arrays)? {
+        Some((mixed, varies)) => (mixed.draws(&quantities, &varies, draws, seed), "mixture of Gaussians"),
+        None => (certus_data::draws(&quantities, &arrays.gaussian, draws, seed), "Gaussian approximation"),
+    };
+    let names: Vec<String> = stored.record.parameters.iter().map(|p| p.name.clone()).collect();
     let comments = [
-        format!("draws of a Gaussian approximation by certus, model = {}", stored.record.model),
+        format!("draws of a {kind} by certus, model = {}", stored.record.model),
         format!("num_samples = {draws}"),
         format!("seed = {seed}"),
     ];
@@ -69,17 +92,37 @@ pub fn sample(dir: &Path, draws: usize, to: &Path, seed: u64) -> Result<Code, Fa
 }
 
 /// `certus predict`.
-pub fn predict(dir: &Path, new: &Path, to: &Path) -> Result<Code, Failure> {
+pub fn predict(dir: &Path, new: &Path, to: &Path, groups: Option<&str>) -> Result<Code, Failure> {
     let stored = Stored::read(dir)?;
-    let gaussian = stored.arrays()?.gaussian;
+    let arrays = stored.arrays()?;
     let source = open(new, None, None)?;
-    let family = stored.arguments.family()?;
-    let rows = certus_data::predict(family, &stored.meaning, &gaussian, &*source, &Storage::default())?;
+    let (family, storage) = (stored.arguments.family()?, Storage::default());
+    let mut whose = String::new();
+    let rows = match (stored.mixed(&arrays)?, groups) {
+        (None, Some(_)) => {
+            return Err(Failure::new(
+                Code::Usage,
+                "--groups belongs to fits whose group sd was not given: leave it out",
+            ));
+        }
+        (None, None) => certus_data::predict(family, &stored.meaning, &arrays.gaussian, &*source, &storage)?,
+        (Some((mixed, varies)), groups) => {
+            let word = groups.unwrap_or("known");
+            whose = match word {
+                "known" => " for the rows' own groups",
+                "new" => " for new groups",
+                _ => " averaged over the population of groups",
+            }
+            .into();
+            let asked = word.parse()?;
+            certus_data::predict_mixed(family, &stored.meaning, &varies, &mixed, asked, &*source, &storage)?
+        }
+    };
     let values: Vec<f64> =
         rows.iter().flat_map(|p| [p.mean, p.q05, p.q50, p.q95, p.linear_mean, p.linear_sd]).collect();
     let names = ["mean", "q05", "q50", "q95", "linear_mean", "linear_sd"].map(String::from);
     Sheet { names: &names, values: &values, comments: &[] }.write(to)?;
-    print(&format!("predictions in {}, rows: {}\n", to.display(), rows.len()))?;
+    print(&format!("predictions{whose} in {}, rows: {}\n", to.display(), rows.len()))?;
     Ok(Code::Reached)
 }
 
@@ -91,6 +134,7 @@ pub fn report(dir: &Path) -> Result<Code, Failure> {
         title: Some(format!("{} regression of {response}", stored.record.model)),
         data: data_lines(&stored.arguments, &stored.meaning.encoding),
         draws: None,
+        density: stored.density(),
         directory: Some(dir.display().to_string()),
     };
     certus_store::report::write(&stored.directory, &stored.record, &extras)?;
@@ -154,6 +198,10 @@ pub fn compare(left: &Path, right: &Path) -> Result<Code, Failure> {
             -y,
             x - y
         ));
+    }
+    let evidence = |x: &Stored| x.record.certificate.scale.as_ref().and_then(|s| s.log_evidence);
+    if let (true, Some(x), Some(y)) = (same, evidence(&a), evidence(&b)) {
+        out.push_str(&format!("log evidence, estimated: {x:.4} and {y:.4}, difference {:+.4} nats\n", y - x));
     }
     print(&out)?;
     Ok(Code::Reached)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use certus::certificate::{figure, significant};
 use certus_store::Record;
-use certus_store::record::{Level, Parameter};
+use certus_store::record::{GroupEffect, Level, Parameter, Scale};
 
 /// Parameters shown.
 const SHOWN: usize = 40;
@@ -71,10 +71,9 @@ fn errors(mean: Option<f64>, sd: Option<f64>) -> Option<String> {
     (!both.is_empty()).then(|| both.join(", "))
 }
 
-/// The verdict, the certificate, the parameters, the remarks.
-pub fn fit(record: &Record, written: Option<&Path>) -> String {
-    let mut lines: Vec<(&str, String)> = Vec::new();
-    lines.push((record.status.as_str(), record.message.clone()));
+/// How far the Gaussian is from the best one and from the posterior.
+fn certificate(record: &Record) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
     let gap = &record.certificate.gap;
     match gap.bound {
         Some(bound) => {
@@ -114,11 +113,53 @@ pub fn fit(record: &Record, written: Option<&Path>) -> String {
             ));
         }
     }
+    lines
+}
+
+/// What is known of an sd between groups.
+fn scaled(scale: &Scale, honest: Option<&str>) -> Vec<(&'static str, String)> {
+    let estimate = number(scale.estimate);
+    let first = match scale.interval {
+        Some([low, high]) => format!(
+            "{} {estimate}: a maximum of the likelihood lies between {low:.6} and {high:.6} (proved, {})",
+            scale.name,
+            scale.theorem.as_deref().unwrap_or_default()
+        ),
+        None => {
+            let why = scale.reason.as_deref().unwrap_or("nobody asked");
+            format!("{} {estimate}: a maximum of the likelihood, without a proof: {why}", scale.name)
+        }
+    };
+    let mut lines = vec![("scale", first)];
+    let likelihood = scale.log_likelihood.map_or("not known".into(), |l| format!("{l:.4}"));
+    let error = scale.log_likelihood_error.map_or("without a proof".into(), |e| format!("± {}", figure(e)));
+    let evidence = scale.log_evidence.map_or(String::new(), |e| format!("; log evidence {e:.4} (estimated)"));
+    lines.push(("", format!("log likelihood there {likelihood} {error}{evidence}")));
+    if let (Some(first), Some(last)) = (scale.smallest.first(), scale.largest.last()) {
+        let one = |e: &GroupEffect| format!("{} {} ± {}", e.group, number(Some(e.mean)), number(Some(e.sd)));
+        lines.push((
+            "effects",
+            format!("{} groups of {}, from {} to {}", scale.groups, scale.group, one(first), one(last)),
+        ));
+    }
+    lines.extend(honest.map(|words| ("posterior", words.to_string())));
+    lines
+}
+
+/// The verdict, the certificate, the parameters, the remarks.
+pub fn fit(record: &Record, written: Option<&Path>) -> String {
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    lines.push((record.status.as_str(), record.message.clone()));
+    match &record.certificate.scale {
+        Some(scale) => lines.extend(scaled(scale, record.certificate.posterior.reason.as_deref())),
+        None => lines.extend(certificate(record)),
+    }
     if !record.route.is_empty() {
         lines.push(("route", record.route.clone()));
     }
     let rows = record.data.rows.map_or(String::new(), |n| format!("{n} rows, "));
-    lines.push(("spent", format!("{rows}{} gradients, {:.2} s", record.counts.gradients, record.seconds)));
+    let unit = if record.certificate.scale.is_some() { "passes" } else { "gradients" };
+    lines.push(("spent", format!("{rows}{} {unit}, {:.2} s", record.counts.gradients, record.seconds)));
     let width = lines.iter().map(|l| l.0.chars().count()).max().unwrap_or(0);
     let mut out = String::new();
     for (what, text) in &lines {

@@ -15,7 +15,7 @@ use crate::exit::{Code, Failure, print};
 use crate::fit::moved;
 use crate::watch::Signals;
 
-fn refuted(message: impl Into<String>) -> Failure {
+pub(crate) fn refuted(message: impl Into<String>) -> Failure {
     Failure::new(Code::Refuted, message)
 }
 
@@ -34,12 +34,18 @@ pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
     if record.data.fingerprint.as_deref() != Some(fingerprint.as_str()) {
         return Err(refuted("the data are not those of the fit: their fingerprints differ"));
     }
-    if problem.model().dim() != arrays.gaussian.dim() {
+    if problem.meaning.dim() != arrays.gaussian.dim() {
         return Err(refuted(format!(
             "the arrays have {} latents, but the model has {}",
             arrays.gaussian.dim(),
-            problem.model().dim()
+            problem.meaning.dim()
         )));
+    }
+    if let Some(varying) = problem.collapsed() {
+        let rows = problem.prepared.rows_used;
+        let found = crate::verify_scale::check(&problem, varying, &record, &arrays)?;
+        print(&format!("the data are those of the fit ({rows} rows)\n{found}"))?;
+        return Ok(Code::Reached);
     }
     follows(&problem, &record, &arrays.gaussian)?;
     let mut out = format!(
@@ -122,6 +128,7 @@ fn certificate(problem: &Problem, w: &Gaussian, stored: &Gap, bound: f64) -> Res
         Ok(format!("computed again by the same code ({why})"))
     };
     match &problem.fitted {
+        Fitted::Collapsed(_) => Err(refuted("a gap is claimed of a mixture, which has none")),
         Fitted::Grouped(model) => again(&**model, "the independent checker does not know group terms".into()),
         Fitted::Dense(model) => {
             let gap = model.gap(w)?;

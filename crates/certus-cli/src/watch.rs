@@ -1,8 +1,8 @@
 //! Progress on stderr, signals, and durations: a bar on a terminal, plain lines elsewhere, nothing when quiet.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use certus::auto::TracePoint;
@@ -94,6 +94,86 @@ impl Watch {
         } else if self.plain && self.last.is_none_or(|t| t.elapsed() > LINES) {
             eprintln!("{:8.1} s  {text}", point.elapsed.as_secs_f64());
             self.last = Some(Instant::now());
+        }
+    }
+
+    /// While groups are integrated out: what is being done.
+    pub fn pass(&mut self, progress: &certus_data::Progress) {
+        let text = format!("{}; {} passes", progress.words, progress.passes);
+        if let Some(bar) = &self.bar {
+            bar.set_message(text);
+        } else if self.plain && self.last.is_none_or(|t| t.elapsed() > LINES) {
+            eprintln!("{:8.1} s  {text}", progress.elapsed.as_secs_f64());
+            self.last = Some(Instant::now());
+        }
+    }
+
+    /// Clears the bar.
+    pub fn done(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// What is shown while many fits run: groups done, how many a second, how long it will take.
+pub struct Counter {
+    bar: Option<ProgressBar>,
+    plain: bool,
+    state: Mutex<Count>,
+}
+
+#[derive(Default)]
+struct Count {
+    done: usize,
+    all: usize,
+    begun: Option<Instant>,
+    last: Option<Instant>,
+}
+
+impl Counter {
+    /// A bar on a terminal, lines elsewhere, nothing if `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        let Watch { bar, plain, .. } = Watch::new(quiet, 1.0);
+        Self { bar, plain, state: Mutex::default() }
+    }
+
+    /// Says what is going on.
+    pub fn say(&self, text: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(text.to_string());
+        } else if self.plain {
+            eprintln!("{text}");
+        }
+    }
+
+    /// So many groups are to come; the rows are read before the first of them.
+    pub fn begin(&self, groups: usize) {
+        self.state.lock().expect("nobody panics while holding it").all = groups;
+        if groups > 0 {
+            self.say(&format!("reading the rows of {groups} groups"));
+        }
+    }
+
+    /// Another group is done.
+    pub fn step(&self) {
+        let mut count = self.state.lock().expect("nobody panics while holding it");
+        let begun = *count.begun.get_or_insert_with(Instant::now);
+        count.done += 1;
+        let often = if self.bar.is_some() { Duration::from_millis(120) } else { LINES };
+        if count.last.is_some_and(|t| t.elapsed() < often) {
+            return;
+        }
+        count.last = Some(Instant::now());
+        let speed = count.done as f64 / begun.elapsed().as_secs_f64().max(1e-3);
+        let left = (count.all - count.done.min(count.all)) as f64 / speed;
+        let text =
+            format!("{} of {} groups, {speed:.0} fits a second, {left:.0} s left", count.done, count.all);
+        if let Some(bar) = &self.bar {
+            bar.set_position(LENGTH * count.done as u64 / count.all.max(1) as u64);
+            bar.set_message(text);
+        } else if self.plain {
+            eprintln!("{:8.1} s  {text}", begun.elapsed().as_secs_f64());
         }
     }
 

@@ -298,8 +298,13 @@ impl<'a> Reader<'a> {
             for &i in keep {
                 group_key(batch, &group.columns, i, &mut key);
                 let code = self.groups[t].get(key.as_str()).ok_or_else(|| {
+                    let without = if group.sd.is_none() {
+                        ": groups new or population predicts without it"
+                    } else {
+                        ""
+                    };
                     DataError::BadData(format!(
-                        "{}: the group '{}' has no level '{}' in the fit",
+                        "{}: the group '{}' has no level '{}' in the fit{without}",
                         batch.place(i),
                         group.name,
                         key.replace(SEPARATOR, "/")

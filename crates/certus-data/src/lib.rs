@@ -9,29 +9,38 @@ mod account;
 mod encoding;
 mod error;
 mod leaves;
+pub mod many;
 mod matrix;
 mod meaning;
+mod mixed;
 mod predict;
+mod predict_mixed;
 mod prepare;
 mod problem;
 mod profile;
 mod resolve;
 mod run;
+mod scales;
 #[cfg(feature = "scan")]
 mod scan;
 mod spec;
 mod summary;
 mod table;
+mod varying;
 
 pub use encoding::{Coding, Encoded, Encoding, Feature, Group, How, Part};
 pub use error::DataError;
 pub use leaves::Storage;
 pub use meaning::{Meaning, Place, Quantity, RowTerms};
+pub use mixed::{Effects, Mixed, Varies};
 pub use predict::{Prediction, predict, predict_draws};
+pub use predict_mixed::{Groups, predict_mixed};
 pub use prepare::{Left, Prepared, ResponseSummary, prepare, prepare_with};
 pub use problem::{Fitted, Normal, Problem, Request, draws, on_user_scale};
 pub use run::{Asked, Way};
+pub use scales::{ScaleRequest, Scales};
 #[cfg(feature = "scan")]
 pub use scan::FileSource;
 pub use spec::{Family, Features, GroupSpec, Missing, Slopes, Spec, nearest};
 pub use table::{Batch, Column, ColumnInfo, Kind, Source, Table};
+pub use varying::{Ended, Progress, Varying};

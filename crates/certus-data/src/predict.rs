@@ -84,12 +84,12 @@ impl Family {
     }
 }
 
-/// What a row's linear predictor is made of: `visit(terms, offset, trials)`, row by row.
-fn each_row(
+/// What a row's linear predictor is made of: `visit(terms, offset, trials, levels)`, row by row.
+pub(crate) fn each_row(
     meaning: &Meaning,
     source: &dyn Source,
     storage: &Storage,
-    mut visit: impl FnMut(&[(usize, f64)], f64, f64),
+    mut visit: impl FnMut(&[(usize, f64)], f64, f64, &[usize]),
 ) -> Result<(), DataError> {
     let encoded = meaning.encoding.encode(source, storage)?;
     let (rows, p) = (meaning.rows(), meaning.encoding.features.len());
@@ -102,7 +102,7 @@ fn each_row(
                     *level = codes[leaf.first + i] as usize;
                 }
                 rows.terms(&x, &levels, &mut terms);
-                visit(&terms, leaf.offset_of(i), leaf.datum(i).trials);
+                visit(&terms, leaf.offset_of(i), leaf.datum(i).trials, &levels);
             }
         })?;
     }
@@ -118,7 +118,7 @@ pub fn predict(
     storage: &Storage,
 ) -> Result<Vec<Prediction>, DataError> {
     let (mut combinations, mut out) = (Combinations::new(w), Vec::new());
-    each_row(meaning, source, storage, |terms, offset, trials| {
+    each_row(meaning, source, storage, |terms, offset, trials, _| {
         let (mean, sd) = combinations.moments(terms);
         let mean = mean + offset;
         let at = |z: f64| trials * family.response(mean + z * sd);
@@ -146,7 +146,7 @@ pub fn predict_draws(
     seed: u64,
 ) -> Result<Vec<f64>, DataError> {
     let (latents, mut by_row) = (w.sample(n, seed), Vec::new());
-    each_row(meaning, source, storage, |terms, offset, trials| {
+    each_row(meaning, source, storage, |terms, offset, trials, _| {
         by_row.extend(latents.chunks_exact(w.dim()).map(|z| {
             let t = offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
             trials * family.response(t)

@@ -14,8 +14,10 @@ use crate::error::DataError;
 use crate::leaves::Storage;
 use crate::meaning::{Meaning, Quantity};
 use crate::prepare::{Prepared, prepare_with};
+use crate::scales::{ScaleRequest, unknown};
 use crate::spec::{Family, Spec, nearest};
 use crate::table::Source;
+use crate::varying::Varying;
 
 /// Memory for the factor of a model with groups and what the solver keeps beside it.
 const MEMORY: usize = 8 << 30;
@@ -35,13 +37,16 @@ pub struct Request {
     pub intercept_prior_sd: f64,
     /// Prior sds by coefficient or term, instead of the two above.
     pub priors: BTreeMap<String, f64>,
+    /// What is asked of sds of groups that are not given.
+    pub scale: ScaleRequest,
 }
 
 impl Request {
     /// Coefficients N(0, 2.5²) per sd of the feature, the intercept N(0, 10²).
     pub fn new(spec: Spec) -> Self {
         let (sigma, dispersion, priors) = (None, None, BTreeMap::new());
-        Self { spec, sigma, dispersion, prior_sd: 2.5, intercept_prior_sd: 10.0, priors }
+        let scale = ScaleRequest::default();
+        Self { spec, sigma, dispersion, prior_sd: 2.5, intercept_prior_sd: 10.0, priors, scale }
     }
 
     /// The likelihood.
@@ -80,14 +85,10 @@ impl Request {
     }
 
     /// What can be refused without data.
-    fn refuse(&self) -> Result<(), DataError> {
+    pub(crate) fn refuse(&self) -> Result<(), DataError> {
         self.likelihood()?;
-        let unknown = self.spec.groups.iter().find(|g| g.sd.is_none());
-        if let Some(group) = unknown {
-            let name = &group.factor;
-            return Err(DataError::Usage(format!(
-                "the group {name} needs its sd (--group-sd X or {name}=X, in Python group_sd=X or {{\"{name}\": X}}): estimating it is not built yet"
-            )));
+        if self.spec.groups.iter().all(|g| g.sd.is_some()) {
+            self.scale.refuse_without_unknown()?;
         }
         let named = self.priors.iter().map(|(name, sd)| (name.as_str(), *sd));
         let all = [("prior-sd", self.prior_sd), ("intercept-prior-sd", self.intercept_prior_sd)];
@@ -106,6 +107,8 @@ pub enum Fitted {
     Dense(Box<Glm>),
     /// And of groups.
     Grouped(Box<Hierarchical>),
+    /// And of groups whose sd is not known, integrated out.
+    Collapsed(Box<Varying>),
 }
 
 /// A request, ready to be fitted.
@@ -143,13 +146,18 @@ impl Problem {
         request.refuse()?;
         let likelihood = request.likelihood()?;
         let sds = prior_sds(request, &prepared)?;
-        let priors = prior_lines(&prepared, &sds);
+        let mut priors = prior_lines(&prepared, &sds);
         let prior = Prior::independent(vec![0.0; sds.len()], &sds)?;
-        let (design, terms) = (prepared.design()?, prepared.group_terms(None)?);
-        let (fitted, meaning) = if terms.is_empty() {
+        let design = prepared.design()?;
+        let (fitted, meaning) = if let Some((_, feature)) = unknown(&prepared.encoding)? {
+            let model = Varying::new(&prepared, &design, feature, likelihood, prior, request)?;
+            priors.extend(model.prior_line());
+            (Fitted::Collapsed(Box::new(model)), Meaning::dense(prepared.encoding.clone()))
+        } else if prepared.encoding.groups.is_empty() {
             let model = Glm::new(design, likelihood, prior)?;
             (Fitted::Dense(Box::new(model)), Meaning::dense(prepared.encoding.clone()))
         } else {
+            let terms = prepared.group_terms(None)?;
             let model = Hierarchical::new(design, &terms, likelihood, &prior, MEMORY)?;
             let meaning = Meaning::grouped(prepared.encoding.clone(), model.latents());
             (Fitted::Grouped(Box::new(model)), meaning)
@@ -158,11 +166,12 @@ impl Problem {
         Ok(Self { fitted, prepared, meaning, quantities, priors })
     }
 
-    /// The model as the solvers see it.
-    pub fn model(&self) -> &dyn Model {
+    /// The model as the solvers of Gaussians see it; `None` if groups are integrated out.
+    pub fn model(&self) -> Option<&dyn Model> {
         match &self.fitted {
-            Fitted::Dense(model) => &**model,
-            Fitted::Grouped(model) => &**model,
+            Fitted::Dense(model) => Some(&**model),
+            Fitted::Grouped(model) => Some(&**model),
+            Fitted::Collapsed(_) => None,
         }
     }
 
@@ -258,7 +267,7 @@ fn prior_lines(prepared: &Prepared, sds: &[f64]) -> Vec<String> {
 }
 
 /// Three digits.
-fn short(x: f64) -> String {
+pub(crate) fn short(x: f64) -> String {
     if (1e-3..1e4).contains(&x) {
         let text = significant(x, 3);
         if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }

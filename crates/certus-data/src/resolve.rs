@@ -197,10 +197,11 @@ pub(crate) fn slopes(
 ) -> Result<(), DataError> {
     let first = usize::from(spec.intercept);
     for asked in &spec.groups {
-        let mut slopes: Vec<usize> = (0..first).collect();
+        let own = if matches!(asked.slopes, Slopes::Only(_)) { 0 } else { first };
+        let mut slopes: Vec<usize> = (0..own).collect();
         match &asked.slopes {
             Slopes::All => slopes.extend(first..first + encoding.features.len()),
-            Slopes::Terms(terms) => {
+            Slopes::Terms(terms) | Slopes::Only(terms) => {
                 for term in terms {
                     let matches = |name: &str| same_parts(&parts(name), &parts(term));
                     let with = |(j, f): (usize, &Feature)| {

@@ -15,6 +15,7 @@ use certus_models::auto::{
 
 use crate::error::DataError;
 use crate::problem::{Fitted, Problem};
+use crate::varying::Varying;
 
 /// Multiplications that the draws of the certificate of the posterior may take: a second or two.
 const POSTERIOR_WORK: f64 = 1e9;
@@ -96,7 +97,10 @@ impl Way {
     /// What will be done, and why.
     pub fn described(&self, problem: &Problem) -> String {
         match self {
-            Way::Auto(Method::Auto) => Route::choose(problem.model().size(), MOST_WORK, MOST_MEMORY).why,
+            Way::Auto(Method::Auto) => match problem.model() {
+                Some(model) => Route::choose(model.size(), MOST_WORK, MOST_MEMORY).why,
+                None => problem.collapsed().map_or(String::new(), Varying::route),
+            },
             Way::Auto(method) => format!("{}: it was asked for", method.as_str()),
             Way::Planned(chosen) => {
                 format!(
@@ -159,7 +163,9 @@ impl Problem {
         saved: Option<&[u8]>,
         observer: &mut Observer<'_>,
     ) -> Result<Outcome, certus_models::Error> {
-        let model = self.model();
+        let Some(model) = self.model() else {
+            return Err(certus_models::Error::Model("groups integrated out have a run of their own".into()));
+        };
         match way {
             Way::Planned(chosen) => planned(model, goal, chosen, saved, observer),
             Way::Auto(method) => {
@@ -191,7 +197,7 @@ impl Problem {
                         PosteriorSettings { draws: draws as usize, delta: goal.delta, seed: goal.seed };
                     model.posterior(w, &settings).unwrap_or_else(|error| Posterior::none(error.to_string()))
                 }
-                Fitted::Grouped(_) => {
+                Fitted::Grouped(_) | Fitted::Collapsed(_) => {
                     Posterior::none("the certificates of the posterior know no group terms yet")
                 }
             };
@@ -199,7 +205,8 @@ impl Problem {
                 return bounded;
             }
             let few = draws.min(ESTIMATE_DRAWS) as usize;
-            let weights = importance::log_weights(self.model(), w, few, goal.seed);
+            let Some(model) = self.model() else { return bounded };
+            let weights = importance::log_weights(model, w, few, goal.seed);
             let estimated = weights.map(|weights| importance::divergence(&weights));
             match (estimated, bounded.statement.bound()) {
                 (Ok(estimated), _) if estimated.statement.bound().is_some() => estimated,
@@ -241,7 +248,7 @@ impl Problem {
 
     /// What a fit would do, as lines of what and how much.
     pub fn plan(&self, goal: &Goal, way: &Way) -> Vec<(&'static str, String)> {
-        let (model, prepared) = (self.model(), &self.prepared);
+        let prepared = &self.prepared;
         let r = &prepared.response;
         let mut lines = vec![
             ("rows", prepared.rows_used.to_string()),
@@ -253,13 +260,17 @@ impl Problem {
                 ),
             ),
             ("coefficients", joined(&prepared.encoding.coefficients())),
-            ("latents", model.dim().to_string()),
+            ("latents", self.meaning.dim().to_string()),
         ];
         lines.extend(self.priors.iter().take(20).map(|prior| ("prior", prior.clone())));
-        lines.push(("goal", format!("a gap of at most {} nats", figure(goal.gap))));
-        lines.push(("route", way.described(self)));
-        let size = model.size();
-        lines.push(("cost", format!("{:.1e} operations, {:.0} MB", size.work(), size.memory() / 1e6)));
+        if let Some(model) = self.model() {
+            lines.push(("goal", format!("a gap of at most {} nats", figure(goal.gap))));
+            lines.push(("route", way.described(self)));
+            let size = model.size();
+            lines.push(("cost", format!("{:.1e} operations, {:.0} MB", size.work(), size.memory() / 1e6)));
+        } else {
+            lines.push(("route", way.described(self)));
+        }
         lines.extend(prepared.notes.iter().map(|note| ("note", note.clone())));
         lines
     }

@@ -76,6 +76,8 @@ pub enum Features {
 pub enum Slopes {
     /// Those of the named terms.
     Terms(Vec<String>),
+    /// Those of the named terms, and the intercept does not vary.
+    Only(Vec<String>),
     /// All.
     All,
 }
@@ -92,7 +94,7 @@ pub struct GroupSpec {
 }
 
 impl GroupSpec {
-    /// Group terms "g", "g: a,b" or "g: *", with their sds, X for every group or g=X for one.
+    /// Group terms "g", "g: a,b", "g: 0,a" (the intercept does not vary) or "g: *", with their sds, X for every group or g=X for one.
     pub fn all(groups: &[String], sds: &[String]) -> Result<Vec<Self>, DataError> {
         let usage = |words: String| DataError::Usage(words);
         let number = |text: &str| {
@@ -111,8 +113,14 @@ impl GroupSpec {
         for text in groups {
             let (factor, slopes) = text.split_once(':').unwrap_or((text, ""));
             let (factor, slopes) = (factor.trim(), slopes.trim());
-            let terms = slopes.split(',').map(str::trim).filter(|s| !s.is_empty()).map(String::from);
-            let slopes = if slopes == "*" { Slopes::All } else { Slopes::Terms(terms.collect()) };
+            let terms = slopes.split(',').map(str::trim).filter(|s| !s.is_empty());
+            let (zeros, terms): (Vec<&str>, Vec<&str>) = terms.partition(|t| *t == "0");
+            let terms = terms.into_iter().map(String::from).collect();
+            let slopes = match (slopes, zeros.is_empty()) {
+                ("*", _) => Slopes::All,
+                (_, true) => Slopes::Terms(terms),
+                (_, false) => Slopes::Only(terms),
+            };
             let own = named.iter().find(|(group, _)| *group == factor).map(|(_, sd)| *sd);
             out.push(Self { factor: factor.into(), slopes, sd: own.or(every) });
         }
@@ -220,6 +228,13 @@ impl Spec {
         }
         if let Some(sd) = self.groups.iter().filter_map(|g| g.sd).find(|sd| !(*sd > 0.0 && sd.is_finite())) {
             return usage(format!("a group sd is {sd}, but a finite number above 0 is required"));
+        }
+        let only = |g: &&GroupSpec| self.intercept && g.sd.is_some() && matches!(g.slopes, Slopes::Only(_));
+        if let Some(group) = self.groups.iter().find(only) {
+            return usage(format!(
+                "by {} the intercept does not vary, which with a given sd is not built yet: let it vary too, or leave out group-sd",
+                group.factor
+            ));
         }
         if let Features::Terms(terms) = &self.features {
             for (k, term) in terms.iter().enumerate() {

@@ -184,9 +184,14 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// h ← mix(h, word): both steps can be undone, so that a change of one word always shows.
-fn mix(hash: u64, word: u64) -> u64 {
+pub(crate) fn mix(hash: u64, word: u64) -> u64 {
     let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash ^ (hash >> 29)
+}
+
+/// The hash with a text in it.
+pub(crate) fn text_hash(hash: u64, text: &str) -> u64 {
+    text.bytes().fold(mix(hash, text.len() as u64), |hash, byte| mix(hash, u64::from(byte)))
 }
 
 /// A word as two numbers that hold half of it each, exactly.
@@ -205,9 +210,7 @@ pub(crate) fn fingerprint(
     encoding: &Encoding,
     codes: &[Vec<u32>],
 ) -> Result<u64, DataError> {
-    let text = |hash: u64, text: &str| {
-        text.bytes().fold(mix(hash, text.len() as u64), |hash, byte| mix(hash, u64::from(byte)))
-    };
+    let text = text_hash;
     let mut header = mix(0, rows.len() as u64);
     for name in encoding.coefficients() {
         header = text(header, &name);

@@ -91,7 +91,7 @@ fn predictors_are_sums_of_the_coefficients_shown() {
     spec.features = Features::Terms(vec!["a".into(), "b".into()]);
     spec.groups = vec![group("school/class", some(&["b"])), group("day", some(&["a"]))];
     let problem = Problem::new(&data, &Request::new(spec), &Storage::default()).unwrap();
-    let dim = problem.model().dim();
+    let dim = problem.meaning.dim();
     let z: Vec<f64> = (0..dim).map(|i| (1.0 + i as f64 * 0.7).sin()).collect();
     let of = |terms: &[(usize, f64)]| terms.iter().map(|(i, a)| a * z[*i]).sum::<f64>();
     let shown: HashMap<&str, f64> =

@@ -122,9 +122,10 @@ impl Design {
         for (i, datum) in data[..n].iter_mut().enumerate() {
             *datum = leaf.datum(i);
         }
-        let (zeros, ones) = ([0.0; crate::rows::LEAF], [1.0; crate::rows::LEAF]);
-        let offset = if leaf.offset.is_empty() { &zeros[..n] } else { leaf.offset };
-        let weight = if leaf.weight.is_empty() { &ones[..n] } else { leaf.weight };
+        static ZEROS: [f64; crate::rows::LEAF] = [0.0; crate::rows::LEAF];
+        static ONES: [f64; crate::rows::LEAF] = [1.0; crate::rows::LEAF];
+        let offset = if leaf.offset.is_empty() { &ZEROS[..n] } else { leaf.offset };
+        let weight = if leaf.weight.is_empty() { &ONES[..n] } else { leaf.weight };
         let copied = self.intercept || self.transform.is_some();
         if copied {
             scratch.clear();

@@ -30,6 +30,9 @@ pub enum Error {
     /// Something that a theorem rules out was seen: the witness is in the message. A defect, of the library or of a user's likelihood.
     #[error("{0}")]
     Violated(String),
+    /// Whoever watched asked for an end.
+    #[error("stopped")]
+    Stopped,
     /// From the core.
     #[error(transparent)]
     Core(#[from] certus::Error),

@@ -14,7 +14,7 @@ use crate::glm::{Glm, add_columns, predictors};
 use crate::newton::{ExactState, Newton, dot};
 use crate::rows::{most, own_rows};
 
-/// Numbers kept per row: E φ, E φ′, E φ″(1, x, x²), all weighted, and the row's sd.
+/// Numbers kept per row: the mean of its predictor, E φ′ and E φ″(1, x, x²), weighted, and the predictor's sd.
 const KEPT: usize = 6;
 
 /// The gradient of f in the whitened frame of w: g_m = Cᵀ(J(m−μ₀) + Σ e₁ a), S = Cᵀ(J + Σ q₀ a aᵀ)C − I.
@@ -54,8 +54,7 @@ impl Glm {
             self.design.prepare(leaf, scratch, |leaf| {
                 for i in 0..leaf.data.len() {
                     let [t, sd] = [0, 1].map(|k| spreads[(leaf.first - origin + i) * 2 + k]);
-                    let moments = quadrature.moments(&*self.likelihood, t, sd, leaf.data[i]);
-                    out[0] += leaf.weight[i] * moments.e0;
+                    out[0] += leaf.weight[i] * quadrature.value(&*self.likelihood, t, sd, leaf.data[i]);
                 }
             });
         })?;
@@ -131,9 +130,9 @@ impl Glm {
             self.design.prepare(leaf, scratch, |leaf| {
                 for i in 0..leaf.data.len() {
                     let row = &mut out[i * KEPT..][..KEPT];
-                    let m = quadrature.moments(&*self.likelihood, row[0], row[5], leaf.data[i]);
+                    let m = quadrature.slopes(&*self.likelihood, row[0], row[5], leaf.data[i]);
                     let v = leaf.weight[i];
-                    row[..5].copy_from_slice(&[v * m.e0, v * m.e1, v * m.q0, v * m.q1, v * m.q2]);
+                    row[1..5].copy_from_slice(&[v * m.e1, v * m.q0, v * m.q1, v * m.q2]);
                 }
             });
         })?;

@@ -5,6 +5,7 @@
 //! (factor 1.25), so that nodes and weights are shared; the step of a bucket is that of its largest sd.
 
 use std::f64::consts::{PI, TAU};
+use std::sync::OnceLock;
 
 use crate::error::Error;
 use crate::likelihood::{Datum, Likelihood, Moments};
@@ -21,9 +22,15 @@ struct Grid {
     weights: Vec<f64>,
 }
 
-/// Trapezoid grids for rows of every sd up to a given one.
+/// Trapezoid grids for rows of every sd up to a given one. A bucket's grid is made when a row first asks for it, and buckets with the same
+/// strip share one: for a model of a hundred rows the weights would else cost more than the sums.
 pub struct Quadrature {
-    grids: Vec<Grid>,
+    /// Per bucket, the first bucket with the same strip.
+    first: Vec<usize>,
+    /// The strips a.
+    strips: Vec<f64>,
+    longest_step: f64,
+    grids: Vec<OnceLock<Grid>>,
 }
 
 fn bucket(sd: f64) -> usize {
@@ -43,14 +50,24 @@ impl Quadrature {
     /// r/√ω of the strip, so a = min(√ω, strip/(sd(1 + r/√ω))), and the step is at most 0.2.
     pub fn lower(strip: f64, largest_sd: f64, radius: f64, omega: f64) -> Self {
         let (widest, strip) = (omega.sqrt(), strip / (1.0 + radius / omega.sqrt()));
-        let grids = sds(largest_sd).map(|sd| Grid::new((strip / sd).min(widest), FINE));
-        Self { grids: grids.collect() }
+        Self::over(sds(largest_sd).map(|sd| (strip / sd).min(widest)).collect(), FINE)
     }
 
     /// Grids for a likelihood that is analytic in |Im t| < `strip` and row sds up to `largest_sd`.
     pub fn new(strip: f64, largest_sd: f64) -> Self {
-        let grids = sds(largest_sd).map(|sd| Grid::new((strip / sd).min(8.0), 0.5));
-        Self { grids: grids.collect() }
+        Self::over(sds(largest_sd).map(|sd| (strip / sd).min(8.0)).collect(), 0.5)
+    }
+
+    fn over(strips: Vec<f64>, longest_step: f64) -> Self {
+        // strips never grow from one bucket to the next
+        let mut first: Vec<usize> = (0..strips.len()).collect();
+        for k in 1..strips.len() {
+            if strips[k] == strips[k - 1] {
+                first[k] = first[k - 1];
+            }
+        }
+        let grids = strips.iter().map(|_| OnceLock::new()).collect();
+        Self { first, strips, longest_step, grids }
     }
 
     /// The same, unless that many nodes (a million or more) say that some coefficient is not known at all.
@@ -66,7 +83,8 @@ impl Quadrature {
     }
 
     fn grid(&self, sd: f64) -> &Grid {
-        &self.grids[bucket(sd).min(self.grids.len() - 1)]
+        let k = self.first[bucket(sd).min(self.first.len() - 1)];
+        self.grids[k].get_or_init(|| Grid::new(self.strips[k], self.longest_step))
     }
 
     /// E φ₋(t)(1, x, x²), t = mean + sd·x, where φ₋ is a lower bound of φ″ within reach·√(1 + x²/ω) of t (Lemma C).
@@ -113,6 +131,24 @@ impl Quadrature {
         grid.nodes.iter().zip(&grid.weights).map(|(x, w)| w * square(x)).sum::<f64>().sqrt()
     }
 
+    /// E φ of one row: the first of its moments, to the bit.
+    pub fn value(&self, likelihood: &dyn Likelihood, mean: f64, sd: f64, datum: Datum) -> f64 {
+        if let Some(exact) = likelihood.exact_moments(mean, sd, datum) {
+            return exact.e0;
+        }
+        let grid = self.grid(sd);
+        likelihood.trapezoid_value(mean, sd, datum, &grid.nodes, &grid.weights)
+    }
+
+    /// Moments of one row but for E φ, which is not to be used.
+    pub fn slopes(&self, likelihood: &dyn Likelihood, mean: f64, sd: f64, datum: Datum) -> Moments {
+        if let Some(exact) = likelihood.exact_moments(mean, sd, datum) {
+            return exact;
+        }
+        let grid = self.grid(sd);
+        likelihood.trapezoid_slopes(mean, sd, datum, &grid.nodes, &grid.weights)
+    }
+
     /// Moments of one row.
     pub fn moments(&self, likelihood: &dyn Likelihood, mean: f64, sd: f64, datum: Datum) -> Moments {
         if let Some(exact) = likelihood.exact_moments(mean, sd, datum) {
@@ -129,7 +165,11 @@ impl Grid {
         let step = (TAU * a / (40.0 + 0.5 * a * a)).min(longest_step);
         let count = (END / step).ceil() as i64;
         let nodes: Vec<f64> = (-count..=count).map(|k| k as f64 * step).collect();
-        let weights = nodes.iter().map(|x| step * (-0.5 * x * x).exp() / (2.0 * PI).sqrt()).collect();
+        let half = nodes[..=count as usize].iter().map(|x| step * (-0.5 * x * x).exp() / (2.0 * PI).sqrt());
+        let mut weights: Vec<f64> = half.collect();
+        // the rule is even
+        weights.extend_from_within(..count as usize);
+        weights[count as usize + 1..].reverse();
         Self { nodes, weights }
     }
 }

@@ -20,6 +20,7 @@ pub mod posterior;
 pub mod prior;
 pub mod ranks;
 pub mod rows;
+pub mod scales;
 pub mod special;
 pub mod verify;
 

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use certus::factor::Workspace;
 use certus::{Gaussian, Outcome};
-use certus_data::{Meaning, Problem, Quantity, Storage, predict, predict_draws};
+use certus_data::{
+    Ended, Groups, Meaning, Mixed, Problem, Quantity, Storage, Varies, predict, predict_draws, predict_mixed,
+};
 use certus_store::directory::{MEANING, SETTINGS};
 use certus_store::record::{Data, Parameter};
 use certus_store::report::{Extras, report};
@@ -26,6 +28,8 @@ pub(crate) struct Fitted {
     /// What the latents mean; `None` if they are the coordinates of a target.
     meaning: Option<Meaning>,
     quantities: Vec<Quantity>,
+    /// The mixture of a model whose group sd was not given.
+    mixed: Option<(Mixed, Varies)>,
 }
 
 /// Mean and sd of every coordinate under its name.
@@ -62,7 +66,13 @@ impl Fitted {
             versions: versions(),
         };
         let record = Record::new(&outcome, meta);
-        Self { record, gaussian: outcome.gaussian, meaning: None, quantities: coordinates(names.into_iter()) }
+        Self {
+            record,
+            gaussian: outcome.gaussian,
+            meaning: None,
+            quantities: coordinates(names.into_iter()),
+            mixed: None,
+        }
     }
 
     pub(crate) fn of_problem(
@@ -71,8 +81,31 @@ impl Fitted {
         parameters: Vec<Parameter>,
         settings: Settings,
     ) -> Self {
+        let meta = Self::meta(problem, parameters, &settings);
+        Self {
+            record: Record::new(&outcome, meta),
+            gaussian: outcome.gaussian,
+            meaning: Some(problem.meaning.clone()),
+            quantities: problem.quantities.clone(),
+            mixed: None,
+        }
+    }
+
+    pub(crate) fn of_ended(ended: Ended, problem: &Problem, settings: Settings) -> Self {
+        let mut record = Record::new(&ended.outcome, Self::meta(problem, ended.parameters, &settings));
+        record.certificate.scale = Some(ended.scale);
+        Self {
+            record,
+            gaussian: ended.outcome.gaussian,
+            meaning: Some(problem.meaning.clone()),
+            quantities: problem.quantities.clone(),
+            mixed: problem.collapsed().map(|varying| (ended.mixed, varying.varies.clone())),
+        }
+    }
+
+    fn meta(problem: &Problem, parameters: Vec<Parameter>, settings: &Settings) -> Meta {
         let prepared = &problem.prepared;
-        let meta = Meta {
+        Meta {
             model: settings.model.clone().unwrap_or_default(),
             parameters,
             settings: settings.value(),
@@ -83,21 +116,11 @@ impl Fitted {
             },
             notes: problem.notes(),
             versions: versions(),
-        };
-        Self {
-            record: Record::new(&outcome, meta),
-            gaussian: outcome.gaussian,
-            meaning: Some(problem.meaning.clone()),
-            quantities: problem.quantities.clone(),
         }
     }
 
-    fn of_parts(
-        py: Python<'_>,
-        record: Record,
-        gaussian: Gaussian,
-        meaning: Option<Meaning>,
-    ) -> PyResult<Self> {
+    fn of_parts(py: Python<'_>, record: Record, arrays: Arrays, meaning: Option<Meaning>) -> PyResult<Self> {
+        let gaussian = arrays.gaussian;
         let quantities = match &meaning {
             Some(meaning) => meaning.quantities(),
             None => coordinates(record.parameters.iter().map(|p| p.name.clone())),
@@ -107,7 +130,19 @@ impl Fitted {
             let words = format!("the arrays have {} latents, but the names {dim}", gaussian.dim());
             return Err(raise(py, 65, &words));
         }
-        Ok(Self { record, gaussian, meaning, quantities })
+        let bad = |words: String| raise(py, 65, &words);
+        let settings = Settings::read(py, &record.settings.to_string());
+        let mixed = match (&meaning, Mixed::of_vectors(dim, &arrays.vectors)) {
+            (Some(meaning), Some(mixed)) => {
+                let family = record.model.parse().map_err(|e| data(py, &e))?;
+                let varies =
+                    Varies::of(&meaning.encoding, family, settings?.sigma()).map_err(|e| data(py, &e))?;
+                let varies = varies.ok_or_else(|| bad("a grid of sds, but every sd is given".into()))?;
+                Some((mixed.map_err(bad)?, varies))
+            }
+            _ => None,
+        };
+        Ok(Self { record, gaussian, meaning, quantities, mixed })
     }
 
     fn meaning(&self, py: Python<'_>) -> PyResult<&Meaning> {
@@ -116,11 +151,29 @@ impl Fitted {
         })
     }
 
+    fn arrays(&self) -> Arrays {
+        let vectors = self.mixed.as_ref().map(|(mixed, _)| mixed.vectors()).unwrap_or_default();
+        Arrays { gaussian: self.gaussian.clone(), vectors }
+    }
+
+    fn refuse_mixture(&self, py: Python<'_>, what: &str) -> PyResult<()> {
+        match self.mixed {
+            Some(_) => Err(usage(
+                py,
+                &format!(
+                    "{what} is of one Gaussian, but the groups' sd was not given, so this is a mixture of them: use fit.sample"
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
     fn extras(&self) -> Extras {
         let encoding = self.meaning.as_ref().map(|m| &m.encoding);
         Extras {
             title: encoding.map(|e| format!("{} regression of {}", self.record.model, e.response)),
             data: encoding.map(|e| e.described()).unwrap_or_default(),
+            density: self.mixed.as_ref().map_or(Vec::new(), |(mixed, varies)| mixed.density(varies)),
             ..Extras::default()
         }
     }
@@ -134,6 +187,9 @@ fn matrix<'py>(
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     PyArray1::from_vec(py, values).reshape([rows, columns])
 }
+
+/// Names, and a row of numbers for each.
+type Named<'py> = (Vec<String>, Bound<'py, PyArray2<f64>>);
 
 #[pymethods]
 impl Fitted {
@@ -155,6 +211,11 @@ impl Fitted {
 
     /// A with A Aᵀ the covariance of the named parameters, a row each.
     fn spread<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        if let Some((mixed, varies)) = &self.mixed {
+            let (values, columns) = mixed.spread(&self.quantities, varies);
+            let rows = values.len() / columns;
+            return matrix(py, values, rows, columns);
+        }
         let d = self.dim();
         let dense = self.gaussian.factor().to_dense();
         let mut out = vec![0.0; self.quantities.len() * d];
@@ -168,12 +229,17 @@ impl Fitted {
 
     /// Draws of the parameters, one per row.
     fn sample<'py>(&self, py: Python<'py>, n: usize, seed: u64) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let values = py.detach(|| certus_data::draws(&self.quantities, &self.gaussian, n, seed));
-        matrix(py, values, n, self.quantities.len())
+        let values = py.detach(|| match &self.mixed {
+            Some((mixed, varies)) => mixed.draws(&self.quantities, varies, n, seed),
+            None => certus_data::draws(&self.quantities, &self.gaussian, n, seed),
+        });
+        let columns = self.record.parameters.len();
+        matrix(py, values, n, columns)
     }
 
     /// The latents of the same draws.
     fn latents<'py>(&self, py: Python<'py>, n: usize, seed: u64) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        self.refuse_mixture(py, "latents")?;
         let values = py.detach(|| self.gaussian.sample(n, seed));
         matrix(py, values, n, self.dim())
     }
@@ -184,6 +250,7 @@ impl Fitted {
         py: Python<'py>,
         latents: PyReadonlyArray2<'py, f64>,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        self.refuse_mixture(py, "log_q")?;
         let points: Vec<f64> = latents.as_array().iter().copied().collect();
         if !points.len().is_multiple_of(self.dim()) {
             return Err(usage(py, &format!("latents must have {} columns", self.dim())));
@@ -195,16 +262,38 @@ impl Fitted {
         Ok(PyArray1::from_vec(py, values))
     }
 
+    /// The names of the groups whose sd was not given, and of each rows, mean, sd, q05, q50, q95 of its effect; `None` if there are none.
+    fn groups<'py>(&self, py: Python<'py>) -> PyResult<Option<Named<'py>>> {
+        let (Some((mixed, varies)), Some(meaning)) = (&self.mixed, &self.meaning) else { return Ok(None) };
+        let Some(effects) = &mixed.effects else { return Ok(None) };
+        let group = &meaning.encoding.groups[0];
+        let names: Vec<String> = (0..group.levels.len()).map(|k| group.level_name(k)).collect();
+        let rows = names.len();
+        Ok(Some((names, matrix(py, effects.table(varies), rows, 6)?)))
+    }
+
     /// Per row of new columns: mean, sd, q05, q50, q95, linear_mean, linear_sd.
+    #[pyo3(signature = (columns, groups=None))]
     fn predict<'py>(
         &self,
         py: Python<'py>,
         columns: &Bound<'py, PyDict>,
+        groups: Option<&str>,
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let (meaning, family) = (self.meaning(py)?, self.record.model.parse().map_err(|e| data(py, &e))?);
         let table = table(py, columns)?;
+        let groups = groups.map(|word| word.parse::<Groups>().map_err(|e| data(py, &e))).transpose()?;
+        if groups.is_some() && self.mixed.is_none() {
+            return Err(usage(py, "groups belongs to fits whose group sd was not given: leave it out"));
+        }
         let rows = py
-            .detach(|| predict(family, meaning, &self.gaussian, &table, &Storage::default()))
+            .detach(|| match &self.mixed {
+                Some((mixed, varies)) => {
+                    let groups = groups.unwrap_or_default();
+                    predict_mixed(family, meaning, varies, mixed, groups, &table, &Storage::default())
+                }
+                None => predict(family, meaning, &self.gaussian, &table, &Storage::default()),
+            })
             .map_err(|e| data(py, &e))?;
         let values: Vec<f64> = rows
             .iter()
@@ -221,6 +310,7 @@ impl Fitted {
         n: usize,
         seed: u64,
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        self.refuse_mixture(py, "predict_draws")?;
         let (meaning, family) = (self.meaning(py)?, self.record.model.parse().map_err(|e| data(py, &e))?);
         let table = table(py, columns)?;
         let rows = table.rows();
@@ -244,7 +334,7 @@ impl Fitted {
                 let meaning = serde_json::to_vec(meaning).expect("meanings are plain values");
                 directory.write(MEANING, &meaning)?;
             }
-            Arrays { gaussian: self.gaussian.clone(), vectors: BTreeMap::new() }.write(&directory)?;
+            self.arrays().write(&directory)?;
             self.record.write(&directory)
         };
         py.detach(write).map_err(|e| store(py, &e))
@@ -261,18 +351,17 @@ impl Fitted {
                 Err(_) if record.model == "target" => None,
                 Err(error) => return Err(error),
             };
-            Ok((record, arrays.gaussian, meaning))
+            Ok((record, arrays, meaning))
         };
-        let (record, gaussian, meaning) = py.detach(read).map_err(|e| store(py, &e))?;
+        let (record, arrays, meaning) = py.detach(read).map_err(|e| store(py, &e))?;
         let meaning = meaning.map(|bytes| serde_json::from_slice(&bytes)).transpose();
         let meaning = meaning.map_err(|e| raise(py, 65, &format!("{MEANING} is damaged: {e}")))?;
-        Self::of_parts(py, record, gaussian, meaning)
+        Self::of_parts(py, record, arrays, meaning)
     }
 
     /// (fit.json, arrays, meaning): all there is, for pickles.
     fn parts<'py>(&self, py: Python<'py>) -> PyResult<(String, Bound<'py, PyBytes>, Option<String>)> {
-        let arrays = Arrays { gaussian: self.gaussian.clone(), vectors: BTreeMap::new() };
-        let bytes = arrays.encode().map_err(|e| store(py, &e))?;
+        let bytes = self.arrays().encode().map_err(|e| store(py, &e))?;
         let meaning = self.meaning.as_ref();
         let meaning = meaning.map(|m| serde_json::to_string(m).expect("meanings are plain values"));
         Ok((self.record.to_json(), PyBytes::new(py, &bytes), meaning))
@@ -284,8 +373,8 @@ impl Fitted {
     fn of_pickle(py: Python<'_>, json: &str, arrays: &[u8], meaning: Option<&str>) -> PyResult<Self> {
         let bad = |words: String| raise(py, 65, &format!("this is no fit: {words}"));
         let record = Record::from_json(json).map_err(bad)?;
-        let gaussian = Arrays::decode(arrays).map_err(bad)?.gaussian;
+        let arrays = Arrays::decode(arrays).map_err(bad)?;
         let meaning = meaning.map(serde_json::from_str).transpose().map_err(|e| bad(e.to_string()))?;
-        Self::of_parts(py, record, gaussian, meaning)
+        Self::of_parts(py, record, arrays, meaning)
     }
 }

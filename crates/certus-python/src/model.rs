@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use certus::{Outcome, Status};
-use certus_data::{Batch, ColumnInfo, DataError, Prepared, Problem, Request, Source, Storage};
+use certus::auto::TracePoint;
+use certus::{Goal, Outcome, Status};
+use certus_data::{Batch, ColumnInfo, DataError, Prepared, Problem, Request, Source, Storage, Way};
 use certus_store::record::Parameter;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -140,6 +141,12 @@ impl Model {
         self.problem.meaning.dim()
     }
 
+    /// True if groups are integrated out, because their sd is not given.
+    #[getter]
+    fn collapsed(&self) -> bool {
+        self.problem.collapsed().is_some()
+    }
+
     /// Rows in use.
     #[getter]
     fn rows(&self) -> usize {
@@ -164,6 +171,9 @@ impl Model {
         let settings = self.settings.with(&Settings::read(py, settings)?);
         let (goal, way) = (settings.goal(py)?, settings.way(py)?);
         settings.check_level(py)?;
+        if self.problem.collapsed().is_some() {
+            return self.fit_collapsed(py, &goal, &way, settings, progress);
+        }
         let problem = &*self.problem;
         let (outcome, stopped) = watched(py, Progress::new(progress), |stop, point| {
             let mut outcome = problem.run(&goal, &way, None, &mut |now, _| {
@@ -207,7 +217,11 @@ impl Model {
         let points = self.points(py, &latents)?;
         let mut values = vec![0.0; latents.shape()[0]];
         let mut gradients = vec![0.0; points.len()];
-        let model = self.problem.model();
+        let Some(model) = self.problem.model() else {
+            let words =
+                "the groups of this model are integrated out, so its posterior has no density of latents";
+            return Err(usage(py, words));
+        };
         py.detach(|| {
             let d = self.dim();
             // in runs, so that the scratch memory of a batch stays small
@@ -248,6 +262,46 @@ impl Model {
 }
 
 impl Model {
+    /// Groups integrated out. Ctrl-C returns what there is, and is an exception before there is an estimate.
+    fn fit_collapsed(
+        &self,
+        py: Python<'_>,
+        goal: &Goal,
+        way: &Way,
+        settings: Settings,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Fitted> {
+        let (problem, asked) = (&*self.problem, settings.asked(py)?);
+        let (ended, stopped) = watched(py, Progress::new(progress), |stop, point| {
+            problem.run_collapsed(goal, way, asked, &mut |now| {
+                if let Ok(mut point) = point.lock() {
+                    let (elapsed, passes) = (now.elapsed, now.passes as u64);
+                    *point = Some(TracePoint {
+                        elapsed,
+                        iteration: passes,
+                        gradients: passes,
+                        neg_elbo: None,
+                        bound: None,
+                    });
+                }
+                if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
+        });
+        match (ended, stopped) {
+            (_, Some(error)) if !interrupt(py, &error) => Err(error),
+            (Err(certus_models::Error::Stopped), Some(error)) => Err(error),
+            (Err(certus_models::Error::Stopped), None) => {
+                Err(raise(py, 10, "max_time ran out before there was an estimate of the sd: give more"))
+            }
+            (Err(error), _) => {
+                let witness = problem.witness(&error);
+                let error = DataError::from(error);
+                Err(raise(py, error.exit_code(), &format!("{error}{witness}")))
+            }
+            (Ok(ended), _) => Ok(Fitted::of_ended(ended, problem, settings)),
+        }
+    }
+
     fn points(&self, py: Python<'_>, latents: &PyReadonlyArray2<'_, f64>) -> PyResult<Vec<f64>> {
         if latents.shape()[1] != self.dim() {
             let words =

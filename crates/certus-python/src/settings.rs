@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use certus::{Goal, Outcome};
-use certus_data::{Asked, Family, Features, GroupSpec, Missing, Request, Spec, Way};
+use certus_data::{Asked, Family, Features, GroupSpec, Missing, Request, ScaleRequest, Spec, Way};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +55,12 @@ pub(crate) struct Settings {
     prior_sd: Option<Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
     intercept_prior_sd: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sd_prior: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sd_prior_scale: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scales: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     no_intercept: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -144,6 +150,15 @@ impl Settings {
         Way::new(method, self.constants.as_deref(), self.batch, self.iterations).map_err(|e| data(py, &e))
     }
 
+    /// The level asked for.
+    pub(crate) fn asked(&self, py: Python<'_>) -> PyResult<Option<Asked>> {
+        self.level.as_ref().map(|level| level.parse().map_err(|e| data(py, &e))).transpose()
+    }
+
+    pub(crate) fn sigma(&self) -> Option<f64> {
+        self.sigma
+    }
+
     /// The level asked for, applied.
     pub(crate) fn judge(&self, py: Python<'_>, outcome: &mut Outcome) -> PyResult<()> {
         if let Some(level) = &self.level {
@@ -192,6 +207,8 @@ impl Settings {
         if let Some(sd) = &self.intercept_prior_sd {
             request.intercept_prior_sd = sd.value();
         }
+        let (prior, scales) = (self.sd_prior.as_deref(), self.scales.as_deref());
+        request.scale = ScaleRequest::new(prior, self.sd_prior_scale, scales).map_err(|e| data(py, &e))?;
         request.priors.clone_from(&self.priors);
         Ok(request)
     }

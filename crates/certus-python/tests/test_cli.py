@@ -20,6 +20,8 @@ CASES = {
     "logistic": ("logistic", "y ~ a + b", {}, ["--features", "a,b"]),
     "text": ("logistic", "y ~ a + city + a:city + old", {}, ["--features", "a,city,a:city,old"]),
     "group": ("logistic", "y ~ a + (a | site)", {"group_sd": 0.5}, ["--features", "a", "--group", "site: a", "--group-sd", "0.5"]),
+    "unknown": ("logistic", "y ~ a + (1 | site)", {}, ["--features", "a", "--group", "site"]),
+    "estimate": ("poisson", "count ~ a + (0 + a | site)", {"scales": "estimate"}, ["--features", "a", "--group", "site: 0,a", "--scales", "estimate"]),
     "linear": ("linear", "value ~ a + b", {"sigma": 0.7, "standardise": False}, ["--features", "a,b", "--sigma", "0.7", "--no-standardise"]),
     "stochastic": ("logistic", "y ~ a + b", {"method": "stochastic", "seed": 11}, ["--features", "a,b", "--method", "stochastic", "--seed", "11"]),
     "binomial": ("binomial", "hits ~ a", {"trials": "n"}, ["--features", "a", "--trials", "n"]),

@@ -156,7 +156,10 @@ def test_constant_columns_are_dropped(df):
 
 
 REFUSED = [
-    ("y ~ a + (1 | site)", {}, certus.UsageError, "group_sd"),
+    ("y ~ a + (1 | site) + (1 | city)", {}, certus.UsageError, "group_sd"),
+    ("y ~ a + (a | site)", {}, certus.UsageError, "group_sd"),
+    ("y ~ a + (1 | site)", {"sd_prior": "cauchy"}, certus.UsageError, "half-t"),
+    ("y ~ a", {"scales": "estimate"}, certus.UsageError, "scales"),
     ("y ~ a + (0 + a | site)", {"group_sd": 1.0}, certus.UsageError, "site"),
     ("y ~ (a | site)", {"group_sd": 1.0}, certus.UsageError, "feature"),
     ("y ~ a", {"group_sd": 1.0}, certus.UsageError, "group"),

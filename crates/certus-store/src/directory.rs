@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
 
@@ -14,6 +16,8 @@ pub const ARRAYS: &str = "arrays.safetensors";
 pub const SETTINGS: &str = "settings.json";
 /// How rows are made and what the latents mean.
 pub const MEANING: &str = "meaning.json";
+/// The effects of the groups, where their sd was not given.
+pub const GROUPS: &str = "groups.parquet";
 /// The report.
 pub const REPORT: &str = "report.html";
 /// The two generations of checkpoints.
@@ -114,7 +118,7 @@ impl FitDirectory {
 
     /// Removes what a fit leaves. The record goes last, so that a directory in which this was interrupted is still seen to be a fit.
     fn clear(&self) -> Result<(), Error> {
-        let ours = [CHECKPOINTS[0], CHECKPOINTS[1], ARRAYS, MEANING, REPORT, SETTINGS, RECORD];
+        let ours = [CHECKPOINTS[0], CHECKPOINTS[1], ARRAYS, GROUPS, MEANING, REPORT, SETTINGS, RECORD];
         let entries = fs::read_dir(&self.path).map_err(|e| Error::write(&self.path, e))?;
         let names: Vec<_> = entries.filter_map(|e| e.ok().map(|e| e.file_name())).collect();
         let fit = names.iter().any(|n| {
@@ -152,6 +156,26 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     write_steps(path, bytes, &mut |_| Ok(())).map_err(|source| {
         // the first error is the one to tell
         let _ = fs::remove_file(temporary(path));
+        Error::write(path, source)
+    })
+}
+
+/// The same under a name that no other process uses meanwhile, for files that several may write, all with the same bytes.
+pub(crate) fn write_through(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos());
+    let own = format!("{}-{started:x}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let half = temporary(&path.with_added_extension(own));
+    let write = || {
+        let mut file = File::create(&half)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&half, path)?;
+        sync_directory(parent_of(path))
+    };
+    write().map_err(|source| {
+        let _ = fs::remove_file(&half);
         Error::write(path, source)
     })
 }

@@ -19,6 +19,15 @@ pub enum Error {
         /// Where.
         path: PathBuf,
     },
+    /// The output holds many fits of other settings or other data.
+    #[error(
+        "{} holds fits of other settings, other groups or other numbers of rows: choose another directory, or overwrite it",
+        path.display()
+    )]
+    OtherFits {
+        /// Where.
+        path: PathBuf,
+    },
     /// Another process writes there.
     #[error("{} is in use by another process", path.display())]
     InUse {
@@ -92,7 +101,7 @@ impl Error {
             Error::Missing { .. } => 66,
             Error::Mismatch(_) => 70,
             Error::Exists { .. } | Error::NotAFit { .. } | Error::InUse { .. } => 73,
-            Error::CannotCreate { .. } => 73,
+            Error::CannotCreate { .. } | Error::OtherFits { .. } => 73,
             Error::Write { .. } => 74,
         }
     }

@@ -6,7 +6,9 @@
 //! | `arrays.safetensors` | the Gaussian, to the bit | [`arrays`] |
 //! | `settings.json`, `meaning.json` | what the user set, and what the latents mean: written and read by the caller | [`directory`] |
 //! | `checkpoint.0`, `checkpoint.1` | two generations of a state to go on from | [`checkpoint`] |
+//! | `groups.parquet` | effects of groups whose sd was not given | [`write_groups`] |
 //! | `report.html` | all of it for people | [`mod@report`] |
+//! | `many.json`, `chunks/`, `fits.parquet` | many fits at once | [`many`] |
 //! | draws and predictions, wherever the user wants them | Parquet or CSV | [`sheet`] |
 //!
 //! Every file is written whole or not at all ([`directory`]), but for those that only say who is alive ([`heartbeat`]). Nothing but `fit.json` and the report holds a time.
@@ -17,7 +19,13 @@ pub mod arrays;
 pub mod checkpoint;
 pub mod directory;
 pub mod error;
+#[cfg(feature = "parquet")]
+pub mod grid;
+#[cfg(feature = "parquet")]
+mod groups;
 pub mod heartbeat;
+#[cfg(feature = "parquet")]
+pub mod many;
 pub mod record;
 pub mod report;
 pub mod sheet;
@@ -26,6 +34,8 @@ pub use arrays::Arrays;
 pub use checkpoint::{Checkpoints, Fingerprint, Kind, Timer};
 pub use directory::FitDirectory;
 pub use error::Error;
+#[cfg(feature = "parquet")]
+pub use groups::write_groups;
 pub use heartbeat::Heartbeat;
 pub use record::{Meta, Record};
 pub use report::report;

@@ -11,7 +11,7 @@ use certus::certificate::{Gap, Posterior, Statement};
 use certus::diagnostics::Estimate;
 use certus::{Goal, Outcome, Provenance, Status};
 use certus_models::auto::{Method, ModelState, fit_observed, resume};
-use certus_store::record::{Level, Parameter, Voucher};
+use certus_store::record::{GroupEffect, Level, Parameter, Scale, Voucher};
 use certus_store::{Checkpoints, Fingerprint, FitDirectory, Kind, Record};
 use common::{fitted, fresh, model, record};
 use serde_json::Value;
@@ -67,6 +67,7 @@ fn the_contract_holds() {
         "certificate/posterior/level",
         "certificate/posterior/reason",
         "certificate/posterior/log_evidence",
+        "certificate/scale",
         "parameters/0/name",
         "parameters/0/mean",
         "parameters/0/sd",
@@ -81,7 +82,7 @@ fn the_contract_holds() {
     ] {
         assert!(value.pointer(&format!("/{path}")).is_some(), "{path} is missing in {value}");
     }
-    assert_eq!((value["status"].as_str(), value["schema"].as_u64()), (Some("reached"), Some(1)));
+    assert_eq!((value["status"].as_str(), value["schema"].as_u64()), (Some("reached"), Some(2)));
     assert_eq!(value["certificate"]["gap"]["level"], "proved");
     assert_eq!(value["certificate"]["posterior"]["level"], "none");
     assert_eq!(value["seed"], u64::MAX);
@@ -96,12 +97,65 @@ fn the_contract_holds() {
     assert_eq!(record.parameters[3].sd, Some(outcome.gaussian.sd()[3]));
 }
 
+/// Of an sd that was not given.
+fn scale() -> Scale {
+    let [smallest, largest] = ["a", "b"].map(|group| {
+        let group = group.to_string();
+        vec![GroupEffect { group, rows: 3, mean: 0.5, sd: 0.1, q05: 0.3, q50: 0.5, q95: 0.7 }]
+    });
+    Scale {
+        name: "sd(g)".into(),
+        group: "g".into(),
+        groups: 12,
+        scales: "posterior".into(),
+        prior: Some("half-normal(2.5)".into()),
+        estimate: Some(0.5),
+        log_standard_error: Some(0.2),
+        interval: Some([0.49, 0.51]),
+        level: Level::Proved,
+        theorem: Some("Theorem K3".into()),
+        reason: None,
+        log_likelihood: Some(-12.5),
+        log_likelihood_error: Some(1e-9),
+        log_evidence: Some(-14.0),
+        nodes: 33,
+        refinement: Some(1e-5),
+        smallest,
+        largest,
+    }
+}
+
+/// An interval goes with a proof; records of schema 1 have no scale and are read.
+#[test]
+fn scales_are_consistent() {
+    let mut record = fitted().1;
+    let text = record.to_json();
+    let older = text.replace("\"schema\": 2", "\"schema\": 1").replace(",\n    \"scale\": null", "");
+    assert!(older.len() < text.len() - 10, "{text}");
+    assert_eq!(Record::from_json(&older).unwrap().certificate.scale, None);
+    record.certificate.scale = Some(scale());
+    assert_eq!(Record::from_json(&record.to_json()).unwrap(), record);
+    for change in [
+        (|s| s.level = Level::None) as fn(&mut Scale),
+        |s| s.level = Level::Estimated,
+        |s| s.interval = None,
+        |s| s.interval = Some([0.6, 0.5]),
+        |s| s.interval = Some([-0.1, 0.5]),
+    ] {
+        let mut other = record.clone();
+        change(other.certificate.scale.as_mut().unwrap());
+        assert!(Record::from_json(&other.to_json()).unwrap_err().contains("the interval"));
+    }
+}
+
 #[test]
 fn every_key_is_documented() {
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/fit-json.md")).unwrap();
     let (outcome, _) = fitted();
-    let value: Value = serde_json::from_str(&record(&strange(outcome), names()).to_json()).unwrap();
+    let mut own = record(&strange(outcome), names());
+    own.certificate.scale = Some(scale());
+    let value: Value = serde_json::from_str(&own.to_json()).unwrap();
     let mut found = BTreeSet::new();
     keys(&value, &mut found);
     assert!(found.len() >= 45, "{found:?}");
@@ -199,7 +253,7 @@ fn what_is_not_finite_is_null_and_levels_keep_their_delta() {
 fn other_files_are_refused_with_a_reason() {
     let text = fitted().1.to_json();
     for (from, to, reason) in [
-        ("\"schema\": 1", "\"schema\": 2", "schema 2"),
+        ("\"schema\": 2", "\"schema\": 3", "schema 3"),
         ("\"model\"", "\"modle\"", "modle"),
         ("\"status\": \"reached\"", "\"status\": \"fine\"", "no status \"fine\""),
         ("\"level\": \"proved\"", "\"level\": \"certain\"", "certain"),

@@ -62,8 +62,8 @@ pub(crate) fn rich() -> (Record, Extras) {
     let extras = Extras {
         title: Some("Credit default".into()),
         data: vec![("response".into(), "default (0/1), 214 ones".into()), ("features".into(), "10".into())],
-        draws: None,
         directory: Some("runs/credit".into()),
+        ..Extras::default()
     };
     record.k_hat = Some(0.31);
     (record, extras)
@@ -121,7 +121,13 @@ fn text_from_outside_stays_text() {
     record.certificate.posterior.reason = Some(evil());
     record.parameters.iter_mut().for_each(|p| p.name = evil());
     let draws = Some(Comparison { source: evil(), parameters: record.parameters.clone() });
-    let extras = Extras { title: Some(evil()), data: vec![(evil(), evil())], draws, directory: Some(evil()) };
+    let extras = Extras {
+        title: Some(evil()),
+        data: vec![(evil(), evil())],
+        draws,
+        density: vec![(0.5, 1.0), (1.0, 2.0), (2.0, 0.5)],
+        directory: Some(evil()),
+    };
     let page = report(&record, &extras);
     assert_balanced(&page);
     assert!(!page.contains("<script") && !page.contains("<img") && !page.contains('\u{0}'));

@@ -47,8 +47,14 @@ pub(super) struct Look {
 
 impl Look {
     pub(super) fn new(model: &dyn Model, gaussian: Gaussian) -> Result<Self, Error> {
-        let (gap, value) = (model.certified_gap(&gaussian)?, model.exact_value(&gaussian)?);
-        Ok(Self { gaussian, neg_elbo: value.value, gap })
+        let neg_elbo = model.exact_value(&gaussian)?.value;
+        Self::knowing(model, gaussian, neg_elbo)
+    }
+
+    /// The same where f is known already.
+    fn knowing(model: &dyn Model, gaussian: Gaussian, neg_elbo: f64) -> Result<Self, Error> {
+        let gap = model.certified_gap(&gaussian)?;
+        Ok(Self { gaussian, neg_elbo, gap })
     }
 
     pub(super) fn bound(&self) -> f64 {
@@ -127,8 +133,10 @@ impl ModelState {
             Stage::Stochastic(run) => (run.current()?, None),
         };
         self.counts.exact_passes += 1;
-        let mut look = Look::new(model, gaussian)?;
-        look.neg_elbo = exact.unwrap_or(look.neg_elbo);
+        let look = match exact {
+            Some(neg_elbo) => Look::knowing(model, gaussian, neg_elbo)?,
+            None => Look::new(model, gaussian)?,
+        };
         if exact.is_some() {
             // the exact route only ever gets better
             self.look = None;

@@ -70,7 +70,7 @@ impl Row {
 
     /// E φ′ and E φ″ at w. A shift of t by ε + δ|x| changes both by at most E φ″(ε + δ|x|), φ″ taken at its largest.
     pub(crate) fn first_order(&self, likelihood: &dyn Likelihood, quadrature: &Quadrature) -> First {
-        let m = quadrature.moments(likelihood, self.mean, self.sd, self.datum);
+        let m = quadrature.slopes(likelihood, self.mean, self.sd, self.datum);
         let moved = self.growth() * (m.q0 * self.shift + (m.q0 * m.q2).max(0.0).sqrt() * self.delta);
         let error = ALLOWANCE * likelihood.scale(self.mean, self.sd, self.datum) + moved;
         First { slope: self.weight * m.e1, bend: self.weight * m.q0, error: self.weight * error }

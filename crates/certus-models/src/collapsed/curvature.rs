@@ -12,7 +12,7 @@ use super::{At, Collapsed};
 use crate::error::Error;
 
 /// Radius r of the ball, in the metric LLᵀ.
-pub(super) const RADIUS: f64 = 1e-4;
+pub(crate) const RADIUS: f64 = 1e-4;
 
 /// The sum over groups.
 pub(super) struct Curvature<'a> {
@@ -94,23 +94,28 @@ impl Collapsed {
         let d = self.dim;
         let mut sum = at.least_hessian.clone();
         self.prior.add_to(&mut sum);
-        // L⁻¹ sum L⁻ᵀ
-        let mut half = Vec::with_capacity(d * d);
-        for j in 0..d {
-            let mut column = sum[j * d..][..d].to_vec();
-            linalg::solve_lower(metric, d, false, &mut column);
-            half.extend(column);
-        }
-        let mut turned = vec![0.0; d * d];
-        for i in 0..d {
-            let mut row: Vec<f64> = (0..d).map(|j| half[j * d + i]).collect();
-            linalg::solve_lower(metric, d, false, &mut row);
-            turned[i * d..][..d].copy_from_slice(&row);
-        }
-        let eigen =
-            linalg::eigen(&turned, d).ok_or_else(|| Error::NotFinite("a curvature is not finite".into()))?;
-        // rounding of d² sums
-        let least = eigen.0.iter().copied().fold(f64::INFINITY, f64::min);
-        Ok((least - 1e-9 * d as f64).max(0.0))
+        least_relative(&sum, metric, d)
     }
+}
+
+/// λ with sum ≥ λ LLᵀ.
+pub(crate) fn least_relative(sum: &[f64], metric: &[f64], d: usize) -> Result<f64, Error> {
+    // L⁻¹ sum L⁻ᵀ
+    let mut half = Vec::with_capacity(d * d);
+    for j in 0..d {
+        let mut column = sum[j * d..][..d].to_vec();
+        linalg::solve_lower(metric, d, false, &mut column);
+        half.extend(column);
+    }
+    let mut turned = vec![0.0; d * d];
+    for i in 0..d {
+        let mut row: Vec<f64> = (0..d).map(|j| half[j * d + i]).collect();
+        linalg::solve_lower(metric, d, false, &mut row);
+        turned[i * d..][..d].copy_from_slice(&row);
+    }
+    let eigen =
+        linalg::eigen(&turned, d).ok_or_else(|| Error::NotFinite("a curvature is not finite".into()))?;
+    // rounding of d² sums
+    let least = eigen.0.iter().copied().fold(f64::INFINITY, f64::min);
+    Ok((least - 1e-9 * d as f64).max(0.0))
 }

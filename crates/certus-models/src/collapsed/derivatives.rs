@@ -124,10 +124,11 @@ impl pulp::WithSimd for Add<'_> {
             row[..d].copy_from_slice(&x[i * d..][..d]);
             row[d..].fill(0.0);
             let slope = &nodes.slope[i * count..][..count];
-            let mean = dot(simd, slope, &nodes.p);
+            let [mean] = dots::<S, 1>(simd, &nodes.p, slope);
             to.mean.push(mean);
-            let bend = dot(simd, &nodes.bend[i * count..][..count], &nodes.p);
-            let with_square = dot(simd, slope, &work.square) - mean * e2;
+            let [bend] = dots::<S, 1>(simd, &nodes.p, &nodes.bend[i * count..][..count]);
+            let [with_square] = dots::<S, 1>(simd, &work.square, slope);
+            let with_square = with_square - mean * e2;
             // slopes less their means, times √p
             let (spread, root) = (&mut work.spread[i * count..][..count], &work.root[..count]);
             for k in 0..count {
@@ -136,8 +137,17 @@ impl pulp::WithSimd for Add<'_> {
             add(simd, &mut to.gradient, mean, row);
             add(simd, &mut to.cross, with_square, row);
             if by_rows {
-                for l in 0..=i {
-                    let c = dot(simd, &work.spread[i * count..][..count], &work.spread[l * count..][..count]);
+                let own = &work.spread[i * count..][..count];
+                let mut l = 0;
+                while l + 4 <= i + 1 {
+                    let four = dots::<S, 4>(simd, own, &work.spread[l * count..][..4 * count]);
+                    for (k, c) in four.iter().enumerate() {
+                        (work.matrix[i * n + l + k], work.matrix[(l + k) * n + i]) = (-c, -c);
+                    }
+                    l += 4;
+                }
+                for l in l..=i {
+                    let [c] = dots::<S, 1>(simd, own, &work.spread[l * count..][..count]);
                     (work.matrix[i * n + l], work.matrix[l * n + i]) = (-c, -c);
                 }
                 work.matrix[i * n + i] += bend;
@@ -233,20 +243,20 @@ fn columns<S: Simd, const V: usize>(
     wide
 }
 
-/// Σ a b, the length a multiple of [`super::group::LANES`], in two sums of vectors.
+/// Σ a b for R rows b, one after the other; the length of a is a multiple of [`super::group::LANES`].
 #[inline(always)]
-fn dot<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
-    let ((a, _), (b, _)) = (S::as_simd_f64s(a), S::as_simd_f64s(b));
-    let [mut even, mut odd] = [simd.splat_f64s(0.0); 2];
-    let ((a, last_a), (b, last_b)) = (a.as_chunks::<2>(), b.as_chunks::<2>());
-    for (a, b) in a.iter().zip(b) {
-        even = simd.mul_add_e_f64s(a[0], b[0], even);
-        odd = simd.mul_add_e_f64s(a[1], b[1], odd);
+fn dots<S: Simd, const R: usize>(simd: S, a: &[f64], b: &[f64]) -> [f64; R] {
+    let (a, _) = S::as_simd_f64s(a);
+    let (b, _) = S::as_simd_f64s(b);
+    let n = a.len();
+    let rows: [&[S::f64s]; R] = std::array::from_fn(|r| &b[r * n..][..n]);
+    let mut sums = [simd.splat_f64s(0.0); R];
+    for k in 0..n {
+        for r in 0..R {
+            sums[r] = simd.mul_add_e_f64s(a[k], rows[r][k], sums[r]);
+        }
     }
-    for (a, b) in last_a.iter().zip(last_b) {
-        even = simd.mul_add_e_f64s(*a, *b, even);
-    }
-    simd.reduce_sum_f64s(simd.add_f64s(even, odd))
+    sums.map(|sum| simd.reduce_sum_f64s(sum))
 }
 
 /// y += c x.

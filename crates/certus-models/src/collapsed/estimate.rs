@@ -3,9 +3,12 @@
 //! With F_p(θ) = min_β F(β, θ), continuous in θ: if F_p is larger at both ends of an interval than somewhere inside, it has a minimum in it. At the
 //! ends a lower bound of F_p is needed: F is convex in β, so what is left to gain from β̂ is bounded by its gradient there.
 
+use std::ops::ControlFlow;
+
 use certus::linalg;
 
 use super::curvature::RADIUS;
+use super::passes::{Observer, Passes, Stage};
 use super::{Ask, At, Collapsed};
 use crate::error::Error;
 use crate::prior::Precision;
@@ -13,7 +16,7 @@ use crate::prior::Precision;
 /// Steps of a Newton iteration, at most.
 const STEPS: usize = 60;
 /// An sd this small, times the largest predictor's size per unit, is 0.
-const SMALLEST: f64 = 1e-4;
+pub(super) const SMALLEST: f64 = 1e-4;
 /// The error of a group's integral that will do far from the maximum.
 const ROUGH: f64 = 1e-4;
 /// What is left to gain, as a part of F, when it will do no more.
@@ -30,6 +33,8 @@ pub struct Estimate {
     pub at: At,
     /// Where a maximum lies.
     pub interval: Interval,
+    /// Lower factor of the covariance of β that the curvature of F in (β, θ) says: what is not known of the sd is in it.
+    pub factor: Vec<f64>,
     /// Standard error of log sd from the curvature of the profile.
     pub log_sd_error: f64,
     /// Evaluations of F.
@@ -49,7 +54,6 @@ pub struct Interval {
 pub(super) struct Profile {
     pub(super) beta: Vec<f64>,
     pub(super) at: At,
-    pub(super) evaluations: usize,
 }
 
 /// How β̂ follows θ, and the profile bends: dβ̂/dθ = −H⁻¹c, F_p″ = F_θθ − cᵀH⁻¹c, with H = LLᵀ the block of β and c that of β and θ.
@@ -70,8 +74,27 @@ impl Profile {
     }
 }
 
+impl Ridge {
+    /// Lower factor of the block of β of the inverse of the whole Hessian: H⁻¹ + H⁻¹c cᵀH⁻¹/F_p″, H⁻¹ alone if the profile does not bend up.
+    fn joint(&self, d: usize) -> Result<Vec<f64>, Error> {
+        let lower = linalg::lower_of_inverse(&self.factor, d);
+        if self.bend.is_nan() || self.bend <= 0.0 {
+            return Ok(lower);
+        }
+        let mut sum = vec![0.0; d * d];
+        for (j, k) in (0..d).flat_map(|j| (0..d).map(move |k| (j, k))) {
+            let own: f64 = (0..=j.min(k)).map(|m| lower[m * d + j] * lower[m * d + k]).sum();
+            sum[k * d + j] = own + self.turned[j] * self.turned[k] / self.bend;
+        }
+        if linalg::cholesky(&mut sum, d) {
+            return Ok(sum);
+        }
+        Err(Error::NotFinite("the covariance of the coefficients is not positive definite".into()))
+    }
+}
+
 /// H = LLᵀ of the block of β.
-fn factor(at: &At, d: usize) -> Result<Vec<f64>, Error> {
+pub(super) fn factor(at: &At, d: usize) -> Result<Vec<f64>, Error> {
     let mut l: Vec<f64> = (0..d * d).map(|k| at.hessian[(k / d) * (d + 1) + k % d]).collect();
     if linalg::cholesky(&mut l, d) {
         return Ok(l);
@@ -94,11 +117,16 @@ fn solve(l: &[f64], d: usize, mut x: Vec<f64>) -> Vec<f64> {
 
 impl Collapsed {
     /// min_β F(β, θ) from a start, by Newton's method with halved steps. With what is left to gain below `nats` the last step is taken without looking.
-    pub(super) fn profile(&self, start: &[f64], log_sd: f64, nats: f64) -> Result<Profile, Error> {
+    pub(super) fn profile(
+        &self,
+        start: &[f64],
+        log_sd: f64,
+        nats: f64,
+        passes: &mut Passes<'_>,
+    ) -> Result<Profile, Error> {
         let d = self.dim;
         let mut beta = start.to_vec();
-        let mut at = self.evaluate(&beta, log_sd, Ask::default())?;
-        let mut evaluations = 1;
+        let mut at = passes.at(self, &beta, log_sd, Ask::default())?;
         for _ in 0..STEPS {
             let l = factor(&at, d)?;
             let step = solve(&l, d, at.gradient[..d].to_vec());
@@ -111,8 +139,7 @@ impl Collapsed {
             if promised <= 1e-18 * (1.0 + at.value.abs()) {
                 break;
             }
-            let next =
-                self.shortened(&beta, log_sd, &at, &step, 0.0, promised, Ask::default(), &mut evaluations)?;
+            let next = self.shortened(&beta, log_sd, &at, &step, 0.0, promised, Ask::default(), passes)?;
             let Some((trial, _, there)) = next else { break };
             let small = promised <= 1e-13 * (1.0 + at.value.abs());
             (beta, at) = (trial, there);
@@ -120,7 +147,7 @@ impl Collapsed {
                 break;
             }
         }
-        Ok(Profile { beta, at, evaluations })
+        Ok(Profile { beta, at })
     }
 
     /// (β − c·down, θ + c·step) for the first c = 1, ½, ¼, … at which F falls by a ten-thousandth of what is promised; near the minimum F is flat to rounding, and
@@ -133,15 +160,14 @@ impl Collapsed {
         down: &[f64],
         step: f64,
         promised: f64,
-        ask: Ask,
-        evaluations: &mut usize,
+        ask: Ask<'_>,
+        passes: &mut Passes<'_>,
     ) -> Result<Option<(Vec<f64>, f64, At)>, Error> {
         let (flat, mut scale) = (flat(at), 1.0);
         while scale >= 1e-10 {
             let trial: Vec<f64> = beta.iter().zip(down).map(|(b, s)| b - scale * s).collect();
             let log_sd = theta + scale * step;
-            let there = self.evaluate(&trial, log_sd, ask)?;
-            *evaluations += 1;
+            let there = passes.at(self, &trial, log_sd, ask)?;
             let enough = there.value <= at.value - 1e-4 * scale * promised;
             if enough || (promised < flat && there.value <= at.value + flat) {
                 return Ok(Some((trial, log_sd, there)));
@@ -156,13 +182,19 @@ impl Collapsed {
     /// Newton's method on (β, θ) together, with few nodes until it is close. The block of β is positive definite; where what is left of θ (the Schur
     /// complement) is not, θ goes downhill by 1.
     pub fn estimate(&self, start: &[f64]) -> Result<Estimate, Error> {
+        self.estimate_observed(start, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// The same, watched: [`Error::Stopped`] if the observer ends it.
+    pub fn estimate_observed(&self, start: &[f64], observer: &mut Observer<'_>) -> Result<Estimate, Error> {
+        let passes = &mut Passes::new(Stage::Estimate, observer);
         let d = self.dim;
         let size = self.effect_size();
         let smallest = (SMALLEST / size).ln();
         let mut theta = (0.5 / size).ln();
         let mut ask = Ask { epsilon: ROUGH, ..Ask::default() };
-        let first = self.evaluate(start, theta, ask)?;
-        let mut here = Profile { beta: start.to_vec(), at: first, evaluations: 1 };
+        let first = passes.at(self, start, theta, ask)?;
+        let mut here = Profile { beta: start.to_vec(), at: first };
         for _ in 0..2 * STEPS {
             let ridge = here.ridge(d)?;
             let alone = solve(&ridge.factor, d, here.at.gradient[..d].to_vec());
@@ -180,16 +212,13 @@ impl Collapsed {
                 ask = Ask::default();
                 here.beta.iter_mut().zip(&down).for_each(|(b, s)| *b -= s);
                 theta += step;
-                here.at = self.evaluate(&here.beta, theta, ask)?;
-                here.evaluations += 1;
+                here.at = passes.at(self, &here.beta, theta, ask)?;
                 continue;
             }
-            let Profile { beta, at, evaluations } = &mut here;
-            let next = self.shortened(beta, theta, at, &down, step, promised, ask, evaluations)?;
+            let next = self.shortened(&here.beta, theta, &here.at, &down, step, promised, ask, passes)?;
             if next.is_none() && ask.epsilon == ROUGH {
                 ask = Ask::default();
-                here.at = self.evaluate(&here.beta, theta, ask)?;
-                here.evaluations += 1;
+                here.at = passes.at(self, &here.beta, theta, ask)?;
                 continue;
             }
             let Some((trial, log_sd, there)) = next else { break };
@@ -199,24 +228,25 @@ impl Collapsed {
                 break;
             }
         }
-        let mut evaluations = here.evaluations;
+        passes.stage(Stage::Interval);
         if theta < smallest {
-            return self.at_zero(here, evaluations);
+            return self.at_zero(here, passes);
         }
         let ridge = here.ridge(d)?;
-        let interval = self.interval(&here, theta, &ridge, &mut evaluations)?;
+        let interval = self.interval(&here, theta, &ridge, passes)?;
         Ok(Estimate {
+            factor: ridge.joint(d)?,
             beta: here.beta,
             sd: theta.exp(),
             at: here.at,
             interval,
             log_sd_error: if ridge.bend > 0.0 { 1.0 / ridge.bend.sqrt() } else { f64::INFINITY },
-            evaluations,
+            evaluations: passes.count(),
         })
     }
 
     /// √mean z².
-    fn effect_size(&self) -> f64 {
+    pub(super) fn effect_size(&self) -> f64 {
         if self.effect.is_empty() {
             return 1.0;
         }
@@ -229,7 +259,7 @@ impl Collapsed {
         here: &Profile,
         theta: f64,
         ridge: &Ridge,
-        evaluations: &mut usize,
+        passes: &mut Passes<'_>,
     ) -> Result<Interval, Error> {
         let none = |sds: [f64; 2], why: String| Ok(Interval { sds, proved: Err(why) });
         if !here.at.error.is_finite() {
@@ -246,9 +276,7 @@ impl Collapsed {
                 let start: Vec<f64> =
                     here.beta.iter().zip(&ridge.turned).map(|(b, t)| b - sign * width * t).collect();
                 *end = theta + sign * width;
-                let (low, took) = self.at_least(&start, *end, &ridge.factor, top)?;
-                *evaluations += took;
-                if low > top {
+                if self.at_least(&start, *end, &ridge.factor, top, passes)? > top {
                     break;
                 }
                 width *= 2.0;
@@ -264,12 +292,12 @@ impl Collapsed {
     }
 
     /// The likelihood falls with the sd from the beginning: a maximum at 0.
-    fn at_zero(&self, small: Profile, mut evaluations: usize) -> Result<Estimate, Error> {
+    fn at_zero(&self, small: Profile, passes: &mut Passes<'_>) -> Result<Estimate, Error> {
         let theta = (SMALLEST / self.effect_size()).ln();
         let d = self.dim;
         // F at σ = 0 is F at an sd too small to matter
-        let zero = self.profile(&small.beta, theta - 8.0, 0.0)?;
-        evaluations += zero.evaluations;
+        let zero = self.profile(&small.beta, theta - 8.0, 0.0, passes)?;
+        let metric = factor(&zero.at, d)?;
         let top = zero.at.value + zero.at.error;
         let mut interval = Interval {
             sds: [0.0, theta.exp()],
@@ -277,10 +305,8 @@ impl Collapsed {
         };
         let mut at = theta;
         while at < theta + 12.0 {
-            let (low, took) = self.at_least(&zero.beta, at, &factor(&zero.at, d)?, top)?;
-            evaluations += took;
             interval.sds[1] = at.exp();
-            if low > top {
+            if self.at_least(&zero.beta, at, &metric, top, passes)? > top {
                 interval.proved = Ok(());
                 break;
             }
@@ -289,12 +315,13 @@ impl Collapsed {
         let mut found = zero.at;
         found.gradient[d] = 0.0;
         Ok(Estimate {
+            factor: linalg::lower_of_inverse(&metric, d),
             beta: zero.beta,
             sd: 0.0,
             at: found,
             interval,
             log_sd_error: f64::INFINITY,
-            evaluations,
+            evaluations: passes.count(),
         })
     }
 
@@ -327,23 +354,24 @@ impl Collapsed {
         }
     }
 
-    /// A lower bound of F_p(θ), and the evaluations it took: at β, and if that is not close enough to the minimum, at the minimum.
-    fn at_least(
+    /// A lower bound of F_p(θ): at β, and if that is not close enough to the minimum, at the minimum.
+    pub(super) fn at_least(
         &self,
         beta: &[f64],
         log_sd: f64,
         metric: &[f64],
         enough: f64,
-    ) -> Result<(f64, usize), Error> {
+        passes: &mut Passes<'_>,
+    ) -> Result<f64, Error> {
         let metric_asked = self.proper().is_none().then_some(metric);
         let ask = Ask { slope_errors: true, metric: metric_asked, ..Ask::default() };
         let low = |at: &At| Ok::<_, Error>(at.value - at.error - self.left_to_gain(at, metric)?);
-        let first = low(&self.evaluate(beta, log_sd, ask)?)?;
+        let first = low(&passes.at(self, beta, log_sd, ask)?)?;
         if first > enough {
-            return Ok((first, 1));
+            return Ok(first);
         }
-        let there = self.profile(beta, log_sd, 0.0)?;
-        let second = low(&self.evaluate(&there.beta, log_sd, ask)?)?;
-        Ok((first.max(second), there.evaluations + 2))
+        let there = self.profile(beta, log_sd, 0.0, passes)?;
+        let second = low(&passes.at(self, &there.beta, log_sd, ask)?)?;
+        Ok(first.max(second))
     }
 }

@@ -19,7 +19,7 @@ const MOST: i64 = 4000;
 const STEPS: usize = 200;
 
 /// Rows worked on at a time.
-const RUN: usize = 32;
+pub(super) const RUN: usize = 32;
 /// The number of nodes is a multiple of this.
 pub(crate) const LANES: usize = 8;
 
@@ -66,6 +66,13 @@ pub(crate) struct Nodes {
     pub(crate) slope: Vec<f64>,
     /// w_i φ_i″(u_k).
     pub(crate) bend: Vec<f64>,
+}
+
+impl Nodes {
+    /// ψ becomes weights; returns Σ e^{least − ψ}.
+    pub(super) fn weigh(&mut self, least: f64) -> f64 {
+        pulp::Arch::new().dispatch(Weigh { p: &mut self.p, least })
+    }
 }
 
 impl GroupRows<'_> {
@@ -230,7 +237,7 @@ impl GroupRows<'_> {
         nodes.bend.resize(self.t.len() * count, 0.0);
         let Nodes { u, p, slope, bend } = nodes;
         self.likelihood.lines(self.t, self.s, self.data, self.weight, u, p, slope, bend);
-        let sum = pulp::Arch::new().dispatch(Weigh { p: &mut nodes.p, least: here[0] });
+        let sum = nodes.weigh(here[0]);
         // all in units of e^{−ψ(û)}: the rule says h·sum
         let total = rule.step * sum;
         let missed = rule.step * (beyond_left + beyond_right);

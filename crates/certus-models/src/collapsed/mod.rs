@@ -12,19 +12,28 @@
 //!
 //! the last three because θ enters through N(v; 0, σ²) alone once v = σu is integrated over.
 
+mod confirm;
 mod curvature;
 mod derivatives;
 mod effects;
 mod estimate;
 mod group;
+mod pair;
+mod passes;
 mod posterior;
 
 use std::sync::Arc;
 
 use certus::linalg;
 
+pub use confirm::Confirmed;
+pub(crate) use curvature::{RADIUS, least_relative};
 pub use effects::Effect;
+pub(crate) use effects::quantile;
 pub use estimate::{Estimate, Interval};
+pub use pair::{CollapsedPair, PairAt, PairEffect, PairEstimate};
+pub use passes::{Observer, Pass, Stage};
+pub(crate) use posterior::{Alone, add_line};
 pub use posterior::{Mixture, Node, SdPrior};
 
 use crate::design::Design;
@@ -34,29 +43,31 @@ use crate::prior::Prior;
 use crate::rows::leaves;
 use curvature::Curvature;
 use derivatives::Derivatives;
-use group::{EPSILON, GroupRows, Nodes, ROUNDING};
+pub(crate) use group::ROUNDING;
+use group::{EPSILON, GroupRows, Nodes};
 
 /// Rows of a piece of work, about: pieces end where groups end, so they depend on the data only.
 const PIECE: usize = 1024;
 
-/// A model whose groups are integrated out.
+/// A model whose groups are integrated out. A copy shares the rows.
+#[derive(Clone)]
 pub struct Collapsed {
     likelihood: Arc<dyn Likelihood>,
     prior: Prior,
     dim: usize,
     /// A, row after row, sorted by group.
-    a: Vec<f64>,
+    a: Arc<Vec<f64>>,
     /// z, or nothing if it is 1 everywhere.
-    effect: Vec<f64>,
-    data: Vec<Datum>,
-    offset: Vec<f64>,
-    weight: Vec<f64>,
+    effect: Arc<Vec<f64>>,
+    data: Arc<Vec<Datum>>,
+    offset: Arc<Vec<f64>>,
+    weight: Arc<Vec<f64>>,
     /// The codes of the groups that have rows.
-    codes: Vec<usize>,
+    codes: Arc<Vec<usize>>,
     /// Where groups begin among the sorted rows, and the number of rows.
-    first: Vec<usize>,
+    first: Arc<Vec<usize>>,
     /// Where pieces begin among the groups, and the number of groups.
-    pieces: Vec<usize>,
+    pieces: Arc<Vec<usize>>,
 }
 
 /// What is computed at (β, θ).
@@ -189,7 +200,42 @@ impl Collapsed {
                 begun = first[g];
             }
         }
-        Ok(Self { likelihood, prior, dim, a, effect, data, offset, weight, codes, first, pieces })
+        Ok(Self {
+            likelihood,
+            prior,
+            dim,
+            a: Arc::new(a),
+            effect: Arc::new(effect),
+            data: Arc::new(data),
+            offset: Arc::new(offset),
+            weight: Arc::new(weight),
+            codes: Arc::new(codes),
+            first: Arc::new(first),
+            pieces: Arc::new(pieces),
+        })
+    }
+
+    /// The same rows and prior with another likelihood, whose observations must be legal for it, too.
+    pub(crate) fn with_likelihood(&self, likelihood: Arc<dyn Likelihood>) -> Self {
+        Self { likelihood, ..self.clone() }
+    }
+
+    /// The same rows with another prior.
+    pub(crate) fn with_prior(&self, prior: Prior) -> Self {
+        Self { prior, ..self.clone() }
+    }
+
+    /// The same rows with a column more for every level of another factor, 1 in its rows; `group` is what the model was made with.
+    pub(crate) fn widened(&self, group: &[usize], level: &[usize], levels: usize, prior: Prior) -> Self {
+        let (d, wide) = (self.dim, self.dim + levels);
+        let mut order: Vec<usize> = (0..group.len()).collect();
+        order.sort_by_key(|&i| group[i]);
+        let mut a = vec![0.0; group.len() * wide];
+        for (at, row) in order.into_iter().enumerate() {
+            a[at * wide..][..d].copy_from_slice(&self.a[at * d..][..d]);
+            a[at * wide + d + level[row]] = 1.0;
+        }
+        Self { prior, dim: wide, a: Arc::new(a), ..self.clone() }
     }
 
     /// Coefficients.

@@ -4,10 +4,14 @@
 //! weights make a mixture. The sums over θ are trapezoid sums of an analytic function that decays on both sides, refined until halving the step changes
 //! nothing that matters.
 
+use std::ops::ControlFlow;
+
 use certus::linalg;
 
-use super::Collapsed;
-use super::estimate::{Profile, Ridge};
+use super::effects::quantile;
+use super::estimate::{Profile, Ridge, factor};
+use super::passes::{Observer, Passes, Stage};
+use super::{At, Collapsed};
 use crate::error::Error;
 use crate::special::normal_cdf;
 
@@ -80,12 +84,20 @@ pub struct Mixture {
     pub evaluations: usize,
 }
 
+/// β̂ at one sd, F there and the Cholesky factor of its Hessian in β.
+pub(crate) struct Alone {
+    pub(crate) beta: Vec<f64>,
+    pub(crate) at: At,
+    pub(crate) factor: Vec<f64>,
+    pub(crate) evaluations: usize,
+}
+
 /// A node before it has its weight.
-struct Raw {
+pub(super) struct Raw {
     theta: f64,
-    profile: Profile,
+    pub(super) profile: Profile,
     lower: Vec<f64>,
-    log_density: f64,
+    pub(super) log_density: f64,
     /// −dβ̂/dθ, and the second derivative of the profile.
     turned: Vec<f64>,
     bend: f64,
@@ -100,11 +112,29 @@ impl Raw {
 }
 
 impl Collapsed {
-    fn raw(&self, start: &[f64], theta: f64, prior: SdPrior) -> Result<Raw, Error> {
+    /// With this much left to gain, the last step of β is taken on trust: the Hessian is then off by about √(nats·d/n) = 1e-4.
+    pub(crate) fn close_enough(&self) -> f64 {
+        (1e-8 * self.rows() as f64 / self.dim as f64).clamp(1e-10, 1e-4)
+    }
+
+    /// β̂ at one sd, which nobody watches.
+    pub(crate) fn alone(&self, start: &[f64], log_sd: f64, nats: f64) -> Result<Alone, Error> {
+        let observer = &mut |_: &_| ControlFlow::Continue(());
+        let passes = &mut Passes::new(Stage::Posterior, observer);
+        let Profile { beta, at } = self.profile(start, log_sd, nats, passes)?;
+        let factor = factor(&at, self.dim)?;
+        Ok(Alone { beta, at, factor, evaluations: passes.count() })
+    }
+
+    pub(super) fn raw(
+        &self,
+        start: &[f64],
+        theta: f64,
+        prior: SdPrior,
+        passes: &mut Passes<'_>,
+    ) -> Result<Raw, Error> {
         let d = self.dim;
-        // with this much left to gain, the last step of β is taken on trust: the Hessian is then off by about √(nats·d/n) = 1e-4
-        let nats = (1e-8 * self.rows() as f64 / d as f64).clamp(1e-10, 1e-4);
-        let profile = self.profile(start, theta, nats)?;
+        let profile = self.profile(start, theta, self.close_enough(), passes)?;
         let Ridge { factor: l, turned, bend, .. } = profile.ridge(d)?;
         let log_det: f64 = (0..d).map(|j| l[j * (d + 1)].ln()).sum();
         let log_z = -profile.at.value - log_det + 0.5 * d as f64 * std::f64::consts::TAU.ln();
@@ -114,23 +144,31 @@ impl Collapsed {
 
     /// The posterior. `start` are coefficients and an sd to begin with, such as those of [`Collapsed::estimate`].
     pub fn posterior(&self, start: &[f64], sd: f64, prior: SdPrior) -> Result<Mixture, Error> {
+        self.posterior_observed(start, sd, prior, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// The same, watched: [`Error::Stopped`] if the observer ends it.
+    pub fn posterior_observed(
+        &self,
+        start: &[f64],
+        sd: f64,
+        prior: SdPrior,
+        observer: &mut Observer<'_>,
+    ) -> Result<Mixture, Error> {
+        let passes = &mut Passes::new(Stage::Posterior, observer);
         let mut theta = sd.max(0.1).ln();
-        let mut evaluations = 0;
         // the maximum, roughly, by parabolas through three points
-        let mut middle = self.raw(start, theta, prior)?;
-        evaluations += middle.profile.evaluations;
+        let mut middle = self.raw(start, theta, prior, passes)?;
         let mut width = if middle.bend > 0.0 { (1.0 / middle.bend.sqrt()).clamp(1e-4, 0.5) } else { 0.5 };
         for _ in 0..40 {
-            let left = self.raw(&middle.toward(theta - width), theta - width, prior)?;
-            let right = self.raw(&middle.toward(theta + width), theta + width, prior)?;
-            evaluations += left.profile.evaluations + right.profile.evaluations;
+            let left = self.raw(&middle.toward(theta - width), theta - width, prior, passes)?;
+            let right = self.raw(&middle.toward(theta + width), theta + width, prior, passes)?;
             let bend = (2.0 * middle.log_density - left.log_density - right.log_density) / (width * width);
             let slope = (right.log_density - left.log_density) / (2.0 * width);
             let step = if bend > 0.0 { (slope / bend).clamp(-1.5, 1.5) } else { slope.signum() };
             let spread = if bend > 0.0 { (1.0 / bend.sqrt()).clamp(1e-4, 1.0) } else { 1.0 };
             theta += step;
-            middle = self.raw(&middle.toward(theta), theta, prior)?;
-            evaluations += middle.profile.evaluations;
+            middle = self.raw(&middle.toward(theta), theta, prior, passes)?;
             let done = step.abs() < 0.2 * spread && width <= 2.0 * spread;
             width = spread;
             if done {
@@ -139,7 +177,7 @@ impl Collapsed {
         }
         let mut step = FIRST * width;
         let mut raws = vec![middle];
-        self.extend(&mut raws, step, prior)?;
+        self.extend(&mut raws, step, prior, passes)?;
         let mut last = mixed(&raws, step);
         loop {
             // halve the step: a node between every two
@@ -148,17 +186,20 @@ impl Collapsed {
             while let Some(raw) = old.next() {
                 let between = old
                     .peek()
-                    .map(|_| self.raw(&raw.toward(raw.theta + 0.5 * step), raw.theta + 0.5 * step, prior))
+                    .map(|_| {
+                        let theta = raw.theta + 0.5 * step;
+                        self.raw(&raw.toward(theta), theta, prior, passes)
+                    })
                     .transpose()?;
                 finer.push(raw);
                 finer.extend(between);
             }
             step *= 0.5;
             raws = finer;
-            self.extend(&mut raws, step, prior)?;
+            self.extend(&mut raws, step, prior, passes)?;
             let mut next = mixed(&raws, step);
             next.refinement = next.differs(&last);
-            next.evaluations = evaluations + raws.iter().map(|r| r.profile.evaluations).sum::<usize>();
+            next.evaluations = passes.count();
             if next.refinement <= AGREE || raws.len() > NODES {
                 return Ok(next);
             }
@@ -167,11 +208,17 @@ impl Collapsed {
     }
 
     /// Adds nodes on both sides until they do not matter.
-    fn extend(&self, raws: &mut Vec<Raw>, step: f64, prior: SdPrior) -> Result<(), Error> {
+    fn extend(
+        &self,
+        raws: &mut Vec<Raw>,
+        step: f64,
+        prior: SdPrior,
+        passes: &mut Passes<'_>,
+    ) -> Result<(), Error> {
         let most = raws.iter().map(|r| r.log_density).fold(f64::NEG_INFINITY, f64::max);
         while raws.len() <= NODES && raws[raws.len() - 1].log_density > most + FAR.ln() {
             let last = &raws[raws.len() - 1];
-            let next = self.raw(&last.toward(last.theta + step), last.theta + step, prior)?;
+            let next = self.raw(&last.toward(last.theta + step), last.theta + step, prior, passes)?;
             raws.push(next);
         }
         let mut before = Vec::new();
@@ -180,7 +227,7 @@ impl Collapsed {
             if first.log_density <= most + FAR.ln() {
                 break;
             }
-            let next = self.raw(&first.toward(first.theta - step), first.theta - step, prior)?;
+            let next = self.raw(&first.toward(first.theta - step), first.theta - step, prior, passes)?;
             before.push(next);
         }
         raws.splice(0..0, before.into_iter().rev());
@@ -241,42 +288,71 @@ impl Mixture {
         (mean, square.sqrt())
     }
 
-    /// The quantile of the group sd. The logarithm of the density is a cubic through four nodes, between which it is summed in 16 steps.
+    /// The quantile of the group sd.
     pub fn sd_quantile(&self, p: f64) -> f64 {
-        const STEPS: usize = 16;
-        let n = self.nodes.len();
-        let [first, last] = [0, n - 1].map(|k| self.nodes[k].sd.ln());
-        let log: Vec<f64> = self.nodes.iter().map(|n| n.weight.max(f64::MIN_POSITIVE).ln()).collect();
-        let density = |k: usize| -> f64 {
-            let (interval, base) = (k / STEPS, (k / STEPS).saturating_sub(1).min(n.saturating_sub(4)));
-            let x = (interval - base) as f64 + (k % STEPS) as f64 / STEPS as f64;
-            let points = base..(base + 4).min(n);
-            let others = |j: usize| points.clone().filter(move |l| *l != j);
-            let part = |j: usize| -> f64 {
-                others(j).map(|l| (x - (l - base) as f64) / (j as f64 - l as f64)).product()
-            };
-            points.clone().map(|j| part(j) * log[j]).sum::<f64>().exp()
-        };
-        let values: Vec<f64> = (0..=(n - 1) * STEPS).map(density).collect();
-        let steps: Vec<f64> = values.windows(2).map(|v| 0.5 * (v[0] + v[1])).collect();
-        let mut left = p * steps.iter().sum::<f64>();
-        for (k, step) in steps.iter().enumerate() {
-            if left <= *step {
-                let at = (k as f64 + left / step) / steps.len() as f64;
-                return (first + at * (last - first)).exp();
-            }
-            left -= step;
-        }
-        self.nodes[n - 1].sd
+        let [first, last] = [0, self.nodes.len() - 1].map(|k| self.nodes[k].sd.ln());
+        let weights: Vec<f64> = self.nodes.iter().map(|n| n.weight).collect();
+        let mut law = Vec::new();
+        add_line(&mut law, first, (last - first) / (weights.len() - 1).max(1) as f64, &weights);
+        quantile(&law, p).exp()
+    }
+
+    /// Fewer nodes for work that is done at each: every second or third of a fine grid, so that a dozen or more remain, and none that weighs less than 1e-6. Steps
+    /// of an sd of log σ move means and sds by about 1e-4 sd.
+    #[must_use]
+    pub fn thinned(&self) -> Mixture {
+        let stride = (self.nodes.len() / 12).clamp(1, 3);
+        let most =
+            (0..self.nodes.len()).max_by(|a, b| self.nodes[*a].weight.total_cmp(&self.nodes[*b].weight));
+        let from = most.unwrap_or(0) % stride;
+        let mut nodes: Vec<Node> =
+            self.nodes.iter().skip(from).step_by(stride).filter(|n| n.weight > 1e-6).cloned().collect();
+        let sum: f64 = nodes.iter().map(|n| n.weight).sum();
+        nodes.iter_mut().for_each(|n| n.weight /= sum);
+        Mixture { nodes, ..self.clone() }
     }
 
     /// The largest difference between two mixtures: of means in sds, of sds in parts.
-    fn differs(&self, other: &Mixture) -> f64 {
+    pub(crate) fn differs(&self, other: &Mixture) -> f64 {
         let pair = |a: (f64, f64), b: (f64, f64)| ((a.0 - b.0).abs() / a.1).max((a.1 / b.1 - 1.0).abs());
         let dim = self.nodes[0].mean.len();
         let coefficients = (0..dim).map(|j| pair(self.coefficient(j), other.coefficient(j)));
         coefficients.chain([pair(self.sd(), other.sd())]).fold(0.0, f64::max)
     }
+}
+
+/// Adds to a law the masses of 16 pieces between every two nodes at even distances, whose sum is that of the nodes. The logarithm of the density is a cubic
+/// through four nodes, none of them so low that it makes the cubic swing (e⁻⁴⁰ of the highest), else a straight line.
+pub(crate) fn add_line(law: &mut Vec<(f64, f64)>, start: f64, step: f64, weights: &[f64]) {
+    const PIECES: usize = 16;
+    let (n, total) = (weights.len(), weights.iter().sum::<f64>());
+    if n == 1 {
+        law.push((start, total));
+        return;
+    }
+    let log: Vec<f64> = weights.iter().map(|w| w.max(f64::MIN_POSITIVE).ln()).collect();
+    let most = log.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mut pieces = Vec::with_capacity((n - 1) * PIECES);
+    for k in 0..n - 1 {
+        let sound = |base: usize| base + 4 <= n && log[base..base + 4].iter().all(|l| *l > most - 40.0);
+        let bases = [k.checked_sub(1), Some(k), k.checked_sub(2)];
+        let points = match bases.into_iter().flatten().find(|b| sound(*b)) {
+            Some(base) => base..base + 4,
+            None => k..k + 2,
+        };
+        let density = |part: usize| -> f64 {
+            let x = k as f64 + part as f64 / PIECES as f64;
+            let weigh = |j: usize| -> f64 {
+                points.clone().filter(|l| *l != j).map(|l| (x - l as f64) / (j as f64 - l as f64)).product()
+            };
+            points.clone().map(|j| weigh(j) * log[j]).sum::<f64>().exp()
+        };
+        let values: Vec<f64> = (0..=PIECES).map(density).collect();
+        pieces.extend(values.windows(2).map(|v| 0.5 * (v[0] + v[1])));
+    }
+    let sum: f64 = pieces.iter().sum();
+    let place = |k: usize| start + step * (k as f64 + 0.5) / PIECES as f64;
+    law.extend(pieces.iter().enumerate().map(|(k, piece)| (place(k), total * piece / sum)));
 }
 
 impl Node {

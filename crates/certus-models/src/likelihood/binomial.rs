@@ -1,6 +1,10 @@
 //! y successes in n trials, logit link: φ(t) = n log(1 + eᵗ) − y t − log C(n, y), n times the logistic curvature.
 
-use super::{Datum, Likelihood, sigmoid::sigmoid_methods, slice_methods};
+use super::{
+    Datum, Likelihood,
+    sigmoid::{sigmoid_methods, sigmoid_strip},
+    slice_methods,
+};
 use crate::special::{ln_gamma, sigmoid, sigmoid_slope, softplus};
 
 /// Binomial responses with the logit link; the number of trials comes with each observation.
@@ -55,6 +59,7 @@ impl Likelihood for Binomial {
     }
 
     sigmoid_methods!();
+    sigmoid_strip!();
     slice_methods!();
 }
 

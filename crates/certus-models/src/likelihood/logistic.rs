@@ -3,7 +3,11 @@
 //! |φ‴| = φ″|1 − 2σ| ≤ φ″, so φ″ falls by at most e^{−D} over a distance D; sup|φ‴| = 1/(6√3). Poles of σ at ±πi: in the strip
 //! |Im t| ≤ π/2, |σ| and |σσ| are at most 1, which gives the trapezoid error (math: E).
 
-use super::{Datum, Likelihood, sigmoid::sigmoid_methods, slice_methods};
+use super::{
+    Datum, Likelihood,
+    sigmoid::{sigmoid_methods, sigmoid_strip},
+    slice_methods,
+};
 use crate::special::{exp, log_from_one, sigmoid, sigmoid_slope, softplus};
 
 /// Bernoulli responses with the logit link.
@@ -70,6 +74,7 @@ impl Likelihood for Logistic {
     }
 
     sigmoid_methods!();
+    sigmoid_strip!();
     slice_methods!();
 }
 

@@ -17,7 +17,7 @@ pub use poisson::Poisson;
 pub use probit::Probit;
 
 pub(crate) use slices::{
-    Along, Derivatives, Lower, Slopes, Trapezoid, lower_method, moment_methods, slice_methods,
+    Along, Derivatives, Lower, Slopes, Trapezoid, TrapezoidValue, lower_method, moment_methods, slice_methods,
 };
 
 /// One observation.
@@ -221,6 +221,16 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     /// Σ_k w_k (φ, φ′, φ″, φ″x, φ″x²)(mean + sd·x_k): the trapezoid sum over one row's nodes.
     fn trapezoid(&self, mean: f64, sd: f64, datum: Datum, nodes: &[f64], weights: &[f64]) -> Moments;
 
+    /// The moments above but for the first, which is 0: what gradients need.
+    fn trapezoid_slopes(&self, mean: f64, sd: f64, datum: Datum, nodes: &[f64], weights: &[f64]) -> Moments {
+        Moments { e0: 0.0, ..self.trapezoid(mean, sd, datum, nodes, weights) }
+    }
+
+    /// Σ_k w_k φ(mean + sd·x_k): the first of the moments above, to the bit.
+    fn trapezoid_value(&self, mean: f64, sd: f64, datum: Datum, nodes: &[f64], weights: &[f64]) -> f64 {
+        self.trapezoid(mean, sd, datum, nodes, weights).e0
+    }
+
     /// Σ_k w_k φ₋(1, x, x²), φ₋ = [`Self::bend_near`] of t = mean + sd·x_k and D = reach·√(1 + x_k²/ω) (Lemma C).
     #[allow(clippy::too_many_arguments)]
     fn lower_trapezoid(
@@ -288,6 +298,12 @@ pub(crate) mod checks {
                         );
                     }
                 }
+                let (nodes, weights) = ([-1.0, -0.3, 0.0, 0.5, 2.0], [0.1, 0.2, 0.3, 0.2, 0.1]);
+                let sums = likelihood.trapezoid(t, 0.7, datum, &nodes, &weights);
+                let alone = likelihood.trapezoid_value(t, 0.7, datum, &nodes, &weights);
+                assert_eq!(alone, sums.e0, "the value alone at {t}");
+                let slopes = likelihood.trapezoid_slopes(t, 0.7, datum, &nodes, &weights);
+                assert_eq!(slopes, Moments { e0: 0.0, ..sums }, "all but the value at {t}");
                 let (mut slopes, mut bends, mut shifted) = ([0.0], [0.0], [t]);
                 let sum = likelihood.derivatives(&[t], &[datum], &[2.0], &mut slopes, &mut bends);
                 assert!((sum - 2.0 * likelihood.value(t, datum)).abs() <= 1e-13 * sum.abs());

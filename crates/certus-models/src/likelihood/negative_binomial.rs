@@ -1,6 +1,8 @@
 //! Counts y with mean eᵗ and variance eᵗ + e²ᵗ/k, dispersion k given:
 //! φ(t) = (y+k) log(k + eᵗ) − y t + log Γ(y+1) + log Γ(k) − log Γ(y+k) − k log k; φ″ = (y+k) σσ̄(t − log k) ≤ (y+k)/4.
 
+use std::f64::consts::{FRAC_PI_2, PI};
+
 use super::{Datum, Likelihood, sigmoid::sigmoid_methods, slice_methods};
 use crate::error::Error;
 use crate::special::{ln_gamma, sigmoid, sigmoid_slope, softplus};
@@ -11,6 +13,9 @@ pub struct NegativeBinomial {
     k: f64,
     log_k: f64,
 }
+
+/// From this k on, φ is written and bounded as that of a Poisson response, which it is near.
+const LARGE: f64 = 32.0;
 
 impl NegativeBinomial {
     /// With dispersion k (variance mean + mean²/k).
@@ -49,6 +54,9 @@ impl Likelihood for NegativeBinomial {
     #[inline(always)]
     fn value(&self, t: f64, datum: Datum) -> f64 {
         let (y, s) = (datum.y, t - self.log_k);
+        if self.k >= LARGE {
+            return (self.k + y) * softplus(s) - y * t - ln_rising_ratio(self.k, y) + ln_gamma(y + 1.0);
+        }
         // (y+k) log(k + eᵗ) − y t − k log k = k log(1+eˢ) + y log(1+e^{−s})
         let constant = ln_gamma(y + 1.0) + ln_gamma(self.k) - ln_gamma(y + self.k);
         self.k * softplus(s) + y * softplus(-s) + constant
@@ -65,8 +73,51 @@ impl Likelihood for NegativeBinomial {
         (datum.y + self.k) * sigmoid_slope(t - self.log_k)
     }
 
+    fn strip_loss(&self, tau: f64) -> Option<f64> {
+        (self.k < LARGE).then(|| {
+            let cosine = (0.5 * tau).cos();
+            let inside = tau.abs() < PI && cosine > 0.0;
+            if inside { -cosine.ln() } else { f64::INFINITY }
+        })
+    }
+
+    /// For a large k nothing: φ′ = (y + k)σ(s) − y grows at most as e^t does.
+    fn strip_size(&self, datum: Datum) -> f64 {
+        if self.k < LARGE { self.size(datum) } else { 0.0 }
+    }
+
+    /// For a large k: |k + e^{t+iτ}| ≥ k + e^t cos τ for |τ| < π/2, so Re φ(t + iτ) ≥ φ(t + log cos τ) + y log cos τ, which is convex and falls with |τ|.
+    fn rotated(&self, t: f64, tau: f64, datum: Datum) -> Option<[f64; 3]> {
+        if let Some(loss) = self.strip_loss(tau) {
+            let loss = loss * self.strip_size(datum);
+            return Some([self.value(t, datum) - loss, self.slope(t, datum), self.bend(t, datum)]);
+        }
+        if tau.abs() >= FRAC_PI_2 {
+            return None;
+        }
+        let shift = tau.cos().ln();
+        let at = t + shift;
+        Some([self.value(at, datum) + datum.y * shift, self.slope(at, datum), self.bend(at, datum)])
+    }
+
+    /// φ′ = (y + k)σ − y. For a large k: |k + e^{t+iτ}| ≥ k, so |φ′| ≤ (1 + y/k)e^{t + s x} + y, and E e^{s x} = e^{s²/2 − s·lean}.
+    fn rotated_slope(&self, t: f64, s: f64, lean: f64, tau: f64, datum: Datum) -> Option<f64> {
+        if self.k >= LARGE {
+            return Some((1.0 + datum.y / self.k) * (t + 0.5 * s * s - s * lean).exp() + datum.y);
+        }
+        let cosine = (0.5 * tau).cos();
+        let inside = tau.abs() < PI && cosine > 0.0;
+        Some(if inside { self.size(datum) / cosine + datum.y } else { f64::INFINITY })
+    }
+
     sigmoid_methods!();
     slice_methods!();
+}
+
+/// log Γ(k + y) − log Γ(k) − y log k for k ≥ 32, by Stirling's series, whose next term is below 2e-14: no large numbers are subtracted.
+fn ln_rising_ratio(k: f64, y: f64) -> f64 {
+    let series = |x: f64| (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / (1260.0 * x * x)) / (x * x)) / x;
+    (k + y - 0.5) * (y / k).ln_1p() - y + series(k + y) - series(k)
 }
 
 #[cfg(test)]
@@ -77,7 +128,7 @@ mod tests {
     #[test]
     fn negative_binomial() {
         let data = [0.0, 1.0, 40.0].map(|y| Datum { y, trials: 1.0 });
-        for k in [0.3, 1.0, 25.0] {
+        for k in [0.3, 1.0, 25.0, 50.0, 1e4] {
             let likelihood = NegativeBinomial::new(k).expect("valid");
             consistent(&likelihood, &data, &[-15.0, -1.0, 0.0, 2.0, 6.0]);
             let terms =

@@ -50,6 +50,16 @@ macro_rules! sigmoid_methods {
             true
         }
 
+        fn scale(&self, _mean: f64, _sd: f64, datum: Datum) -> f64 {
+            self.size(datum)
+        }
+    };
+}
+pub(crate) use sigmoid_methods;
+
+/// What is bounded for all t alike.
+macro_rules! sigmoid_strip {
+    () => {
         fn strip_loss(&self, tau: f64) -> Option<f64> {
             let cosine = (0.5 * tau).cos();
             let inside = tau.abs() < std::f64::consts::PI && cosine > 0.0;
@@ -66,10 +76,6 @@ macro_rules! sigmoid_methods {
             let inside = tau.abs() < std::f64::consts::PI && cosine > 0.0;
             Some(if inside { self.size(datum) / cosine + datum.y.abs() } else { f64::INFINITY })
         }
-
-        fn scale(&self, _mean: f64, _sd: f64, datum: Datum) -> f64 {
-            self.size(datum)
-        }
     };
 }
-pub(crate) use sigmoid_methods;
+pub(crate) use sigmoid_strip;

@@ -28,8 +28,21 @@ macro_rules! moment_methods {
             bend: &mut [f64],
         ) -> f64 {
             let likelihood = self;
-            let all = $crate::likelihood::Derivatives { likelihood, t, data, weight, slope, bend };
-            pulp::Arch::new().dispatch(all)
+            let parts = $crate::likelihood::Derivatives { likelihood, t, data, weight, slope, bend };
+            pulp::Arch::new().dispatch(parts)
+        }
+
+        fn trapezoid_value(
+            &self,
+            mean: f64,
+            sd: f64,
+            datum: $crate::likelihood::Datum,
+            nodes: &[f64],
+            weights: &[f64],
+        ) -> f64 {
+            let likelihood = self;
+            let line = $crate::likelihood::TrapezoidValue { likelihood, mean, sd, datum, nodes, weights };
+            pulp::Arch::new().dispatch(line)
         }
 
         fn along(
@@ -58,14 +71,23 @@ macro_rules! moment_methods {
             weights: &[f64],
         ) -> $crate::likelihood::Moments {
             let likelihood = self;
-            pulp::Arch::new().dispatch($crate::likelihood::Trapezoid {
-                likelihood,
-                mean,
-                sd,
-                datum,
-                nodes,
-                weights,
-            })
+            let line =
+                $crate::likelihood::Trapezoid::<_, true> { likelihood, mean, sd, datum, nodes, weights };
+            pulp::Arch::new().dispatch(line)
+        }
+
+        fn trapezoid_slopes(
+            &self,
+            mean: f64,
+            sd: f64,
+            datum: $crate::likelihood::Datum,
+            nodes: &[f64],
+            weights: &[f64],
+        ) -> $crate::likelihood::Moments {
+            let likelihood = self;
+            let line =
+                $crate::likelihood::Trapezoid::<_, false> { likelihood, mean, sd, datum, nodes, weights };
+            pulp::Arch::new().dispatch(line)
         }
     };
 }
@@ -207,8 +229,8 @@ impl<L: Likelihood> pulp::NullaryFnOnce for Along<'_, L> {
     }
 }
 
-/// [`Likelihood::trapezoid`], vectorised.
-pub(crate) struct Trapezoid<'a, L> {
+/// [`Likelihood::trapezoid`] or, without `VALUE`, [`Likelihood::trapezoid_slopes`], vectorised.
+pub(crate) struct Trapezoid<'a, L, const VALUE: bool> {
     pub(crate) likelihood: &'a L,
     pub(crate) mean: f64,
     pub(crate) sd: f64,
@@ -217,34 +239,80 @@ pub(crate) struct Trapezoid<'a, L> {
     pub(crate) weights: &'a [f64],
 }
 
-impl<L: Likelihood> pulp::NullaryFnOnce for Trapezoid<'_, L> {
+impl<L: Likelihood, const VALUE: bool> pulp::NullaryFnOnce for Trapezoid<'_, L, VALUE> {
     type Output = Moments;
 
     #[inline(always)]
     fn call(self) -> Moments {
         let Trapezoid { likelihood, mean, sd, datum, nodes, weights } = self;
         let mut terms = [[0.0; RUN]; 5];
+        let (mut xs, mut ws) = ([0.0; RUN], [0.0; RUN]);
         let mut m = Moments::default();
         for (x, w) in nodes.chunks(RUN).zip(weights.chunks(RUN)) {
             let n = x.len();
+            let (x, w) = (whole(x, &mut xs), whole(w, &mut ws));
             let [e0, e1, q0, q1, q2] = &mut terms;
-            let (w, e0, e1) = (&w[..n], &mut e0[..n], &mut e1[..n]);
-            let (q0, q1, q2) = (&mut q0[..n], &mut q1[..n], &mut q2[..n]);
-            for k in 0..n {
+            let (w, e0, e1) = (&w[..x.len()], &mut e0[..x.len()], &mut e1[..x.len()]);
+            let (q0, q1, q2) = (&mut q0[..x.len()], &mut q1[..x.len()], &mut q2[..x.len()]);
+            for k in 0..x.len() {
                 let t = mean + sd * x[k];
-                e0[k] = w[k] * likelihood.value(t, datum);
+                if VALUE {
+                    e0[k] = w[k] * likelihood.value(t, datum);
+                }
                 e1[k] = w[k] * likelihood.slope(t, datum);
                 q0[k] = w[k] * likelihood.bend(t, datum);
                 q1[k] = q0[k] * x[k];
                 q2[k] = q1[k] * x[k];
             }
-            m.e0 += sum(e0);
-            m.e1 += sum(e1);
-            m.q0 += sum(q0);
-            m.q1 += sum(q1);
-            m.q2 += sum(q2);
+            if VALUE {
+                m.e0 += sum(&e0[..n]);
+            }
+            m.e1 += sum(&e1[..n]);
+            m.q0 += sum(&q0[..n]);
+            m.q1 += sum(&q1[..n]);
+            m.q2 += sum(&q2[..n]);
         }
         m
+    }
+}
+
+/// x followed by zeros up to a multiple of eight, so that no loop over it has a rest that is not vectorised.
+#[inline(always)]
+fn whole<'a>(x: &[f64], room: &'a mut [f64; RUN]) -> &'a [f64] {
+    let n = x.len().next_multiple_of(8);
+    room[x.len()..n].fill(0.0);
+    room[..x.len()].copy_from_slice(x);
+    &room[..n]
+}
+
+/// [`Likelihood::trapezoid_value`], vectorised; the first of the moments, to the bit.
+pub(crate) struct TrapezoidValue<'a, L> {
+    pub(crate) likelihood: &'a L,
+    pub(crate) mean: f64,
+    pub(crate) sd: f64,
+    pub(crate) datum: Datum,
+    pub(crate) nodes: &'a [f64],
+    pub(crate) weights: &'a [f64],
+}
+
+impl<L: Likelihood> pulp::NullaryFnOnce for TrapezoidValue<'_, L> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn call(self) -> f64 {
+        let TrapezoidValue { likelihood, mean, sd, datum, nodes, weights } = self;
+        let (mut xs, mut ws, mut e0) = ([0.0; RUN], [0.0; RUN], [0.0; RUN]);
+        let mut total = 0.0;
+        for (x, w) in nodes.chunks(RUN).zip(weights.chunks(RUN)) {
+            let n = x.len();
+            let (x, w) = (whole(x, &mut xs), whole(w, &mut ws));
+            let (w, e0) = (&w[..x.len()], &mut e0[..x.len()]);
+            for k in 0..x.len() {
+                e0[k] = w[k] * likelihood.value(mean + sd * x[k], datum);
+            }
+            total += sum(&e0[..n]);
+        }
+        total
     }
 }
 
@@ -265,19 +333,22 @@ impl<F: Fn(f64, f64) -> f64> pulp::NullaryFnOnce for Lower<'_, F> {
         let Lower { at, nodes, weights, reach, omega } = self;
         let per_omega = 1.0 / omega;
         let mut terms = [[0.0; RUN]; 3];
+        let (mut xs, mut ws) = ([0.0; RUN], [0.0; RUN]);
         let mut total = [0.0; 3];
         for (x, w) in nodes.chunks(RUN).zip(weights.chunks(RUN)) {
             let n = x.len();
+            let (x, w) = (whole(x, &mut xs), whole(w, &mut ws));
             let [q0, q1, q2] = &mut terms;
-            let (w, q0, q1, q2) = (&w[..n], &mut q0[..n], &mut q1[..n], &mut q2[..n]);
-            for k in 0..n {
+            let (w, q0) = (&w[..x.len()], &mut q0[..x.len()]);
+            let (q1, q2) = (&mut q1[..x.len()], &mut q2[..x.len()]);
+            for k in 0..x.len() {
                 q0[k] = w[k] * at(x[k], reach * (1.0 + x[k] * x[k] * per_omega).sqrt());
                 q1[k] = q0[k] * x[k];
                 q2[k] = q1[k] * x[k];
             }
-            total[0] += sum(q0);
-            total[1] += sum(q1);
-            total[2] += sum(q2);
+            total[0] += sum(&q0[..n]);
+            total[1] += sum(&q1[..n]);
+            total[2] += sum(&q2[..n]);
         }
         total
     }

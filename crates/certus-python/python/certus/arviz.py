@@ -41,7 +41,8 @@ def convert(fit: Fit, draws: int, seed: int) -> Any:
 
 def contents(fit: Fit, draws: int, seed: int) -> tuple[Groups, dict[str, Any], dict[str, list[str]]]:
     """The groups without their chain dimension, the coordinates and the dimensions."""
-    latents = fit.latents(draws, seed)
+    mixture = fit.to_dict()["certificate"]["scale"] is not None
+    latents: Any = None if mixture else fit.latents(draws, seed)
     source = fit.source
     coords: dict[str, Any] = {}
     dims: dict[str, list[str]] = {}
@@ -57,11 +58,13 @@ def contents(fit: Fit, draws: int, seed: int) -> tuple[Groups, dict[str, Any], d
         if source is not None:
             response = fit.settings.response
             groups["observed_data"] = {response: source._model.responses()}
+        if source is not None and not mixture:
             groups["log_likelihood"] = {response: source._model.log_likelihood(latents)}
-            dims[response] = ["row"]
+        if source is not None:
+            dims[fit.settings.response] = ["row"]
             coords["row"] = np.arange(source.rows)
     weights = fit.log_weights(draws, seed)
-    if weights is not None:
+    if weights is not None and latents is not None:
         groups["sample_stats"] = {"lp": weights + fit.log_q(latents), "log_weight": weights}
     return groups, coords, dims
 

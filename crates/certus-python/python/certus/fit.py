@@ -135,6 +135,16 @@ class Fit:
         """The certificate in plain sentences."""
         return words.verdict(self._record)
 
+    @property
+    def groups(self) -> pd.DataFrame | None:
+        """The effects of groups whose sd was not given, a row each: rows, mean, sd and quantiles of the group's deviation; else None."""
+        found = self._fitted.groups()
+        if found is None:
+            return None
+        names, values = found
+        table = pd.DataFrame(values, columns=["rows", "mean", "sd", "q05", "q50", "q95"], index=pd.Index(names, name="group"))
+        return table.astype({"rows": int})
+
     def latents(self, n: int, seed: int = 0) -> Array:
         """The latents of the draws of `sample`: the coordinates of the target, or the coefficients of the design inside a model."""
         return self._fitted.latents(whole("n", n), whole("seed", seed))
@@ -145,7 +155,7 @@ class Fit:
 
     def log_weights(self, n: int, seed: int = 0) -> Array | None:
         """log p - log q at the draws of `sample`, up to a constant; None if the posterior is not at hand."""
-        if self._source is None:
+        if self._source is None or self._record["certificate"]["scale"] is not None:
             return None
         latents = self.latents(n, seed)
         if isinstance(self._source, Target):
@@ -159,21 +169,25 @@ class Fit:
         keys = ("mean", "sd", "q05", "q50", "q95")
         return pd.DataFrame({key: self._column(key) for key in keys}, index=pd.Index(self.names, name="parameter"))
 
-    def _new_columns(self, data: Any) -> dict[str, Any]:
+    def _new_columns(self, data: Any, groups: bool = True) -> dict[str, Any]:
         if isinstance(self._source, Target) or self._record["model"] == "target":
             raise UsageError("there is nothing to predict: the fit of a log density has no data; use fit.sample")
         if self._source is not None:
-            return self._source.new_columns(data)
+            return self._source.new_columns(data, groups)
         if isinstance(data, np.ndarray):
             from .models import matrix_columns
 
             return matrix_columns(data, self._record["settings"].get("features", []))
         return Frame(data).columns()
 
-    def predict(self, data: Any) -> pd.DataFrame:
-        """The expected response of every row of new data: mean, sd, quantiles, and mean and sd of the linear predictor."""
+    def predict(self, data: Any, *, groups: str | None = None) -> pd.DataFrame:
+        """The expected response of every row of new data: mean, sd, quantiles, and mean and sd of the linear predictor.
+
+        If the sd between groups was not given, `groups` says whose: "known" (the rows' own groups, the default), "new" (a group nobody has
+        seen) or "population" (averaged over all groups there could be).
+        """
         keys = ("mean", "sd", "q05", "q50", "q95", "linear_mean", "linear_sd")
-        values = self._fitted.predict(self._new_columns(data))
+        values = self._fitted.predict(self._new_columns(data, groups in (None, "known")), groups)
         return pd.DataFrame(values, columns=list(keys), index=data.index if isinstance(data, pd.DataFrame) else None)
 
     def predict_draws(self, data: Any, n: int = 1000, seed: int = 0) -> Array:
@@ -273,7 +287,7 @@ def fit(
         model, options = as_target(model, options), {}
     if options:
         raise UsageError(f"{', '.join(options)}: there is no such setting")
-    show = watcher(progress, gap)
+    show = watcher(progress, None if isinstance(model, Model) and model._model.collapsed else gap)
     try:
         if isinstance(model, Target):
             start = None if model.start is None else [float(x) for x in model.start]

@@ -64,7 +64,10 @@ class Formula:
         self.response = self._response(description.response.term, env)
         names = self._features(description, env)
         self.features = [column for columns in names.values() for column in columns]
+        used = set(self.plain)
         self.groups = self._groups(description, names)
+        self.factors = set(self.plain) - used
+        """Columns that only name groups."""
         del self._pandas, self._complete
 
     def columns(self, frame: Frame) -> dict[str, Column]:
@@ -75,9 +78,10 @@ class Formula:
         """Lets go of the columns made for the fit."""
         self._made = {}
 
-    def new_columns(self, frame: Frame) -> dict[str, Column]:
-        """The same of new data; the response is not needed."""
-        out = frame.columns(name for name in dict.fromkeys(self.plain) if name != self.response)
+    def new_columns(self, frame: Frame, groups: bool = True) -> dict[str, Column]:
+        """The same of new data; the response is not needed, and columns that only name groups are left out without `groups`."""
+        unused = {self.response} if groups else {self.response, *self.factors}
+        out = frame.columns(name for name in dict.fromkeys(self.plain) if name not in unused)
         terms = {id(term): term for name, (term, _) in self.evaluated.items() if name != self.response}
         needed = {name for term in terms.values() for name in term.var_names if name in self.known}
         _require(frame, needed)
@@ -92,7 +96,7 @@ class Formula:
             if name != self.response:
                 value = values[id(term)]
                 out[name] = ("number", np.ascontiguousarray(value if place is None else value[:, place]))
-        return {**out, **self._join(frame)}
+        return {**out, **(self._join(frame) if groups else {})}
 
     def _join(self, frame: Frame) -> dict[str, Column]:
         out: dict[str, Column] = {}
@@ -204,9 +208,10 @@ class Formula:
         out = []
         for factor in sorted(slopes, key=len):
             written = ":".join(factor)
-            if self.intercept != (factor in with_intercept):
-                what = "the intercept of all rows is there but does not vary" if self.intercept else "the intercept varies but there is none of all rows"
+            if factor in with_intercept and not self.intercept:
+                what = "the intercept varies but there is none of all rows"
                 raise UsageError(f"by {written} {what}, which is not built yet: write (1 + ... | {written}) and an intercept, or neither")
+            own = [] if not self.intercept or factor in with_intercept else ["0"]
             if any(sign in part for part in factor for sign in ":/,="):
                 raise UsageError(f"the group {written} has one of : / , = in its name: rename it")
             if len(factor) == 1 or all(factor[:k] in slopes for k in range(1, len(factor))):
@@ -215,7 +220,8 @@ class Formula:
             else:
                 name = "*".join(factor)
                 self.joined[name] = factor
-            out.append(f"{name}: {','.join(slopes[factor])}" if slopes[factor] else name)
+            terms = [*own, *slopes[factor]]
+            out.append(f"{name}: {','.join(terms)}" if terms else name)
         return out
 
 

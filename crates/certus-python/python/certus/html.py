@@ -13,7 +13,8 @@ LISTED = 30
 
 def page(record: dict[str, Any]) -> str:
     """A self-contained piece of HTML that follows the reader's theme."""
-    level = record["certificate"]["gap"]["level"]
+    scale = record["certificate"]["scale"]
+    level = record["certificate"]["gap"]["level"] if scale is None else scale["level"]
     colour = COLOURS[level] if record["status"] == "reached" else COLOURS["none"] if level == "none" else COLOURS["estimated"]
     sentences = words.verdict(record)
     first, rest = sentences[0], sentences[1:]

@@ -80,12 +80,12 @@ class Model:
         """What `fit` with the same settings would do, without doing it."""
         return Plan(self._model.plan(infinite(run_settings(**settings))))
 
-    def new_columns(self, data: Any) -> dict[str, Column]:
-        """Columns of new data for `predict`."""
+    def new_columns(self, data: Any, groups: bool = True) -> dict[str, Column]:
+        """Columns of new data for `predict`; those of groups are left out if they are not needed."""
         if self._columns is not None and isinstance(data, np.ndarray):
             return matrix_columns(data, self._columns)
         frame = Frame(data)
-        return frame.columns() if self._formula is None else {**frame.columns(self._roles()), **self._formula.new_columns(frame)}
+        return frame.columns() if self._formula is None else {**frame.columns(self._roles()), **self._formula.new_columns(frame, groups)}
 
     def _roles(self) -> list[str]:
         return [self._words[role] for role in ("offset", "trials") if role in self._words]
@@ -119,6 +119,9 @@ def _settings(
     intercept_prior_sd: float,
     priors: Mapping[str, float] | None,
     group_sd: float | Mapping[str, float] | None,
+    sd_prior: str | None,
+    sd_prior_scale: float | None,
+    scales: str | None,
     sigma: float | None,
     dispersion: float | None,
     standardise: bool,
@@ -134,9 +137,14 @@ def _settings(
         words["group-sd"] = [f"{str(g).replace(':', '/')}={number('group_sd', sd)!r}" for g, sd in group_sd.items()]
     elif group_sd is not None:
         words["group-sd"] = [repr(number("group_sd", group_sd))]
-    for name, value in (("sigma", sigma), ("dispersion", dispersion)):
+    for name, text in (("sd_prior", sd_prior), ("scales", scales)):
+        if text is not None:
+            if not isinstance(text, str):
+                raise UsageError(f"{name} is {text!r}, but a word is required")
+            words[name.replace("_", "-")] = text.replace("_", "-")
+    for name, value in (("sigma", sigma), ("dispersion", dispersion), ("sd-prior-scale", sd_prior_scale)):
         if value is not None:
-            words[name] = number(name, value)
+            words[name] = number(name.replace("-", "_"), value)
     if not isinstance(standardise, (bool, np.bool_)):
         raise UsageError(f"standardise is {standardise!r}, but True or False is required")
     if not standardise:
@@ -240,18 +248,21 @@ def _model(model: str, formula: Any, y: Any, data: Any, roles: dict[str, Any], i
 def logistic(
     formula: Any, y: Any = None, *, data: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
     intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None, group_sd: float | Mapping[str, float] | None = None,
-    standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+    sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Logistic regression of a 0/1 or boolean response.
 
     `formula` with `data`, or a matrix X and `y`. `prior_sd` is that of a coefficient per sd of its feature (of the feature itself without
-    `standardise`), `priors` has others by name; infinity is flat. `group_sd`, a number or one per group, is the sd of group effects.
+    `standardise`), `priors` has others by name; infinity is flat. `group_sd`, a number or one per group, is the sd of group effects;
+    without it the groups are integrated out and the sd has a posterior (`sd_prior` half-normal, half-t, exponential or flat, with
+    `sd_prior_scale`), or is estimated (`scales="estimate"`).
     `offset` and `weights` are columns or arrays. `missing` is "error" or "drop". A float64 X in C order is not copied: leave it as it is
     while the model is in use.
     """
     return _model(
         "logistic", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
-        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sigma=None, dispersion=None, standardise=standardise,
+        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
+        sd_prior_scale=sd_prior_scale, scales=scales, sigma=None, dispersion=None, standardise=standardise,
         missing=missing,
     )
 
@@ -259,12 +270,13 @@ def logistic(
 def probit(
     formula: Any, y: Any = None, *, data: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
     intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None, group_sd: float | Mapping[str, float] | None = None,
-    standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+    sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Probit regression of a 0/1 or boolean response; arguments as for `logistic`."""
     return _model(
         "probit", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
-        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sigma=None, dispersion=None, standardise=standardise,
+        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
+        sd_prior_scale=sd_prior_scale, scales=scales, sigma=None, dispersion=None, standardise=standardise,
         missing=missing,
     )
 
@@ -272,12 +284,13 @@ def probit(
 def poisson(
     formula: Any, y: Any = None, *, data: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
     intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None, group_sd: float | Mapping[str, float] | None = None,
-    standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+    sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Poisson regression of counts with the log link; arguments as for `logistic`."""
     return _model(
         "poisson", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
-        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sigma=None, dispersion=None, standardise=standardise,
+        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
+        sd_prior_scale=sd_prior_scale, scales=scales, sigma=None, dispersion=None, standardise=standardise,
         missing=missing,
     )
 
@@ -285,13 +298,14 @@ def poisson(
 def linear(
     formula: Any, y: Any = None, *, data: Any = None, sigma: float | None = None, offset: Any = None, weights: Any = None,
     prior_sd: float = 2.5, intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None,
-    group_sd: float | Mapping[str, float] | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True,
-    names: Sequence[str] | None = None,
+    group_sd: float | Mapping[str, float] | None = None, sd_prior: str | None = None, sd_prior_scale: float | None = None,
+    scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Linear regression with errors of the known sd `sigma`; arguments as for `logistic`."""
     return _model(
         "linear", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
-        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sigma=sigma, dispersion=None, standardise=standardise,
+        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
+        sd_prior_scale=sd_prior_scale, scales=scales, sigma=sigma, dispersion=None, standardise=standardise,
         missing=missing,
     )
 
@@ -299,12 +313,13 @@ def linear(
 def binomial(
     formula: Any, y: Any = None, *, data: Any = None, trials: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
     intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None, group_sd: float | Mapping[str, float] | None = None,
-    standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+    sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Logistic regression of successes among `trials`, a column or an array (or prop(y, n) ~ ...); arguments as for `logistic`."""
     return _model(
         "binomial", formula, y, data, {"offset": offset, "weights": weights, "trials": trials}, intercept, names, prior_sd=prior_sd,
-        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sigma=None, dispersion=None, standardise=standardise,
+        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
+        sd_prior_scale=sd_prior_scale, scales=scales, sigma=None, dispersion=None, standardise=standardise,
         missing=missing,
     )
 
@@ -312,12 +327,13 @@ def binomial(
 def negative_binomial(
     formula: Any, y: Any = None, *, data: Any = None, dispersion: float | None = None, offset: Any = None, weights: Any = None,
     prior_sd: float = 2.5, intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None,
-    group_sd: float | Mapping[str, float] | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True,
-    names: Sequence[str] | None = None,
+    group_sd: float | Mapping[str, float] | None = None, sd_prior: str | None = None, sd_prior_scale: float | None = None,
+    scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Regression of counts with extra spread, the known `dispersion`; arguments as for `logistic`."""
     return _model(
         "negative-binomial", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
-        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sigma=None, dispersion=dispersion, standardise=standardise,
+        intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
+        sd_prior_scale=sd_prior_scale, scales=scales, sigma=None, dispersion=dispersion, standardise=standardise,
         missing=missing,
     )

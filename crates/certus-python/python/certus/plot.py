@@ -30,7 +30,10 @@ def figure(fit: Fit, names: list[str] | None = None) -> Any:
     fig = Figure(figsize=(15, max(height, 5.4)), layout="constrained")
     left, middle, right = fig.subfigures(1, 3, width_ratios=[1.1, 1, 1.3])
     _coefficients(left.subplots(), fit, chosen)
-    _trace(middle.subplots(), fit)
+    if fit.certificate.scale is None:
+        _trace(middle.subplots(), fit)
+    else:
+        _scale(middle.subplots(), fit)
     _pairs(right, fit, pairs[:size])
     first = fit.verdict[0]
     fig.suptitle(first[0].upper() + first[1:], fontsize=12)
@@ -66,6 +69,18 @@ def _trace(axes: Any, fit: Fit) -> None:
     if points or bound:
         axes.set_yscale("log")
     axes.set_xlim(left=0.0)
+    axes.legend(fontsize=8)
+
+
+def _scale(axes: Any, fit: Fit) -> None:
+    """The sd between groups: its draws, and where its likelihood has a maximum."""
+    scale = fit.certificate.scale
+    draws = fit.sample(DRAWS, 1)[:, fit.names.index(scale.name)]
+    axes.set_title(scale.name, fontsize=10)
+    if np.ptp(draws) > 0:
+        axes.hist(draws, bins=60, density=True, color="lightgrey", label="posterior")
+    axes.axvline(scale.estimate, color="#1a7f37", ls="--", label=f"maximum of the likelihood {scale.estimate:.4g}, {scale.level}")
+    axes.set_yticks([])
     axes.legend(fontsize=8)
 
 

@@ -14,7 +14,7 @@ FIRST, EVERY = 2.0, 10.0
 class Line:
     """What is shown while a fit runs. Nothing is shown of a fit that takes less than two seconds outside a terminal."""
 
-    def __init__(self, goal: float, stream=None) -> None:
+    def __init__(self, goal: float | None, stream=None) -> None:
         self.goal = goal
         self.stream = stream or sys.stderr
         self.terminal = bool(getattr(self.stream, "isatty", lambda: False)())
@@ -24,7 +24,10 @@ class Line:
 
     def __call__(self, seconds: float, iteration: int, gradients: int, bound: float | None) -> None:
         gap = f"gap at most {bound:.2g} nats" if bound is not None else "gap not bounded yet"
-        text = f"{seconds:6.1f} s  {gap}, goal {self.goal:g}; iteration {iteration}, {gradients} gradients"
+        if self.goal is None:
+            text = f"{seconds:6.1f} s  groups integrated out, {gradients} passes"
+        else:
+            text = f"{seconds:6.1f} s  {gap}, goal {self.goal:g}; iteration {iteration}, {gradients} gradients"
         now = time.monotonic()
         if self.terminal:
             self.stream.write("\r" + text.ljust(self.width))
@@ -41,8 +44,8 @@ class Line:
             self.stream.flush()
 
 
-def watcher(progress: bool | Show | None, goal: float) -> Show | None:
-    """None: a line if stderr is there; False: nothing; True: a line; a function: that."""
+def watcher(progress: bool | Show | None, goal: float | None) -> Show | None:
+    """None: a line if stderr is there; False: nothing; True: a line; a function: that. Without a goal there is no gap to reach."""
     if progress is False:
         return None
     if callable(progress):

@@ -41,6 +41,15 @@ def posterior(certificate: dict[str, Any]) -> str:
     return f"{words}, only estimated"
 
 
+def scale(stated: dict[str, Any]) -> str:
+    """An sd between groups that was not given."""
+    name, estimate = stated["name"], stated["estimate"]
+    if stated["interval"] is None:
+        return f"{name} about {estimate:.5g} maximises the likelihood; nothing is proved of it: {stated['reason']}"
+    low, high = stated["interval"]
+    return f"proved: the likelihood has a maximum at {name} between {low:.6g} and {high:.6g}"
+
+
 def errors(stated: dict[str, Any]) -> str | None:
     """Errors of means and sds, if they are bounded."""
     mean, sd = stated.get("mean_error"), stated.get("sd_error")
@@ -57,6 +66,11 @@ def errors(stated: dict[str, Any]) -> str | None:
 def verdict(record: dict[str, Any]) -> list[str]:
     """The certificate, a sentence each."""
     certificate = record["certificate"]
+    if certificate.get("scale") is not None:
+        stated = certificate["scale"]
+        likelihood = stated["log_likelihood"]
+        lines = [scale(stated), f"{stated['groups']} groups integrated out; log likelihood at the maximum {likelihood:.4f}"]
+        return [*lines, f"the rest is estimated: {certificate['posterior']['reason']}"]
     lines = [gap(certificate)]
     of_gap = errors(certificate["gap"])
     if of_gap:

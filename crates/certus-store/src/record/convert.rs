@@ -64,7 +64,7 @@ impl Certificate {
             mean_error: posterior.mean_error.and_then(finite),
             sd_error: posterior.sd_error.and_then(finite),
         };
-        Self { gap, posterior }
+        Self { gap, posterior, scale: None }
     }
 }
 
@@ -107,6 +107,6 @@ fn assumptions(statement: &Statement) -> Vec<Assumption> {
     statement.assumptions().iter().map(one).collect()
 }
 
-pub(super) fn finite(x: f64) -> Option<f64> {
+pub(crate) fn finite(x: f64) -> Option<f64> {
     x.is_finite().then_some(x)
 }

@@ -10,11 +10,13 @@ use crate::directory::{FitDirectory, RECORD};
 use crate::error::Error;
 
 mod convert;
+mod scale;
 
 use convert::finite;
+pub use scale::{GroupEffect, Scale};
 
-/// The version of the schema that this crate writes, and the only one it reads.
-pub const SCHEMA: u32 = 1;
+/// The version of the schema that this crate writes. It also reads schema 1, which has no `certificate.scale`.
+pub const SCHEMA: u32 = 2;
 
 /// `fit.json`. Numbers that are not finite are `None` and null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,6 +69,8 @@ pub struct Certificate {
     pub gap: Gap,
     /// Distance from the posterior.
     pub posterior: Posterior,
+    /// The sd between groups, where it was not given.
+    pub scale: Option<Scale>,
 }
 
 /// The bound on f(w) − f*.
@@ -306,13 +310,17 @@ impl Record {
             schema: u32,
         }
         let version: Version = serde_json::from_str(text).map_err(|e| e.to_string())?;
-        if version.schema != SCHEMA {
-            return Err(format!("it has schema {}, and this program reads schema {SCHEMA}", version.schema));
+        if !(1..=SCHEMA).contains(&version.schema) {
+            return Err(format!(
+                "it has schema {}, and this program reads schemas 1 to {SCHEMA}",
+                version.schema
+            ));
         }
         let record: Self = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let (gap, posterior) = (&record.certificate.gap, &record.certificate.posterior);
         consistent("gap", gap.bound, gap.level, gap.delta)?;
         consistent("posterior", posterior.bound, posterior.level, posterior.delta)?;
+        record.certificate.scale.iter().try_for_each(Scale::consistent)?;
         Ok(record)
     }
 

@@ -5,6 +5,7 @@
 
 mod html;
 mod plots;
+mod scale;
 mod words;
 
 use std::fmt::Write;
@@ -31,6 +32,8 @@ pub struct Extras {
     pub data: Vec<(String, String)>,
     /// Other draws of the posterior to compare with.
     pub draws: Option<Comparison>,
+    /// The posterior of an sd between groups that was not given: sds and densities.
+    pub density: Vec<(f64, f64)>,
     /// Where the fit is, as the user would type it, for the commands that the report names.
     pub directory: Option<String>,
 }
@@ -58,6 +61,7 @@ pub fn report(record: &Record, extras: &Extras) -> String {
         record.status.as_str()
     );
     verdict(&mut out, record, tone.class());
+    scale::section(&mut out, record, &extras.density);
     coefficients(&mut out, record, extras);
     run(&mut out, record);
     posterior(&mut out, record, extras);
@@ -95,8 +99,13 @@ fn verdict(out: &mut String, record: &Record, tone: &str) {
         let _ = write!(out, "<p><strong>{}</strong></p>", escape(&capital(&record.message)));
     }
     let _ = write!(out, "<p>{}</p>", words::meaning(&record.status));
-    paragraphs(out, &words::gap(gap));
-    paragraphs(out, &words::posterior(posterior)[..1]);
+    match &record.certificate.scale {
+        Some(scale) => paragraphs(out, &scale::sentences(scale)),
+        None => {
+            paragraphs(out, &words::gap(gap));
+            paragraphs(out, &words::posterior(posterior)[..1]);
+        }
+    }
     out.push_str("</div>\n<dl class=\"facts\">");
     let bound = |bound: Option<f64>, level: Level| match bound {
         Some(bound) => format!("≤ {} <small>nats, {}</small>", figure(bound), level_word(level)),
@@ -106,12 +115,18 @@ fn verdict(out: &mut String, record: &Record, tone: &str) {
         .neg_elbo_se
         .filter(|e| *e > 0.0)
         .map_or(String::new(), |e| format!(" <small>± {}</small>", figure(e)));
-    let mut facts = vec![
-        ("Gap to the best Gaussian", bound(gap.bound, gap.level)),
-        ("KL from the posterior", bound(posterior.bound, posterior.level)),
-        ("Negative ELBO", format!("{}{error}", record.neg_elbo.map_or("–".into(), |f| format!("{f:.3}")))),
-        ("Parameters", count(record.parameters.len() as u64)),
-    ];
+    let mut facts = match &record.certificate.scale {
+        Some(scale) => scale::facts(scale),
+        None => vec![
+            ("Gap to the best Gaussian", bound(gap.bound, gap.level)),
+            ("KL from the posterior", bound(posterior.bound, posterior.level)),
+            (
+                "Negative ELBO",
+                format!("{}{error}", record.neg_elbo.map_or("–".into(), |f| format!("{f:.3}"))),
+            ),
+        ],
+    };
+    facts.push(("Parameters", count(record.parameters.len() as u64)));
     facts.extend(record.data.rows.map(|rows| ("Rows", count(rows))));
     facts.extend(record.k_hat.map(|k| ("k-hat", format!("{k:.2}"))));
     facts.push(("Time", time(record.seconds)));
@@ -151,7 +166,7 @@ fn coefficients(out: &mut String, record: &Record, extras: &Extras) {
             out.push_str("<p>There is nothing to draw: no interval is finite and longer than a point.</p>\n")
         }
     }
-    out.push_str("<div class=\"scroll\"><table class=\"marginals\"><caption>Marginals of the Gaussian, on the scale of the data</caption><thead><tr>");
+    out.push_str("<div class=\"scroll\"><table class=\"marginals\"><caption>Marginals, on the scale of the data</caption><thead><tr>");
     for head in ["name", "mean", "sd", "5 %", "median", "95 %"] {
         let _ = write!(out, "<th scope=\"col\">{head}</th>");
     }
@@ -177,6 +192,7 @@ fn run(out: &mut String, record: &Record) {
     let goal = record.settings.get("gap").and_then(serde_json::Value::as_f64);
     match plots::trace(&record.trace, record.seconds, record.certificate.gap.bound, goal) {
         Some(plot) => out.push_str(&plot),
+        None if record.certificate.scale.is_some() => {}
         None => out.push_str("<p>The run was looked at too few times for a picture.</p>"),
     }
     let c = &record.counts;
@@ -214,8 +230,14 @@ fn run(out: &mut String, record: &Record) {
 }
 
 fn posterior(out: &mut String, record: &Record, extras: &Extras) {
-    section(out, "posterior", "The Gaussian against the posterior");
-    paragraphs(out, &words::posterior(&record.certificate.posterior));
+    if record.certificate.scale.is_some() {
+        section(out, "posterior", "What holds of the posterior");
+        let reason = record.certificate.posterior.reason.as_deref().unwrap_or_default();
+        let _ = write!(out, "<p>{}</p>", escape(&capital(reason)));
+    } else {
+        section(out, "posterior", "The Gaussian against the posterior");
+        paragraphs(out, &words::posterior(&record.certificate.posterior));
+    }
     if let Some(k) = record.k_hat {
         let (sentence, _) = words::k_hat(k);
         let _ = write!(out, "<h3>k-hat {k:.2}</h3>{}<p>{sentence}</p>", plots::k_hat(k));
@@ -264,6 +286,11 @@ fn data(out: &mut String, record: &Record, extras: &Extras) {
 fn evidence(out: &mut String, record: &Record) {
     section(out, "certificate", "What the statements rest on");
     let (gap, posterior) = (&record.certificate.gap, &record.certificate.posterior);
+    if let Some(scale) = &record.certificate.scale {
+        paragraphs(out, &scale::evidence(scale));
+        out.push_str("</section>\n");
+        return;
+    }
     for (what, level, assumptions, constants) in [
         ("Gap to the best Gaussian", gap.level, &gap.assumptions, &gap.constants),
         ("Distance from the posterior", posterior.level, &posterior.assumptions, &posterior.constants),
@@ -297,7 +324,12 @@ fn settings(out: &mut String, record: &Record) {
 fn verify(out: &mut String, record: &Record, extras: &Extras) {
     section(out, "verify", "How to check this");
     let directory = escape(extras.directory.as_deref().unwrap_or("DIR"));
-    if matches!(record.certificate.gap.level, Level::Proved) {
+    if record.certificate.scale.is_some() {
+        let _ = write!(
+            out,
+            "<p>The likelihood at the ends of the interval, and the weights of the grid, can be recomputed from the data:</p><pre>certus verify {directory} --data FILE</pre>"
+        );
+    } else if matches!(record.certificate.gap.level, Level::Proved) {
         let _ = write!(
             out,
             "<p>The bound on the gap can be recomputed from the data and the Gaussian alone, by a checker that shares no method with the fit and computes with twice as many digits:</p><pre>certus verify {directory} --data FILE</pre>"

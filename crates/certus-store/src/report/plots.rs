@@ -16,7 +16,7 @@ const HEIGHT: f64 = 256.0;
 const ROOM: f64 = 8.0;
 
 /// Round numbers that divide an interval into at most six parts.
-fn ticks(low: f64, high: f64) -> Vec<f64> {
+pub(super) fn ticks(low: f64, high: f64) -> Vec<f64> {
     let raw = (high - low) / 5.0;
     let power = 10f64.powf(raw.log10().floor());
     let step =
@@ -86,7 +86,7 @@ pub(super) fn coefficients(parameters: &[Parameter], draws: Option<&[Parameter]>
 }
 
 /// Without the zeros at the end of a decimal fraction.
-fn trim(number: &str) -> String {
+pub(super) fn trim(number: &str) -> String {
     if number.contains('.') && !number.contains('e') {
         number.trim_end_matches('0').trim_end_matches('.').to_string()
     } else {

@@ -27,6 +27,12 @@ impl Tone {
 /// The headline and its tone.
 pub(super) fn headline(record: &Record) -> (String, Tone) {
     let gap = &record.certificate.gap;
+    if let (Status::Reached, Some(scale)) = (&record.status, &record.certificate.scale) {
+        return match scale.level {
+            Level::Proved => ("The sd between groups is found, with a proof".into(), Tone::Good),
+            _ => ("The sd between groups is found, without a proof".into(), Tone::Caution),
+        };
+    }
     match (&record.status, gap.level) {
         (Status::Reached, Level::Proved) => ("The goal is reached, with a proof".into(), Tone::Good),
         (Status::Reached, Level::Probable) => {

@@ -1,0 +1,353 @@
+//! `certus fit-many`: one certified model per value of a key column, in chunks that any process may make and none makes twice.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use certus::certificate::figure;
+use certus_data::many::{Chunks, Ended, GroupFit, Key, Many, ManyHow, Watcher};
+use certus_store::Fingerprint;
+use certus_store::many::{Chunk, FITS, GroupResult, Key as StoredKey, Manifest, ManyDirectory};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::arguments::FitArguments;
+use crate::exit::{Code, Failure, print};
+use crate::request::{Stoppable, open};
+use crate::table::aligned;
+use crate::watch::{Counter, Signals, duration};
+
+/// Arguments of `fit-many`: those of `fit`, and which model a row belongs to.
+#[derive(Args, Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ManyArguments {
+    /// Those of `fit`.
+    #[command(flatten)]
+    pub fit: FitArguments,
+    /// The column that says which model a row belongs to
+    #[arg(long, value_name = "COL", help_heading = "Many")]
+    pub by: Option<String>,
+    /// Groups per chunk [default: from the data, at most 1000]
+    #[arg(long, value_name = "N", help_heading = "Many")]
+    pub chunk: Option<usize>,
+    /// Make only the K-th of P parts of the chunks, K from 1; other processes make the others
+    #[arg(long, value_name = "K/P", help_heading = "Many")]
+    #[serde(skip)]
+    pub part: Option<String>,
+    /// Make no chunk, only the table of those that are there
+    #[arg(long, help_heading = "Many", conflicts_with = "part")]
+    #[serde(skip)]
+    pub collect: bool,
+}
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure::new(Code::Usage, message)
+}
+
+/// "3/8" as (2, 8).
+fn part(text: &str) -> Result<(usize, usize), Failure> {
+    let numbers = text.split_once('/').map(|(k, p)| (k.trim().parse::<usize>(), p.trim().parse::<usize>()));
+    match numbers {
+        Some((Ok(k), Ok(p))) if (1..=p).contains(&k) => Ok((k - 1, p)),
+        _ => Err(usage(format!(
+            "--part is '{text}', but K/P with K from 1 to P is required (with Slurm: sbatch --array=1-8)"
+        ))),
+    }
+}
+
+/// `certus fit-many`.
+pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
+    let clock = Instant::now();
+    let fit = &arguments.fit;
+    let out = fit.out.as_deref().ok_or_else(|| usage("where to? fit-many needs a directory: --out DIR"))?;
+    if arguments.collect {
+        let directory = ManyDirectory::open(out)?;
+        let manifest = directory.manifest()?;
+        return finish(arguments, &directory, &manifest, None);
+    }
+    let by = arguments.by.as_deref().ok_or_else(|| {
+        usage("which column says which model a row belongs to? --by COL (for one model: certus fit)")
+    })?;
+    let part = arguments.part.as_deref().map(part).transpose()?;
+    if arguments.chunk == Some(0) {
+        return Err(usage("--chunk is 0, but at least one group per chunk is required"));
+    }
+    if fit.overwrite && part.is_some() {
+        return Err(usage(
+            "--overwrite with --part would remove what the other parts made: remove the directory first",
+        ));
+    }
+    let limit = fit.max_time.as_deref().map(duration).transpose()?;
+    let how = ManyHow {
+        goal: fit.goal()?,
+        way: fit.way()?,
+        level: fit.level.map(|level| level.asked()),
+        threads: fit.threads,
+        memory: None,
+    };
+    let request = fit.request()?;
+    let signals = Signals::listen()?;
+    let counter = Counter::new(fit.quiet);
+    counter.say("reading the keys");
+    let source = open(fit.path()?, fit.r#where.as_deref(), fit.sql.as_deref())?;
+    let source = Stoppable { source, signals: &signals };
+    let stopped = |e: certus_data::DataError| match signals.seen() {
+        Some(code) => Failure::new(code, "stopped while the data were read; finished chunks are kept"),
+        None => e.into(),
+    };
+    let many = Many::new(&source, &request, by).map_err(stopped)?;
+    let (manifest, chunks) = manifest(arguments, &many, by);
+    let directory = ManyDirectory::begin(out, &manifest, part.is_some(), fit.overwrite)?;
+    let (index, parts) = part.unwrap_or((0, 1));
+    let (mut todo, mut known, mut groups) = (Vec::new(), Vec::new(), 0);
+    for chunk in chunks.of_part(index, parts) {
+        let read = directory.chunk(&manifest, chunk);
+        match read.and_then(|read| u64::from_str_radix(&read.data, 16).ok()) {
+            Some(data) => known.push((chunk, data)),
+            None => {
+                groups += chunks.groups_of(chunk).len();
+                todo.push(chunk);
+            }
+        }
+    }
+    counter.begin(groups);
+    let watch = Watch { signals: &signals, limit: limit.map(|t| clock + t), counter: &counter, many: &many };
+    let watch = Writing { watch, directory: &directory, manifest: &manifest, broken: Mutex::new(None) };
+    let ended = many.run(&source, &chunks, &todo, &known, &how, &watch);
+    counter.done();
+    if let Some(error) = watch.broken.into_inner().expect("nobody panics while holding it") {
+        return Err(error.into());
+    }
+    if ended.map_err(stopped)? == Ended::Stopped {
+        let left = todo.iter().filter(|c| directory.chunk(&manifest, **c).is_none()).count();
+        let words =
+            format!("stopped with {left} of {} chunks to make; the same command goes on", chunks.count());
+        return Err(Failure::new(signals.seen().unwrap_or(Code::Limit), words));
+    }
+    let speed = Some((groups, clock.elapsed())).filter(|(groups, _)| *groups > 0);
+    finish(arguments, &directory, &manifest, speed)
+}
+
+/// `certus resume` on a directory of many fits.
+pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool) -> Result<Code, Failure> {
+    let manifest = ManyDirectory::open(dir)?.manifest()?;
+    let mut arguments: ManyArguments = serde_json::from_value(manifest.settings)
+        .map_err(|e| Failure::new(Code::Data, format!("the settings in {}: {e}", dir.display())))?;
+    let fit = &mut arguments.fit;
+    (fit.json, fit.quiet, fit.overwrite, fit.out) = (json, quiet, false, Some(dir.to_path_buf()));
+    if let Some(data) = data {
+        fit.data = Some(data.to_path_buf());
+    }
+    fit_many(&arguments).map_err(crate::fit::moved)
+}
+
+/// What decides the results, and how groups are dealt into chunks.
+fn manifest(arguments: &ManyArguments, many: &Many, by: &str) -> (Manifest, Chunks) {
+    let keys = many.keys();
+    let rows = (0..keys.len()).map(|g| keys.rows(g)).sum();
+    let mut chunks = Chunks::usual(keys.len(), rows);
+    chunks.size = arguments.chunk.unwrap_or(chunks.size);
+    let decisive = arguments.fit.decisive().to_string();
+    let size = (chunks.size as u64).to_le_bytes();
+    let fingerprint =
+        Fingerprint::of([decisive.as_bytes(), by.as_bytes(), &keys.fingerprint().to_le_bytes(), &size]);
+    let mut settings = arguments.clone();
+    (settings.fit.out, settings.fit.json, settings.fit.quiet, settings.fit.overwrite) =
+        (None, false, false, false);
+    // a relative path would mean another file elsewhere
+    settings.fit.data = settings.fit.data.map(|path| path.canonicalize().unwrap_or(path));
+    let manifest = Manifest {
+        version: Manifest::VERSION,
+        settings: serde_json::to_value(&settings).expect("arguments are plain values"),
+        fingerprint: fingerprint.0.iter().map(|byte| format!("{byte:02x}")).collect(),
+        by: by.into(),
+        groups: keys.len(),
+        rows,
+        chunk: chunks.size,
+        parameters: many.parameters().to_vec(),
+    };
+    (manifest, chunks)
+}
+
+/// Progress, signals and the clock.
+struct Watch<'a> {
+    signals: &'a Signals,
+    limit: Option<Instant>,
+    counter: &'a Counter,
+    many: &'a Many,
+}
+
+/// And what is written.
+struct Writing<'a> {
+    watch: Watch<'a>,
+    directory: &'a ManyDirectory,
+    manifest: &'a Manifest,
+    broken: Mutex<Option<certus_store::Error>>,
+}
+
+impl Watcher for Writing<'_> {
+    fn stop(&self) -> bool {
+        self.watch.signals.seen().is_some() || self.watch.limit.is_some_and(|limit| Instant::now() >= limit)
+    }
+
+    fn group(&self) {
+        self.watch.counter.step();
+    }
+
+    fn chunk(&self, chunk: usize, fits: Vec<GroupFit>, data: u64) -> bool {
+        let content = stored(self.watch.many, self.manifest, fits, data);
+        let written = self.directory.write_chunk(chunk, &content);
+        let fine = written.is_ok();
+        if let Err(error) = written {
+            self.broken.lock().expect("nobody panics while holding it").get_or_insert(error);
+        }
+        fine
+    }
+}
+
+/// Fits as a chunk: names once, numbers by name.
+fn stored(many: &Many, manifest: &Manifest, fits: Vec<GroupFit>, data: u64) -> Chunk {
+    let mut names = manifest.parameters.clone();
+    let finite = |x: Option<f64>| x.filter(|x| x.is_finite());
+    let mut results = Vec::with_capacity(fits.len());
+    for fit in fits {
+        let mut parameters = vec![None; names.len()];
+        for (name, mean, sd) in fit.parameters {
+            let place = names.iter().position(|n| *n == name).unwrap_or_else(|| {
+                names.push(name);
+                parameters.push(None);
+                names.len() - 1
+            });
+            parameters[place] = Some([mean, sd]).filter(|pair| pair.iter().all(|x| x.is_finite()));
+        }
+        let key = match many.keys().key(fit.group) {
+            Key::Number(x) => StoredKey::Number(*x),
+            Key::Date(x) => StoredKey::Date(*x),
+            Key::Boolean(b) => StoredKey::Boolean(*b),
+            Key::Text(text) => StoredKey::Text(text.clone()),
+        };
+        results.push(GroupResult {
+            key,
+            rows: fit.rows as u64,
+            status: fit.status.as_str().into(),
+            gap_bound: finite(fit.bound),
+            gap_level: fit.level.into(),
+            neg_elbo: finite(fit.neg_elbo),
+            message: fit.message,
+            parameters,
+        });
+    }
+    Chunk { of: manifest.fingerprint.clone(), data: format!("{data:016x}"), names, fits: results }
+}
+
+/// The table, if every chunk is there, and what is said of it.
+fn finish(
+    arguments: &ManyArguments,
+    directory: &ManyDirectory,
+    manifest: &Manifest,
+    speed: Option<(usize, Duration)>,
+) -> Result<Code, Failure> {
+    let mut seen = Seen::default();
+    if let Err(missing) = directory.collect(manifest, &mut |fit| seen.add(fit))? {
+        let (count, all) = (missing.len(), manifest.chunks());
+        if arguments.part.is_some() {
+            if !arguments.fit.quiet {
+                print(&format!(
+                    "this part is done; {count} of {all} chunks are missing: when the other parts are done, \
+                     certus fit-many --out {} --collect makes the table\n",
+                    directory.path().display()
+                ))?;
+            }
+            return Ok(Code::Reached);
+        }
+        let first = missing[0];
+        return Err(Failure::new(
+            Code::Limit,
+            format!(
+                "{count} of {all} chunks are missing, the first is {first}: certus resume {} makes them",
+                directory.path().display()
+            ),
+        ));
+    }
+    let path = directory.path().join(FITS);
+    if arguments.fit.json {
+        print(&seen.json(manifest, &path))?;
+    } else if !arguments.fit.quiet {
+        print(&seen.table(manifest, &path, speed))?;
+    }
+    let all = seen.status.get("reached") == Some(&manifest.groups);
+    Ok(if all { Code::Reached } else { Code::Limit })
+}
+
+/// All results in a few numbers.
+#[derive(Default)]
+struct Seen {
+    status: BTreeMap<String, usize>,
+    levels: BTreeMap<String, usize>,
+    worst: Option<f64>,
+    /// The first group of every bad ending, and what it says.
+    examples: BTreeMap<String, (String, String)>,
+}
+
+impl Seen {
+    fn add(&mut self, fit: &GroupResult) {
+        *self.status.entry(fit.status.clone()).or_default() += 1;
+        *self.levels.entry(fit.gap_level.clone()).or_default() += 1;
+        self.worst = [self.worst, fit.gap_bound].into_iter().flatten().reduce(f64::max);
+        if fit.status != "reached" && !self.examples.contains_key(&fit.status) {
+            let label = match &fit.key {
+                StoredKey::Number(x) => Key::Number(*x).label(),
+                StoredKey::Date(x) => Key::Date(*x).label(),
+                StoredKey::Boolean(b) => b.to_string(),
+                StoredKey::Text(text) => text.clone(),
+            };
+            self.examples.insert(fit.status.clone(), (label, fit.message.clone()));
+        }
+    }
+
+    fn table(&self, manifest: &Manifest, path: &Path, speed: Option<(usize, Duration)>) -> String {
+        let mut rows = vec![["ended", "groups"].map(String::from).to_vec()];
+        rows.extend(self.status.iter().map(|(status, count)| vec![status.clone(), count.to_string()]));
+        let mut out = format!(
+            "{} models by {}, {} rows\n\n{}\n",
+            manifest.groups,
+            manifest.by,
+            manifest.rows,
+            aligned(&rows)
+        );
+        if let Some(worst) = self.worst {
+            let levels: Vec<String> =
+                self.levels.iter().map(|(level, count)| format!("{level} {count}")).collect();
+            out.push_str(&format!(
+                "largest bound of a gap: {} nats ({})\n",
+                figure(worst),
+                levels.join(", ")
+            ));
+        }
+        for (status, (key, message)) in &self.examples {
+            out.push_str(&format!("{status}, first {} = {key}: {message}\n", manifest.by));
+        }
+        if let Some((groups, time)) = speed {
+            let seconds = time.as_secs_f64();
+            out.push_str(&format!(
+                "{groups} fits in {seconds:.1} s, {:.0} a second, reading included\n",
+                groups as f64 / seconds
+            ));
+        }
+        out.push_str(&format!("\nwritten to {}\n", path.display()));
+        out
+    }
+
+    fn json(&self, manifest: &Manifest, path: &Path) -> String {
+        let value = serde_json::json!({
+            "groups": manifest.groups,
+            "rows": manifest.rows,
+            "by": manifest.by,
+            "status": self.status,
+            "gap": { "bound": self.worst, "level": self.levels },
+            "fits": path,
+        });
+        format!("{value:#}\n")
+    }
+}

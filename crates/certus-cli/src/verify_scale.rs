@@ -1,0 +1,119 @@
+//! `certus verify` of a fit whose group sd was not given: does its interval hold a maximum, and do the weights of the grid follow from the data?
+
+use certus_data::{Mixed, Problem, Scales, Varying};
+use certus_store::record::{Level, Parameter, Scale};
+use certus_store::{Arrays, Record};
+
+use crate::exit::Failure;
+use crate::verify::refuted;
+
+/// Differences between weights that the last step at a node, taken on trust, may leave.
+const WEIGHT: f64 = 1e-3;
+
+/// What was found, in lines; an error if something does not hold.
+pub(crate) fn check(
+    problem: &Problem,
+    varying: &Varying,
+    record: &Record,
+    arrays: &Arrays,
+) -> Result<String, Failure> {
+    let Some(mixed) = Mixed::of_vectors(problem.meaning.dim(), &arrays.vectors) else {
+        return Err(refuted("the arrays have no grid of sds"));
+    };
+    let mixed = mixed.map_err(refuted)?;
+    let gaussian = mixed.gaussian().map_err(|e| refuted(e.to_string()))?;
+    if gaussian.distance_squared(&arrays.gaussian)
+        > 1e-18 * (1.0 + gaussian.mean().iter().map(|m| m * m).sum::<f64>())
+    {
+        return Err(refuted("the Gaussian in the arrays is not that of the grid"));
+    }
+    follows(&mixed.parameters(&problem.quantities, &varying.varies), &record.parameters)?;
+    let mut out = format!("all {} parameters follow from the arrays\n", record.parameters.len());
+    let Some(scale) = &record.certificate.scale else {
+        return Err(refuted("an sd was not given, but fit.json has no certificate.scale"));
+    };
+    let estimate = scale.estimate.ok_or_else(|| refuted("certificate.scale has no estimate"))?;
+    out.push_str(&interval(varying, &mixed, scale, estimate / varying.varies.unit)?);
+    if scale.scales == "posterior" {
+        let differ = varying.model.weights_differ(&mixed.mixture(), varying.prior)?;
+        if differ.is_nan() || differ > WEIGHT {
+            return Err(refuted(format!(
+                "the weights of the grid of sds differ by {differ:.1e} from those that follow from the data"
+            )));
+        }
+        out.push_str(&format!(
+            "the weights of the {} sds of the grid follow from the data\n",
+            mixed.nodes.len()
+        ));
+    } else if varying.scales == Scales::Posterior {
+        out.push_str("the run was stopped before the posterior of the sd was known\n");
+    }
+    Ok(out)
+}
+
+/// The likelihood at the ends of the interval, and at the estimate between them.
+fn interval(varying: &Varying, mixed: &Mixed, scale: &Scale, sd: f64) -> Result<String, Failure> {
+    // the node nearest to the estimate has coefficients to begin with
+    let nearest = mixed.nodes.iter().min_by(|a, b| (a.sd - sd).abs().total_cmp(&(b.sd - sd).abs()));
+    let start = nearest.map_or(&mixed.nodes[0], |node| node);
+    let (proved, ends) = match (scale.level, scale.interval) {
+        (Level::Proved, Some(ends)) => (true, ends.map(|e| e / varying.varies.unit)),
+        _ => (false, [sd; 2]),
+    };
+    let found = varying.model.confirm(&start.mean, sd, ends)?;
+    let claimed = scale.log_likelihood.unwrap_or(f64::NAN);
+    let allowed =
+        1e-8 * (1.0 + found.log_likelihood.abs()) + if found.error.is_finite() { found.error } else { 0.0 };
+    let close = (claimed - found.log_likelihood).abs() <= allowed;
+    if !close {
+        return Err(refuted(format!(
+            "the log likelihood at the estimate is {claimed} in fit.json, but computed again {}",
+            found.log_likelihood
+        )));
+    }
+    let mut out = format!("the log likelihood at the estimate is {claimed:.6}: confirmed\n");
+    if !proved {
+        out.push_str("nothing is claimed to be proved of the sd\n");
+        return Ok(out);
+    }
+    let [low, high] = scale.interval.unwrap_or_default();
+    if !found.margins.iter().all(|m| *m > 0.0) {
+        return Err(refuted(format!(
+            "a maximum of the likelihood is claimed between {low} and {high}, but there the profile is above its ends by {:.1e} and {:.1e} nats only, every error counted",
+            found.margins[0], found.margins[1]
+        )));
+    }
+    out.push_str(&format!(
+        "a maximum of the likelihood lies between {low:.6} and {high:.6}: confirmed from the data, by the code of the fit\n"
+    ));
+    Ok(out)
+}
+
+fn follows(own: &[Parameter], stored: &[Parameter]) -> Result<(), Failure> {
+    if own.len() != stored.len() {
+        return Err(refuted(format!(
+            "fit.json has {} parameters, but the arrays {}",
+            stored.len(),
+            own.len()
+        )));
+    }
+    for (own, stored) in own.iter().zip(stored) {
+        let size = own.sd.unwrap_or(0.0) + own.mean.unwrap_or(0.0).abs();
+        let same = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * size,
+            (None, None) => true,
+            _ => false,
+        };
+        let all = [
+            (own.mean, stored.mean),
+            (own.sd, stored.sd),
+            (own.q05, stored.q05),
+            (own.q50, stored.q50),
+            (own.q95, stored.q95),
+        ];
+        if own.name != stored.name || !all.into_iter().all(|(a, b)| same(a, b)) {
+            return Err(refuted(format!("{stored:?} in fit.json does not follow from the arrays: {own:?}")));
+        }
+    }
+    Ok(())
+}

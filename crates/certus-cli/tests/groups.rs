@@ -1,0 +1,284 @@
+//! Groups whose sd is not given, through the real binary: against the closed forms of a balanced linear model, and what is refused.
+#![allow(clippy::unwrap_used)]
+#![cfg(feature = "scan")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_certus");
+/// Groups, rows of each, sd of the errors.
+const GROUPS: usize = 12;
+const ROWS: usize = 6;
+const SIGMA: f64 = 0.8;
+
+/// A directory of this test's own, empty.
+fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("certus-groups-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn certus(arguments: &[&str]) -> Output {
+    Command::new(BINARY).args(arguments).env("NO_COLOR", "1").output().unwrap()
+}
+
+#[track_caller]
+fn expect(output: &Output, wanted: i32, words: &str) {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(wanted), "stdout:\n{out}\nstderr:\n{err}");
+    assert!(out.contains(words) || err.contains(words), "no word of {words:?}\n{out}\n{err}");
+}
+
+/// The same x in every group, y with an effect per group that no formula guesses.
+fn table(dir: &Path) -> (PathBuf, Vec<[f64; 3]>) {
+    let mut rows = Vec::new();
+    let mut text = String::from("y,x,g,h\n");
+    for g in 0..GROUPS {
+        for i in 0..ROWS {
+            let x = [-2.0, -1.0, 0.0, 0.5, 1.0, 2.5][i];
+            let wave = |k: f64| (k * (7 * g + i + 1) as f64).sin();
+            let y = 1.5 + 0.7 * x + 1.3 * (2.4 * g as f64).sin() + SIGMA * (wave(12.9) + 0.4 * wave(5.1));
+            rows.push([y, x, g as f64]);
+            text.push_str(&format!("{y},{x},g{g},h{}\n", (g + i) % 4));
+        }
+    }
+    let path = dir.join("balanced.csv");
+    std::fs::write(&path, text).unwrap();
+    (path, rows)
+}
+
+fn numbers(path: &Path) -> Vec<Vec<f64>> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().skip(1).map(|l| l.split(',').map(|x| x.parse().unwrap()).collect()).collect()
+}
+
+/// With x the same in every group, x̄ its mean and S = Σ(x − x̄)² per group: b̂ = Σ(x − x̄)y/(J S) whatever the sd, Var b = σ²/(J S); the level m = a + b x̄ has the
+/// variance (σ² + n s²)/(J n); s² + σ²/n = Σ(ȳ_g − ȳ)²/J at the maximum of the likelihood; and m + v_g, given s, has the mean ȳ + λ(ȳ_g − ȳ) and the variance
+/// (1 − λ)² Var m + s²(1 − λ), λ = n s²/(n s² + σ²).
+#[test]
+fn a_balanced_linear_model_by_hand() {
+    let dir = scratch("balanced");
+    let (file, rows) = table(&dir);
+    let (n, groups) = (ROWS as f64, GROUPS as f64);
+    let center = rows.iter().map(|r| r[1]).sum::<f64>() / (n * groups);
+    let spread: f64 = rows.iter().map(|r| (r[1] - center).powi(2)).sum();
+    let slope = rows.iter().map(|r| (r[1] - center) * r[0]).sum::<f64>() / spread;
+    let own: Vec<f64> =
+        (0..GROUPS).map(|g| rows[g * ROWS..][..ROWS].iter().map(|r| r[0]).sum::<f64>() / n).collect();
+    let level = own.iter().sum::<f64>() / groups;
+    let between = own.iter().map(|m| (m - level).powi(2)).sum::<f64>() / groups;
+    let s2 = between - SIGMA * SIGMA / n;
+    assert!(s2 > 0.1, "{s2}");
+    let (of_level, of_slope) = ((SIGMA * SIGMA + n * s2) / (groups * n), SIGMA * SIGMA / spread);
+    // the log likelihood: per group n − 1 directions within with σ², one between with σ² + n s²
+    let within: f64 =
+        rows.iter().map(|r| (r[0] - own[r[2] as usize] - slope * (r[1] - center)).powi(2)).sum();
+    let wide = SIGMA * SIGMA + n * s2;
+    let log = -0.5
+        * (groups * n * std::f64::consts::TAU.ln() + groups * ((n - 1.0) * (SIGMA * SIGMA).ln() + wide.ln()))
+        - 0.5 * within / (SIGMA * SIGMA)
+        - 0.5 * groups * n * between / wide;
+
+    let out = dir.join("fit");
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    let sigma = SIGMA.to_string();
+    let fit =
+        ["fit", "linear", file, "--response", "y", "--features", "x", "--group", "g", "--sigma", &sigma];
+    let flat =
+        ["--prior-sd", "inf", "--intercept-prior-sd", "inf", "--scales", "estimate", "--out", out, "--json"];
+    let output = certus(&[&fit[..], &flat].concat());
+    expect(&output, 0, "");
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let scale = &record["certificate"]["scale"];
+    let near = |found: f64, exact: f64, tolerance: f64, what: &str| {
+        assert!((found - exact).abs() <= tolerance, "{what}: {found}, by hand {exact}");
+    };
+    near(scale["estimate"].as_f64().unwrap(), s2.sqrt(), 1e-6, "the sd");
+    near(scale["log_likelihood"].as_f64().unwrap(), log, 1e-8, "the log likelihood");
+    let [low, high] = [0, 1].map(|k| scale["interval"][k].as_f64().unwrap());
+    assert!(low < s2.sqrt() && s2.sqrt() < high && high - low < 1e-3, "{low} {high}");
+    assert_eq!((scale["level"].as_str(), scale["groups"].as_u64()), (Some("proved"), Some(12)));
+    assert!(record["neg_elbo"].is_null() && record["certificate"]["gap"]["level"] == "none");
+    let row =
+        |name: &str| record["parameters"].as_array().unwrap().iter().find(|p| p["name"] == name).unwrap();
+    near(row("x")["mean"].as_f64().unwrap(), slope, 1e-9, "the slope");
+    near(row("x")["sd"].as_f64().unwrap(), of_slope.sqrt(), 1e-9, "its sd");
+    near(row("icc(g)")["mean"].as_f64().unwrap(), s2 / (s2 + SIGMA * SIGMA), 1e-6, "the ICC");
+    expect(&certus(&["verify", out]), 0, "confirmed from the data");
+
+    let predicted = |groups: &str, new: &str| {
+        let to = dir.join(format!("of-{groups}.csv"));
+        expect(&certus(&["predict", out, new, "--groups", groups, "--to", to.to_str().unwrap()]), 0, "");
+        numbers(&to)
+    };
+    let shrink = n * s2 / wide;
+    for (row, [_, x, g]) in predicted("known", file).iter().zip(&rows) {
+        let mean = level + shrink * (own[*g as usize] - level) + slope * (x - center);
+        let variance =
+            (1.0 - shrink).powi(2) * of_level + s2 * (1.0 - shrink) + of_slope * (x - center).powi(2);
+        // quantiles of effects are not in it, so only the estimate of the sd (1e-6) and rounding are
+        near(row[0], mean, 1e-6, "known: mean");
+        near(row[5], variance.sqrt(), 1e-6, "known: sd");
+    }
+    // neither needs the column of groups
+    let new = dir.join("new.csv");
+    std::fs::write(&new, "x\n-1\n0.25\n3\n").unwrap();
+    let new = new.to_str().unwrap();
+    let (of_new, of_all) = (predicted("new", new), predicted("population", new));
+    for (k, x) in [-1.0, 0.25, 3.0].into_iter().enumerate() {
+        let mean = level + slope * (x - center);
+        let variance = of_level + of_slope * (x - center) * (x - center);
+        near(of_new[k][0], mean, 1e-9, "new: mean");
+        near(of_new[k][5], (variance + s2).sqrt(), 1e-6, "new: sd");
+        near(of_all[k][0], mean, 1e-9, "population: mean");
+        near(of_all[k][5], variance.sqrt(), 1e-6, "population: sd");
+        // 5 % and 95 % of a normal law; those of the population are read off a table of steps h of a quarter sd, on chords: h²/8 + h²/12 of
+        // Φ″ = 0.17 over Φ′ = 0.10, 0.022 sd
+        let quantile = 1.644_853_626_951_472_2;
+        near(of_new[k][1], mean - quantile * (variance + s2).sqrt(), 1e-6, "new: 5 %");
+        near(of_all[k][3], mean + quantile * variance.sqrt(), 0.04 * variance.sqrt(), "population: 95 %");
+    }
+    std::fs::write(dir.join("other.csv"), "x,g\n1,g99\n").unwrap();
+    let other = dir.join("other.csv");
+    let to = dir.join("o.csv");
+    let asked = ["predict", out, other.to_str().unwrap(), "--to", to.to_str().unwrap()];
+    expect(&certus(&asked), 65, "groups new or population");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// The posterior: draws have the moments of the table, the directory is complete, and what was changed in it is refused.
+#[test]
+fn the_posterior_is_kept_and_verified() {
+    let dir = scratch("posterior");
+    let (file, _) = table(&dir);
+    let out = dir.join("fit");
+    let (file, place) = (file.to_str().unwrap(), out.to_str().unwrap());
+    let sigma = SIGMA.to_string();
+    let fit =
+        ["fit", "linear", file, "--response", "y", "--features", "x", "--group", "g", "--sigma", &sigma];
+    expect(&certus(&[&fit[..], &["--out", place]].concat()), 0, "sd(g)");
+    let text = std::fs::read_to_string(out.join("fit.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let scale = &record["certificate"]["scale"];
+    assert_eq!(scale["prior"], "half-normal(2.5)");
+    assert!(scale["log_evidence"].is_f64() && scale["nodes"].as_u64() > Some(10), "{scale}");
+    assert_eq!(scale["largest"].as_array().map(Vec::len), Some(3));
+    expect(&certus(&["verify", place]), 0, "weights of the");
+    let draws = dir.join("draws.csv");
+    expect(
+        &certus(&["sample", place, "--draws", "20000", "--to", draws.to_str().unwrap()]),
+        0,
+        "4 parameters",
+    );
+    let drawn: Vec<Vec<f64>> = std::fs::read_to_string(&draws)
+        .unwrap()
+        .lines()
+        .filter(|l| !l.starts_with('#'))
+        .skip(1)
+        .map(|l| l.split(',').map(|x| x.parse().unwrap()).collect())
+        .collect();
+    for (k, p) in record["parameters"].as_array().unwrap().iter().enumerate() {
+        let [mean, sd] = ["mean", "sd"].map(|key| p[key].as_f64().unwrap());
+        let own = drawn.iter().map(|d| d[k]).sum::<f64>() / 20_000.0;
+        let square = drawn.iter().map(|d| (d[k] - own).powi(2)).sum::<f64>() / 20_000.0;
+        // four standard errors of a mean, and 3 % for the sd, the sd between groups being read off a grid
+        assert!((own - mean).abs() < 4.0 * sd / 20_000f64.sqrt() + 0.003 * sd, "{p}: {own}");
+        assert!((square.sqrt() / sd - 1.0).abs() < 0.03, "{p}: {}", square.sqrt());
+    }
+    expect(&certus(&["report", place]), 0, "report.html");
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("Posterior density of sd(g)") && page.contains("is found, with a proof"), "{page}");
+    let groups = out.join("groups.parquet");
+    assert!(std::fs::read(&groups).unwrap().starts_with(b"PAR1"));
+    let read = [
+        "fit",
+        "linear",
+        groups.to_str().unwrap(),
+        "--response",
+        "mean",
+        "--features",
+        "rows,q50",
+        "--sigma",
+        "1",
+    ];
+    expect(&certus(&read), 0, "12 rows");
+
+    // a narrower interval, another likelihood, another mean, another prior: none holds
+    let [low, high] = [0, 1].map(|k| scale["interval"][k].as_f64().unwrap());
+    let middle = scale["estimate"].as_f64().unwrap();
+    let narrow = [low, high].map(|end| middle + 0.01 * (end - middle));
+    let mut changed: Vec<(serde_json::Value, &str)> = Vec::new();
+    let mut change = |words: &'static str, with: &dyn Fn(&mut serde_json::Value)| {
+        let mut other = record.clone();
+        with(&mut other);
+        changed.push((other, words));
+    };
+    change("a maximum of the likelihood is claimed", &|r| {
+        r["certificate"]["scale"]["interval"] = serde_json::json!(narrow);
+    });
+    change("a maximum of the likelihood is claimed", &|r| {
+        r["certificate"]["scale"]["interval"] = serde_json::json!([high, 2.0 * high]);
+    });
+    change("the log likelihood at the estimate", &|r| {
+        let l = r["certificate"]["scale"]["log_likelihood"].as_f64().unwrap();
+        r["certificate"]["scale"]["log_likelihood"] = serde_json::json!(l + 1e-4);
+    });
+    change("does not follow from the arrays", &|r| {
+        r["parameters"][2]["q95"] = serde_json::json!(99.0);
+    });
+    change("the weights of the grid", &|r| r["settings"]["sd-prior-scale"] = serde_json::json!(0.5));
+    for (other, words) in changed {
+        std::fs::write(out.join("fit.json"), other.to_string()).unwrap();
+        expect(&certus(&["verify", place]), 14, words);
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// A slope alone that varies, (0 + x | g), does not depend on where x is centred; what cannot be had is refused with what to do.
+#[test]
+fn slopes_alone_and_what_is_refused() {
+    let dir = scratch("refused");
+    let (file, _) = table(&dir);
+    let file = file.to_str().unwrap();
+    let base =
+        ["fit", "linear", file, "--response", "y", "--features", "x", "--sigma", "0.8", "--json", "--quiet"];
+    let with = |more: &[&str]| certus(&[&base[..], more].concat());
+    let flat =
+        ["--group", "g: 0,x", "--scales", "estimate", "--prior-sd", "inf", "--intercept-prior-sd", "inf"];
+    let sd = |output: &Output| {
+        expect(output, 0, "");
+        let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let scale = &record["certificate"]["scale"];
+        assert_eq!(scale["name"], "sd(g: x)");
+        [scale["estimate"].as_f64().unwrap(), scale["log_likelihood"].as_f64().unwrap()]
+    };
+    let standardised = sd(&with(&flat));
+    let raw = sd(&with(&[&flat[..], &["--no-standardise"]].concat()));
+    for (a, b) in standardised.into_iter().zip(raw) {
+        assert!((a - b).abs() < 1e-6 * (1.0 + a.abs()), "{standardised:?} {raw:?}");
+    }
+    expect(&with(&["--group", "g", "--group", "h"]), 64, "--group-sd");
+    expect(&with(&["--group", "g: x"]), 64, "2 coefficients vary by it");
+    expect(&with(&["--group", "h/g"]), 64, "2 group terms");
+    expect(&with(&["--group", "g", "--group-sd", "1", "--scales", "estimate"]), 64, "leave it out");
+    expect(&with(&["--sd-prior", "flat"]), 64, "no sd of a group is unknown");
+    expect(&with(&["--group", "g", "--sd-prior", "flat", "--scales", "estimate"]), 64, "leave sd-prior out");
+    expect(&with(&["--group", "g", "--sd-prior", "cauchy"]), 64, "half-t");
+    expect(&with(&["--group", "g", "--method", "exact"]), 64, "no choice of method");
+    expect(&with(&["--group", "g: 0,x", "--group-sd", "1"]), 64, "leave out group-sd");
+    expect(&with(&["--group", "g", "--max-time", "0s"]), 10, "stopped before there was an estimate");
+    let out = dir.join("fit");
+    let out = out.to_str().unwrap();
+    expect(&with(&["--group", "g", "--max-time", "0s", "--out", out]), 10, "\"limit\"");
+    expect(&certus(&["resume", out]), 10, "begins anew");
+    let apart = dir.join("apart.csv");
+    std::fs::write(&apart, "y,x,g\n0,-2,a\n0,-1,a\n1,1,b\n1,2,b\n0,-3,c\n1,3,c\n").unwrap();
+    let flat = ["--group", "g", "--prior-sd", "inf", "--intercept-prior-sd", "inf"];
+    let apart = ["fit", "logistic", apart.to_str().unwrap(), "--response", "y", "--features", "x"];
+    expect(&certus(&[&apart[..], &flat].concat()), 13, "+1.000 x");
+    for prior in ["half-t", "exponential", "flat"] {
+        expect(&with(&["--group", "g", "--sd-prior", prior]), 0, prior);
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}

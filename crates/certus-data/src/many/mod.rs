@@ -1,0 +1,198 @@
+//! Many posteriors: one model per value of a key column, each with the numbers that a fit of its own rows alone would have.
+//!
+//! [`Many::new`] reads the key column; [`Many::run`] reads the rows of the chunks that are asked for, sorted by group, and fits them, a group
+//! per thread. A chunk is a run of consecutive groups ([`Chunks`]), a function of the keys alone: who fits it does not matter.
+
+mod chunks;
+mod gather;
+mod keys;
+mod run;
+
+pub use chunks::Chunks;
+pub use gather::Gathered;
+pub use keys::{Key, Keys};
+pub use run::{Ended, How as ManyHow, Watcher};
+
+use std::ops::ControlFlow;
+
+use certus::certificate::Level;
+use certus::fit::Status;
+use certus::{Goal, Outcome};
+
+use crate::encoding::{How, Reader};
+use crate::error::DataError;
+use crate::leaves::Storage;
+use crate::problem::{Problem, Request};
+use crate::resolve::{check_numbers, columns_and_groups, terms};
+use crate::run::{Asked, Way};
+use crate::table::Source;
+
+/// What became of one group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupFit {
+    /// Which group.
+    pub group: usize,
+    /// Its rows, without those that were dropped for missing values where it could be fitted.
+    pub rows: usize,
+    /// How it ended.
+    pub status: Status,
+    /// The bound on the gap, if there is one, and its level.
+    pub bound: Option<f64>,
+    /// proved, probable, estimated or none.
+    pub level: &'static str,
+    /// The negative ELBO, if there is a fit.
+    pub neg_elbo: Option<f64>,
+    /// What the fit, or the reason for none, says.
+    pub message: String,
+    /// Name, mean and sd of every parameter, on the user's scale.
+    pub parameters: Vec<(String, f64, f64)>,
+}
+
+/// A request to be answered once per group.
+pub struct Many {
+    request: Request,
+    keys: Keys,
+    /// Columns of the source that models need.
+    wanted: Vec<usize>,
+    /// Parameters that every group has unless a column of it is constant.
+    parameters: Vec<String>,
+}
+
+impl Many {
+    /// Refuses what is wrong for every group, and reads the key column `by`.
+    pub fn new(source: &dyn Source, request: &Request, by: &str) -> Result<Self, DataError> {
+        let mut request = request.clone();
+        request.spec.by = vec![by.to_string()];
+        if let Some(group) = request.spec.groups.first() {
+            return Err(DataError::Usage(format!(
+                "the group term '{}' can't be had in many models at once yet: leave it out, or fit the models one by one",
+                group.factor
+            )));
+        }
+        request.refuse()?;
+        request.spec.check()?;
+        check_numbers(source, &request.spec)?;
+        let (terms, _) = terms(source, &request.spec)?;
+        let encoding = columns_and_groups(source, &request.spec, &terms)?;
+        let wanted = Reader::new(&encoding, source.columns(), true)?.wanted;
+        let keys = Keys::read(source, by, request.spec.missing)?;
+        let plain = |term: &&String| {
+            let text = |c: &crate::encoding::Coding| matches!(c.how, How::Levels { .. });
+            encoding
+                .columns
+                .iter()
+                .filter(|c| text(c))
+                .all(|c| !crate::spec::parts(term).contains(&c.name.as_str()))
+        };
+        let intercept = request.spec.intercept.then(|| "(Intercept)".to_string());
+        let parameters = intercept.into_iter().chain(terms.iter().filter(plain).cloned()).collect();
+        Ok(Self { request, keys, wanted, parameters })
+    }
+
+    /// The groups.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Names of the parameters that come first in a table of results, whichever groups have them.
+    pub fn parameters(&self) -> &[String] {
+        &self.parameters
+    }
+
+    /// Bytes that one row takes.
+    pub fn row_bytes(&self) -> usize {
+        8 * self.wanted.len()
+    }
+
+    /// The rows of the groups that `choose` chooses.
+    pub fn gather<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        choose: &dyn Fn(usize) -> bool,
+    ) -> Result<Gathered<'a>, DataError> {
+        Gathered::read(source, &self.keys, &self.wanted, choose)
+    }
+
+    /// One group as a problem of its own: what [`Problem::new`] makes of a source with its rows alone.
+    pub fn problem(&self, rows: &Gathered<'_>, g: usize) -> Result<Problem, DataError> {
+        Problem::new(&rows.group(&self.keys, g), &self.request, &Storage::default())
+    }
+
+    /// Fits one group; `None` if `stop` asked for an end before there was one.
+    pub fn fit(
+        &self,
+        rows: &Gathered<'_>,
+        g: usize,
+        goal: &Goal,
+        way: &Way,
+        level: Option<Asked>,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<GroupFit>, DataError> {
+        let goal = Goal { model_key: self.keys.key(g).model_key(), threads: None, ..goal.clone() };
+        let problem = match self.problem(rows, g) {
+            Ok(problem) => problem,
+            Err(error) => return self.failed(g, self.keys.rows(g), error, String::new()).map(Some),
+        };
+        let mut observer = |_: &certus::auto::TracePoint, _: &dyn Fn() -> Vec<u8>| {
+            if stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let mut outcome = match problem.run(&goal, way, None, &mut observer) {
+            Ok(Outcome { status: Status::Interrupted, .. }) => return Ok(None),
+            Ok(outcome) => outcome,
+            Err(error) => {
+                let witness = problem.witness(&error);
+                return self.failed(g, problem.prepared.rows_used, error.into(), witness).map(Some);
+            }
+        };
+        if let Some(level) = level {
+            level.judge(&mut outcome);
+        }
+        let named = problem.quantities.iter().zip(problem.on_user_scale(&outcome.gaussian));
+        let gap = &outcome.certificate.gap.statement;
+        Ok(Some(GroupFit {
+            group: g,
+            rows: problem.prepared.rows_used,
+            bound: gap.bound(),
+            level: level_name(gap.level()),
+            neg_elbo: Some(outcome.neg_elbo.value),
+            parameters: named.map(|(q, n)| (q.name.clone(), n.mean, n.sd)).collect(),
+            status: outcome.status,
+            message: outcome.message,
+        }))
+    }
+
+    /// A group that can't be fitted says why and stops nobody; what can't be read stops everything.
+    fn failed(
+        &self,
+        group: usize,
+        rows: usize,
+        error: DataError,
+        witness: String,
+    ) -> Result<GroupFit, DataError> {
+        let status = match error.exit_code() {
+            12 => Status::NonFinite,
+            13 => Status::AssumptionViolated,
+            64 | 65 => Status::UserError,
+            _ => return Err(error),
+        };
+        Ok(GroupFit {
+            group,
+            rows,
+            status,
+            bound: None,
+            level: level_name(Level::None),
+            neg_elbo: None,
+            message: format!("{error}{witness}"),
+            parameters: Vec::new(),
+        })
+    }
+}
+
+fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Proved => "proved",
+        Level::Probable { .. } => "probable",
+        Level::Estimated => "estimated",
+        Level::None => "none",
+    }
+}

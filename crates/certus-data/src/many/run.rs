@@ -1,0 +1,163 @@
+//! The run over chunks: as many rows at a time as memory allows, a group per thread, a chunk handed over when its last group is done.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use certus::Goal;
+
+use super::{Chunks, Gathered, GroupFit, Many};
+use crate::error::DataError;
+use crate::run::{Asked, Way};
+use crate::summary::mix;
+use crate::table::Source;
+
+/// Bytes of rows at a time. What does not fit is read in another pass.
+const MEMORY: usize = 1 << 30;
+
+/// Who is told what happens, on whichever thread it happens.
+pub trait Watcher: Sync {
+    /// True to stop: finished chunks are kept, the others given up.
+    fn stop(&self) -> bool;
+    /// Another group is done.
+    fn group(&self);
+    /// A chunk is done: its fits in the order of its groups, and a hash of its data. False stops the run.
+    fn chunk(&self, chunk: usize, fits: Vec<GroupFit>, data: u64) -> bool;
+}
+
+/// How every group is fitted.
+pub struct How {
+    /// The goal; the key of its random streams is the group's, and the clock stops nothing.
+    pub goal: Goal,
+    /// Exact, stochastic or planned.
+    pub way: Way,
+    /// The level that counts as reached.
+    pub level: Option<Asked>,
+    /// Threads; all cores if `None`.
+    pub threads: Option<usize>,
+    /// Bytes of rows at a time; a gigabyte if `None`.
+    pub memory: Option<usize>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Every chunk asked for is done.
+    Done,
+    /// The watcher wanted it to stop.
+    Stopped,
+}
+
+impl Many {
+    /// Fits the groups of the chunks `todo`. `known` are the hashes of the data that finished chunks were made of: if the data say something
+    /// else now, nothing is fitted.
+    pub fn run(
+        &self,
+        source: &dyn Source,
+        chunks: &Chunks,
+        todo: &[usize],
+        known: &[(usize, u64)],
+        how: &How,
+        watcher: &dyn Watcher,
+    ) -> Result<Ended, DataError> {
+        let how = How { goal: Goal { max_time: None, ..how.goal.clone() }, ..*how };
+        let budget = how.memory.unwrap_or(MEMORY);
+        let (mut rest, mut first) = (todo, true);
+        while !rest.is_empty() {
+            let now = self.fitting(chunks, rest, budget);
+            let mut chosen = vec![false; self.keys.len()];
+            rest[..now].iter().flat_map(|c| chunks.groups_of(*c)).for_each(|g| chosen[g] = true);
+            let rows = self.gather(source, &|g| chosen[g])?;
+            if std::mem::take(&mut first) {
+                for &(chunk, hash) in known {
+                    if data_of(&rows, chunks, chunk) != hash {
+                        return Err(DataError::BadData(format!(
+                            "the data of chunk {chunk} (groups '{}' and on) changed since it was fitted: begin anew",
+                            self.keys.key(chunks.groups_of(chunk).start).label()
+                        )));
+                    }
+                }
+            }
+            if self.round(&rows, chunks, &rest[..now], &how, watcher)? == Ended::Stopped {
+                return Ok(Ended::Stopped);
+            }
+            rest = &rest[now..];
+        }
+        Ok(Ended::Done)
+    }
+
+    /// How many of the chunks fit into memory, at least one.
+    fn fitting(&self, chunks: &Chunks, todo: &[usize], budget: usize) -> usize {
+        let mut bytes = 0;
+        let fits = |chunk: &&usize| {
+            let rows: usize = chunks.groups_of(**chunk).map(|g| self.keys.rows(g)).sum();
+            bytes += rows * self.row_bytes();
+            bytes <= budget
+        };
+        todo.iter().take_while(fits).count().max(1)
+    }
+
+    /// The groups of these chunks, one per thread at a time.
+    fn round(
+        &self,
+        rows: &Gathered<'_>,
+        chunks: &Chunks,
+        todo: &[usize],
+        how: &How,
+        watcher: &dyn Watcher,
+    ) -> Result<Ended, DataError> {
+        let groups: Vec<(usize, usize)> =
+            todo.iter().enumerate().flat_map(|(k, c)| chunks.groups_of(*c).map(move |g| (k, g))).collect();
+        let open: Vec<Mutex<Vec<GroupFit>>> = todo.iter().map(|_| Mutex::default()).collect();
+        let (next, stopped, failure) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::new(None));
+        let stop = || stopped.load(Ordering::Relaxed) || watcher.stop();
+        let work = || {
+            while !stop() {
+                let Some(&(k, g)) = groups.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
+                let fit = match self.fit(rows, g, &how.goal, &how.way, how.level, &stop) {
+                    Ok(Some(fit)) => fit,
+                    Ok(None) => break,
+                    Err(error) => {
+                        failure.lock().expect("nobody panics while holding it").get_or_insert(error);
+                        break;
+                    }
+                };
+                watcher.group();
+                let range = chunks.groups_of(todo[k]);
+                let mut fits = {
+                    let mut fits = open[k].lock().expect("nobody panics while holding it");
+                    fits.push(fit);
+                    if fits.len() < range.len() {
+                        continue;
+                    }
+                    std::mem::take(&mut *fits)
+                };
+                fits.sort_by_key(|fit| fit.group);
+                if !watcher.chunk(todo[k], fits, data_of(rows, chunks, todo[k])) {
+                    break;
+                }
+            }
+            stopped.store(true, Ordering::Relaxed);
+        };
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = how.threads.unwrap_or_else(cores).clamp(1, groups.len().max(1));
+        // a pool of one thread each: a small fit is done before others could help
+        let started: Vec<Result<(), certus::Error>> = std::thread::scope(|scope| {
+            let one = || certus::parallel::install(Some(1), work);
+            let all: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+            let join = |t: std::thread::ScopedJoinHandle<'_, _>| {
+                t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            all.into_iter().map(join).collect()
+        });
+        if let Some(error) = failure.into_inner().expect("nobody panics while holding it") {
+            return Err(error);
+        }
+        started.into_iter().collect::<Result<(), _>>().map_err(|e| DataError::Model(e.into()))?;
+        Ok(if stopped.into_inner() { Ended::Stopped } else { Ended::Done })
+    }
+}
+
+/// The hash of a chunk's data.
+fn data_of(rows: &Gathered<'_>, chunks: &Chunks, chunk: usize) -> u64 {
+    chunks.groups_of(chunk).fold(0, |hash, g| mix(hash, rows.hash(g)))
+}

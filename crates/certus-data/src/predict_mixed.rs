@@ -1,0 +1,199 @@
+//! Predictions of a model whose group sd is not known: for the groups of the fit, for a new group, and averaged over all groups there could be.
+
+use std::str::FromStr;
+
+use certus::Gaussian;
+use certus::combination::Combinations;
+use certus::gaussian::NORMAL_95;
+use certus_models::collapsed::Node;
+
+use crate::encoding::How;
+use crate::error::DataError;
+use crate::leaves::Storage;
+use crate::meaning::Meaning;
+use crate::mixed::{Law, Mixed, Varies};
+use crate::predict::{Prediction, each_row};
+use crate::spec::Family;
+use crate::table::Source;
+
+/// Steps of a rule for a normal law, in sds, and how far it goes.
+const STEP: f64 = 0.25;
+const FAR: i32 = 24;
+
+/// Whose response is expected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Groups {
+    /// That of a row in its own group, which the fit knows: its effect's posterior.
+    #[default]
+    Known,
+    /// That of a row in a group nobody has seen: its effect is N(0, sd²).
+    New,
+    /// The average over all groups there could be; quantiles speak of that average.
+    Population,
+}
+
+impl FromStr for Groups {
+    type Err = DataError;
+
+    fn from_str(word: &str) -> Result<Self, DataError> {
+        match word {
+            "known" => Ok(Self::Known),
+            "new" => Ok(Self::New),
+            "population" => Ok(Self::Population),
+            _ => {
+                Err(DataError::Usage(format!("groups is '{word}', but known, new or population is required")))
+            }
+        }
+    }
+}
+
+/// Predictions for the rows of a source, in its order. New groups and the population need no column of groups.
+pub fn predict_mixed(
+    family: Family,
+    meaning: &Meaning,
+    varies: &Varies,
+    mixed: &Mixed,
+    groups: Groups,
+    source: &dyn Source,
+    storage: &Storage,
+) -> Result<Vec<Prediction>, DataError> {
+    let mut meaning = meaning.clone();
+    let known = groups == Groups::Known;
+    if known && mixed.effects.is_none() {
+        let words = "the fit does not have the effects of its groups, for it was stopped or they are too many: predict for new groups or the population (groups new, population)";
+        return Err(DataError::Usage(words.into()));
+    }
+    if !known {
+        meaning.encoding.groups.clear();
+        // columns that only name groups come last
+        while meaning.encoding.columns.last().is_some_and(|c| c.how == How::Label) {
+            meaning.encoding.columns.pop();
+        }
+    }
+    let gaussian = mixed.gaussian().map_err(certus_models::Error::from)?;
+    let (mut combinations, nodes, mut out) = (Combinations::new(&gaussian), mixed.thinned(), Vec::new());
+    each_row(&meaning, source, storage, |terms, offset, trials, levels| {
+        // the intercept's own column is 1
+        let z = terms.iter().find(|t| t.0 == varies.feature).map_or(0.0, |t| t.1) + varies.shift;
+        let row = Row { family, z, offset, trials };
+        out.push(match groups {
+            Groups::Known => row.known(&gaussian, &mut combinations, mixed, terms, levels[0]),
+            Groups::New => row.new_group(&nodes, terms),
+            Groups::Population => row.population(&nodes, terms),
+        });
+    })?;
+    Ok(out)
+}
+
+struct Row {
+    family: Family,
+    z: f64,
+    offset: f64,
+    trials: f64,
+}
+
+impl Row {
+    /// t = aβ + z v is taken to be normal: Var t = Var aβ + z² Var v + 2z Cov(aβ, v).
+    fn known(
+        &self,
+        gaussian: &Gaussian,
+        combinations: &mut Combinations<'_>,
+        mixed: &Mixed,
+        terms: &[(usize, f64)],
+        level: usize,
+    ) -> Prediction {
+        let d = gaussian.dim();
+        let Some(effects) = &mixed.effects else { return self.of_law(&Law(vec![[1.0, f64::NAN, 0.0]])) };
+        let (mean, sd) = combinations.moments(terms);
+        let covariance = &effects.covariance[level * d..][..d];
+        let with: f64 = terms.iter().map(|(j, a)| a * covariance[*j]).sum();
+        let variance = sd * sd + self.z * self.z * effects.variance[level] + 2.0 * self.z * with;
+        let mean = mean + self.offset + self.z * effects.mean[level];
+        let sd = variance.max(0.0).sqrt();
+        let at = |x: f64| self.trials * self.family.response(mean + x * sd);
+        Prediction {
+            mean: self.trials * self.family.expected_response(mean, sd),
+            sd: self.trials * self.family.response_sd(mean, sd),
+            q05: at(-NORMAL_95),
+            q50: at(0.0),
+            q95: at(NORMAL_95),
+            linear_mean: mean,
+            linear_sd: sd,
+        }
+    }
+
+    /// t ~ N(aβ̂ + offset, |Lᵀa|² + z²σ²) at each sd of the grid.
+    fn new_group(&self, nodes: &[Node], terms: &[(usize, f64)]) -> Prediction {
+        let mut law = Mixed::law(nodes, terms);
+        for (one, node) in law.0.iter_mut().zip(nodes) {
+            one[1] += self.offset;
+            one[2] = one[2].hypot(self.z * node.sd);
+        }
+        self.of_law(&law)
+    }
+
+    fn of_law(&self, law: &Law) -> Prediction {
+        let (linear_mean, linear_sd) = law.moments();
+        let mean: f64 = law.0.iter().map(|[w, m, s]| w * self.family.expected_response(*m, *s)).sum();
+        let square: f64 = law
+            .0
+            .iter()
+            .map(|[w, m, s]| {
+                let own = self.family.expected_response(*m, *s);
+                w * (self.family.response_sd(*m, *s).powi(2) + (own - mean).powi(2))
+            })
+            .sum();
+        let at = |p: f64| self.trials * self.family.response(law.quantile(p));
+        Prediction {
+            mean: self.trials * mean,
+            sd: self.trials * square.sqrt(),
+            q05: at(0.05),
+            q50: at(0.5),
+            q95: at(0.95),
+            linear_mean,
+            linear_sd,
+        }
+    }
+
+    /// r(m, σ) = ∫ response(m + zσu) N(u) du is what is predicted; m = aβ + offset and σ have their posterior.
+    fn population(&self, nodes: &[Node], terms: &[(usize, f64)]) -> Prediction {
+        let law = Mixed::law(nodes, terms);
+        let (center, linear_sd) = law.moments();
+        let total: f64 = (-FAR..=FAR).map(|k| (-0.5 * (STEP * f64::from(k)).powi(2)).exp()).sum();
+        let mut atoms: Vec<(f64, f64)> = Vec::new();
+        for ([w, m, s], node) in law.0.iter().zip(nodes) {
+            for k in -FAR..=FAR {
+                let u = STEP * f64::from(k);
+                let r = self.family.expected_response(m + self.offset + s * u, (self.z * node.sd).abs());
+                atoms.push((r, w * (-0.5 * u * u).exp() / total));
+            }
+        }
+        let mean: f64 = atoms.iter().map(|(r, w)| w * r).sum();
+        let square: f64 = atoms.iter().map(|(r, w)| w * (r - mean).powi(2)).sum();
+        atoms.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let at = |p: f64| self.trials * quantile(&atoms, p);
+        Prediction {
+            mean: self.trials * mean,
+            sd: self.trials * square.sqrt(),
+            q05: at(0.05),
+            q50: at(0.5),
+            q95: at(0.95),
+            linear_mean: center + self.offset,
+            linear_sd,
+        }
+    }
+}
+
+/// Where the distribution function, linear between the middles of the atoms, is p.
+fn quantile(atoms: &[(f64, f64)], p: f64) -> f64 {
+    let (mut below, mut last) = (0.0, (0.0, atoms[0].0));
+    for (x, weight) in atoms {
+        let at = below + 0.5 * weight;
+        if at >= p {
+            let part = if at > last.0 { (p - last.0) / (at - last.0) } else { 1.0 };
+            return last.1 + part * (x - last.1);
+        }
+        (below, last) = (below + weight, (at, *x));
+    }
+    atoms[atoms.len() - 1].0
+}

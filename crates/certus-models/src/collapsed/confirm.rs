@@ -1,0 +1,64 @@
+//! Claims about the sd, checked from the data: does the interval hold a maximum (Theorem K3), and do the weights of a grid follow?
+
+use std::ops::ControlFlow;
+
+use super::estimate::{SMALLEST, factor};
+use super::passes::{Passes, Stage};
+use super::{Collapsed, Mixture, SdPrior};
+use crate::error::Error;
+
+/// An interval of sds, looked at again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Confirmed {
+    /// The log likelihood at the estimate, where β maximises F.
+    pub log_likelihood: f64,
+    /// Bound on its error.
+    pub error: f64,
+    /// How much lower F is at the estimate than it can be at the ends, in nats, every error counted: above 0 there is a maximum between them.
+    pub margins: [f64; 2],
+}
+
+impl Collapsed {
+    /// F_p at both ends of `interval` against F at `sd` between them. `start` are coefficients to begin with. An end of 0 needs no margin: a maximum
+    /// at 0 itself counts.
+    pub fn confirm(&self, start: &[f64], sd: f64, interval: [f64; 2]) -> Result<Confirmed, Error> {
+        let observer = &mut |_: &_| ControlFlow::Continue(());
+        let passes = &mut Passes::new(Stage::Interval, observer);
+        // the likelihood at 0 is that at an sd too small to matter
+        let least = (SMALLEST / self.effect_size()).ln() - 8.0;
+        let here = self.profile(start, sd.ln().max(least), 0.0, passes)?;
+        let metric = factor(&here.at, self.dim)?;
+        let top = here.at.value + here.at.error;
+        let mut margins = [f64::INFINITY; 2];
+        for (margin, end) in margins.iter_mut().zip(interval) {
+            if end == 0.0 {
+                continue;
+            }
+            *margin = self.at_least(&here.beta, end.ln(), &metric, top, passes)? - top;
+        }
+        if !(interval[0] <= sd && sd <= interval[1]) {
+            margins = [f64::NEG_INFINITY; 2];
+        }
+        Ok(Confirmed { log_likelihood: here.at.log_likelihood, error: here.at.error, margins })
+    }
+
+    /// The largest difference between the weights of a mixture and those that follow from the data at its nodes; infinite if a node's
+    /// coefficients do not maximise F there.
+    pub fn weights_differ(&self, mixture: &Mixture, prior: SdPrior) -> Result<f64, Error> {
+        let observer = &mut |_: &_| ControlFlow::Continue(());
+        let passes = &mut Passes::new(Stage::Posterior, observer);
+        let mut logs = Vec::with_capacity(mixture.nodes.len());
+        for node in &mixture.nodes {
+            let raw = self.raw(&node.mean, node.sd.ln(), prior, passes)?;
+            let moved = node.mean.iter().zip(&raw.profile.beta).enumerate();
+            if moved.into_iter().any(|(j, (a, b))| (a - b).abs() > 1e-3 * node.sd_of(j)) {
+                return Ok(f64::INFINITY);
+            }
+            logs.push(raw.log_density);
+        }
+        let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = logs.iter().map(|l| (l - most).exp()).sum();
+        let own = logs.iter().map(|l| (l - most).exp() / sum);
+        Ok(own.zip(&mixture.nodes).map(|(own, node)| (own - node.weight).abs()).fold(0.0, f64::max))
+    }
+}

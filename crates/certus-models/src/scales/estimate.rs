@@ -1,0 +1,162 @@
+//! The scales that maximise the likelihood, profiled over β, and for one scale an interval that is proved to hold a maximum (Theorem K3).
+
+use certus::linalg;
+
+use super::search::{Found, extrapolated, minimum};
+use super::{Care, Scaled};
+use crate::collapsed::Interval;
+use crate::error::Error;
+
+/// What is proved of two scales together, and why not more.
+const TWO: &str = "with two unknown scales a maximum is not proved: the profile would have to be bounded along a curve around it, not at two ends; the interval is \
+                   of four standard errors on either side";
+
+/// The maximum of the likelihood over β and the scales.
+#[derive(Clone, Debug)]
+pub struct ScalesEstimate {
+    /// The scales' names.
+    pub names: &'static [&'static str],
+    /// The scales; 0 where the likelihood falls with one from the beginning.
+    pub scales: Vec<f64>,
+    /// Standard errors of their logarithms, from the curvature of the profile; infinite for those at 0.
+    pub log_errors: Vec<f64>,
+    /// Where a maximum lies, scale by scale.
+    pub intervals: Vec<Interval>,
+    /// Coefficients.
+    pub beta: Vec<f64>,
+    /// F there.
+    pub value: f64,
+    /// The log likelihood there.
+    pub log_likelihood: f64,
+    /// Lower factor of the covariance of β given the scales.
+    pub factor: Vec<f64>,
+    /// Evaluations of F.
+    pub evaluations: usize,
+}
+
+/// The maximum over β and the scales. `start` are coefficients to begin with.
+pub fn estimate<M: Scaled + ?Sized>(model: &M, start: &[f64]) -> Result<ScalesEstimate, Error> {
+    let floor = model.floor();
+    let value = |_: &[f64], given: &super::Given| given.value;
+    let rough = minimum(model, start, model.start(), &value, Some(&floor), (0.3, 0.1, Care::Full))?;
+    // the error of a central difference over 0.01 sds is 2e-5 of a third derivative
+    let before = rough.evaluations;
+    let mut found =
+        minimum(model, &rough.given.beta, rough.x, &value, Some(&floor), (0.01, 1e-3, Care::Full))?;
+    found.evaluations += before;
+    let k = floor.len();
+    let zero = vec![0.0; k];
+    let logs = model.log_scales(&found.x);
+    // the linear map, column by column
+    let origin = model.log_scales(&zero);
+    let map: Vec<Vec<f64>> = (0..k)
+        .map(|j| {
+            let mut unit = zero.clone();
+            unit[j] = 1.0;
+            model.log_scales(&unit).iter().zip(&origin).map(|(a, b)| a - b).collect()
+        })
+        .collect();
+    let at_zero: Vec<bool> = (0..k).map(|i| (0..k).any(|j| found.floored[j] && map[j][i] != 0.0)).collect();
+    let covariance = inverse(&found);
+    let log_errors: Vec<f64> = (0..k)
+        .map(|i| {
+            if at_zero[i] {
+                return f64::INFINITY;
+            }
+            let variance: f64 = (0..k * k).map(|e| map[e / k][i] * covariance[e] * map[e % k][i]).sum();
+            if variance > 0.0 { variance.sqrt() } else { f64::INFINITY }
+        })
+        .collect();
+    let intervals = if k == 1 {
+        vec![interval(model, &mut found)?]
+    } else {
+        let wide = |i: usize| {
+            let away = 4.0 * log_errors[i].min(1.0);
+            let low = if at_zero[i] { 0.0 } else { (logs[i] - away).exp() };
+            Interval { sds: [low, (logs[i] + away).exp()], proved: Err(TWO.into()) }
+        };
+        (0..k).map(wide).collect()
+    };
+    let scales = (0..k).map(|i| if at_zero[i] { 0.0 } else { logs[i].exp() }).collect();
+    Ok(ScalesEstimate {
+        names: model.names(),
+        scales,
+        log_errors,
+        intervals,
+        beta: found.given.beta,
+        value: found.given.value,
+        log_likelihood: found.given.log_likelihood,
+        factor: found.given.lower,
+        evaluations: found.evaluations,
+    })
+}
+
+/// The inverse of the second derivatives over the coordinates that are free.
+fn inverse(found: &Found) -> Vec<f64> {
+    let k = found.x.len();
+    let mut bend = found.bend.clone();
+    (0..k).filter(|j| found.floored[*j]).for_each(|j| bend[j * (k + 1)] = f64::INFINITY);
+    let mut out = vec![0.0; k * k];
+    let free: Vec<usize> = (0..k).filter(|j| !found.floored[*j]).collect();
+    match free[..] {
+        [0, 1] => {
+            let det = bend[0] * bend[3] - bend[1] * bend[2];
+            out = [bend[3], -bend[1], -bend[2], bend[0]].iter().map(|x| x / det).collect();
+        }
+        [j] => out[j * (k + 1)] = 1.0 / bend[j * (k + 1)],
+        _ => {}
+    }
+    out
+}
+
+/// Both ends of the interval of one scale, wider and wider until the proof holds; from 0 on if the scale is 0.
+fn interval<M: Scaled + ?Sized>(model: &M, found: &mut Found) -> Result<Interval, Error> {
+    let x = found.x[0];
+    let scale = |x: f64| model.log_scales(&[x])[0].exp();
+    let top = match model.bracket(&[x], &found.given.beta) {
+        Ok([_, top]) if top.is_finite() => top,
+        Ok(_) => {
+            return Ok(Interval { sds: [scale(x); 2], proved: Err("a bound on F is not finite".into()) });
+        }
+        Err(why) => return Ok(Interval { sds: [scale(x); 2], proved: Err(why) }),
+    };
+    let bend = found.bend[0].max(1e-3);
+    let first = (8.0 * (top - found.given.value).abs() / bend).sqrt().max(1e-6);
+    let mut ends = [x; 2];
+    for (end, sign) in ends.iter_mut().zip([-1.0, 1.0]) {
+        if sign < 0.0 && found.floored[0] {
+            continue;
+        }
+        let mut width = first;
+        loop {
+            *end = x + sign * width;
+            let start = extrapolated(&found.given.beta, &found.turn, &found.x, &[*end]);
+            let there = model.given(&[*end], &start, Care::Full)?;
+            found.evaluations += there.evaluations;
+            if model.bracket(&[*end], &there.beta).is_ok_and(|b| b[0] > top) {
+                break;
+            }
+            width *= 2.0;
+            if width > 12.0 {
+                let why = "the likelihood is too flat in the scale for a proof".into();
+                return Ok(Interval { sds: ends.map(scale), proved: Err(why) });
+            }
+        }
+    }
+    let low = if found.floored[0] { 0.0 } else { scale(ends[0]) };
+    Ok(Interval { sds: [low, scale(ends[1])], proved: Ok(()) })
+}
+
+/// ½ Σ (|g_j| + e_j)²/(λD_jj), λ the least eigenvalue of D^{−1/2}(A)D^{−1/2} less `slack`, D the diagonal of A: what is left to gain of a quadratic function with
+/// the Hessian A, its gradient known up to e.
+pub(super) fn left_to_gain(a: &[f64], gradient: &[f64], error: &[f64], slack: f64) -> Option<f64> {
+    let d = gradient.len();
+    let root: Vec<f64> = (0..d).map(|j| a[j * (d + 1)].sqrt()).collect();
+    let balanced: Vec<f64> = (0..d * d).map(|k| a[k] / (root[k / d] * root[k % d])).collect();
+    let (values, _) = linalg::eigen(&balanced, d)?;
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min) - slack;
+    (least > 0.0).then(|| {
+        let sum: f64 = (0..d).map(|j| ((gradient[j].abs() + error[j]) / root[j]).powi(2)).sum();
+        0.5 * sum / least
+    })
+}

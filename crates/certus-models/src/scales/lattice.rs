@@ -1,0 +1,239 @@
+//! The posterior of one or two scales on a lattice, and of β given each (docs/collapsed.md, part K9).
+//!
+//! p(x | y) ∝ Z(x) Π p(s_j)s_j, Z(x) = ∫e^{−F(β, x)}dβ taken to be (2π)^{d/2} det H^{−1/2} e^{−F(β̂)}. The lattice is x̂ + h C k, k whole numbers, CCᵀ the inverse of the
+//! second derivatives of −log p at its maximum x̂, so that a sum over it is a trapezoid sum of about a standard Gaussian. It grows from x̂ to
+//! neighbours while the density is above a ten-millionth of its maximum; h is halved until nothing that matters changes.
+
+use std::collections::BTreeMap;
+
+use certus::linalg;
+
+use super::search::{extrapolated, minimum};
+use super::{Care, Given, Scaled};
+use crate::collapsed::{Mixture, Node, SdPrior, add_line, quantile};
+use crate::error::Error;
+
+/// Density, relative to its maximum, whose neighbours are left out.
+const FAR: f64 = 1e-7;
+/// Nodes, at most.
+const NODES: usize = 2000;
+/// The first step, in sds, as for one scale.
+const FIRST: f64 = 1.4;
+/// What halving the step may change: means in sds, sds in parts, for one scale and for two. It is the error before: the logarithm of what is left after is four times that
+/// of what was there before.
+const AGREE: [f64; 2] = [1e-3, 1e-2];
+
+/// The posterior of β and the scales: a mixture of Gaussians.
+#[derive(Clone, Debug)]
+pub struct ScaleMixture {
+    /// The scales' names.
+    pub names: &'static [&'static str],
+    /// β; the sd of a node is the first scale.
+    pub mixture: Mixture,
+    /// The scales of every node.
+    pub scales: Vec<Vec<f64>>,
+    /// For every scale its law: (log scale, probability), sorted.
+    laws: Vec<Vec<(f64, f64)>>,
+}
+
+/// A node before it has its weight.
+struct Raw {
+    x: Vec<f64>,
+    given: Given,
+    log_density: f64,
+}
+
+/// The lattice at one step.
+struct Lattice<'a, M: ?Sized> {
+    model: &'a M,
+    priors: &'a [SdPrior],
+    middle: Vec<f64>,
+    /// C, column-major.
+    basis: Vec<f64>,
+    turn: Vec<Vec<f64>>,
+    step: f64,
+    nodes: BTreeMap<[i64; 2], Raw>,
+    evaluations: usize,
+}
+
+/// −F − ½ log det H + (d/2) log 2π + Σ log p(s_j) + log s_j.
+fn log_density<M: Scaled + ?Sized>(model: &M, priors: &[SdPrior], x: &[f64], given: &Given) -> f64 {
+    let log_z =
+        -given.value - 0.5 * given.log_det + 0.5 * given.beta.len() as f64 * std::f64::consts::TAU.ln();
+    let logs = model.log_scales(x);
+    log_z + priors.iter().zip(logs).map(|(p, l)| p.log_density(l.exp()) + l).sum::<f64>()
+}
+
+/// The posterior. `start` are coefficients to begin with; a prior for every scale.
+pub fn posterior<M: Scaled + ?Sized>(
+    model: &M,
+    start: &[f64],
+    priors: &[SdPrior],
+) -> Result<ScaleMixture, Error> {
+    let k = model.names().len();
+    if priors.len() != k {
+        return Err(Error::Model(format!("{k} scales, but {} priors of scales", priors.len())));
+    }
+    let value = |x: &[f64], given: &Given| -log_density(model, priors, x, given);
+    let found = minimum(model, start, model.start(), &value, None, (1.0, 0.2, Care::Density))?;
+    let mut factor = found.bend.clone();
+    let basis = if linalg::cholesky(&mut factor, k) {
+        linalg::lower_of_inverse(&factor, k)
+    } else {
+        let own = |j: usize| (1.0 / found.bend[j * (k + 1)].max(1.0)).sqrt();
+        (0..k * k).map(|e| if e / k == e % k { own(e / k) } else { 0.0 }).collect()
+    };
+    let mut nodes = BTreeMap::new();
+    let log_density = log_density(model, priors, &found.x, &found.given);
+    nodes.insert([0, 0], Raw { x: found.x.clone(), given: found.given, log_density });
+    let mut lattice = Lattice {
+        model,
+        priors,
+        middle: found.x,
+        basis,
+        turn: found.turn,
+        step: FIRST,
+        nodes,
+        evaluations: found.evaluations,
+    };
+    lattice.grow()?;
+    let mut last = lattice.mixed();
+    loop {
+        lattice.step *= 0.5;
+        let old = std::mem::take(&mut lattice.nodes);
+        lattice.nodes = old.into_iter().map(|(key, raw)| (key.map(|k| 2 * k), raw)).collect();
+        lattice.grow()?;
+        let mut next = lattice.mixed();
+        next.mixture.refinement = next.differs(&last);
+        if next.mixture.refinement <= AGREE[k - 1] || lattice.nodes.len() > NODES {
+            next.laws = (0..k).map(|j| lattice.law(j, &next.mixture)).collect();
+            return Ok(next);
+        }
+        last = next;
+    }
+}
+
+impl<M: Scaled + ?Sized> Lattice<'_, M> {
+    /// x̂ + h C key.
+    fn point(&self, key: [i64; 2]) -> Vec<f64> {
+        let k = self.middle.len();
+        let at = |i: usize| (0..=i).map(|j| self.basis[j * k + i] * key[j] as f64).sum::<f64>();
+        (0..k).map(|i| self.middle[i] + self.step * at(i)).collect()
+    }
+
+    /// Adds the neighbours of nodes that matter until there are no more.
+    fn grow(&mut self) -> Result<(), Error> {
+        let mut looked = std::collections::BTreeSet::new();
+        loop {
+            let most = self.nodes.values().map(|n| n.log_density).fold(f64::NEG_INFINITY, f64::max);
+            let matters = |(key, raw): (&[i64; 2], &Raw)| {
+                (raw.log_density > most + FAR.ln() && !looked.contains(key)).then_some(*key)
+            };
+            let front: Vec<[i64; 2]> = self.nodes.iter().filter_map(matters).collect();
+            if front.is_empty() || self.nodes.len() > NODES {
+                return Ok(());
+            }
+            for key in front {
+                looked.insert(key);
+                for j in 0..self.middle.len() {
+                    for sign in [-1, 1] {
+                        let mut next = key;
+                        next[j] += sign;
+                        if !self.nodes.contains_key(&next) {
+                            let raw = self.raw(key, next)?;
+                            self.nodes.insert(next, raw);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn raw(&mut self, from: [i64; 2], to: [i64; 2]) -> Result<Raw, Error> {
+        let x = self.point(to);
+        let near = &self.nodes[&from];
+        let start = extrapolated(&near.given.beta, &self.turn, &near.x, &x);
+        let given = self.model.given(&x, &start, Care::Density)?;
+        self.evaluations += given.evaluations;
+        let log_density = log_density(self.model, self.priors, &x, &given);
+        if log_density.is_nan() {
+            return Err(Error::NotFinite("the posterior density of the scales is not a number".into()));
+        }
+        Ok(Raw { x, given, log_density })
+    }
+
+    fn mixed(&self) -> ScaleMixture {
+        let k = self.middle.len();
+        let most = self.nodes.values().map(|r| r.log_density).fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = self.nodes.values().map(|r| (r.log_density - most).exp()).sum();
+        let scales: Vec<Vec<f64>> = self
+            .nodes
+            .values()
+            .map(|r| self.model.log_scales(&r.x).iter().map(|l| l.exp()).collect())
+            .collect();
+        let node = |(r, scales): (&Raw, &Vec<f64>)| Node {
+            sd: scales[0],
+            weight: (r.log_density - most).exp() / sum,
+            mean: r.given.beta.clone(),
+            factor: r.given.lower.clone(),
+            error: r.given.error,
+        };
+        let cell: f64 = (0..k).map(|j| (self.step * self.basis[j * (k + 1)]).ln()).sum();
+        let mixture = Mixture {
+            nodes: self.nodes.values().zip(&scales).map(node).collect(),
+            log_evidence: most + sum.ln() + cell,
+            refinement: f64::INFINITY,
+            evaluations: self.evaluations,
+        };
+        ScaleMixture { names: self.model.names(), mixture, scales, laws: Vec::new() }
+    }
+
+    /// The law of scale j, from lines of nodes along which it changes in even steps.
+    fn law(&self, j: usize, mixture: &Mixture) -> Vec<(f64, f64)> {
+        let k = self.middle.len();
+        let log = |x: &[f64]| self.model.log_scales(x)[j];
+        let along = |key: [i64; 2]| log(&self.point(key)) - log(&self.middle);
+        let steps = [along([1, 0]), if k == 2 { along([0, 1]) } else { 0.0 }];
+        // along the axis that moves the scale more, lines are even, and a sum over lines is one of a smooth function
+        let axis = usize::from(steps[1].abs() > steps[0].abs());
+        let mut lines: BTreeMap<i64, BTreeMap<i64, f64>> = BTreeMap::new();
+        for (key, node) in self.nodes.keys().zip(&mixture.nodes) {
+            lines.entry(key[1 - axis]).or_default().insert(key[axis], node.weight);
+        }
+        let mut law = Vec::new();
+        for (line, weights) in lines {
+            let (Some((&first, _)), Some((&last, _))) = (weights.first_key_value(), weights.last_key_value())
+            else {
+                continue;
+            };
+            let weight = |p: i64| weights.get(&p).copied().unwrap_or(0.0);
+            let even: Vec<f64> = (first..=last).map(weight).collect();
+            let start = log(&self.point(if axis == 1 { [line, first] } else { [first, line] }));
+            add_line(&mut law, start, steps[axis], &even);
+        }
+        law.sort_by(|a, b| a.0.total_cmp(&b.0));
+        law
+    }
+}
+
+impl ScaleMixture {
+    /// Mean and sd of scale j.
+    pub fn scale(&self, j: usize) -> (f64, f64) {
+        let weights = || self.mixture.nodes.iter().map(|n| n.weight).zip(&self.scales);
+        let mean: f64 = weights().map(|(w, s)| w * s[j]).sum();
+        let square: f64 = weights().map(|(w, s)| w * (s[j] - mean).powi(2)).sum();
+        (mean, square.sqrt())
+    }
+
+    /// The quantile of scale j.
+    pub fn scale_quantile(&self, j: usize, p: f64) -> f64 {
+        quantile(&self.laws[j], p).exp()
+    }
+
+    /// The largest difference between two mixtures: of means in sds, of sds in parts.
+    fn differs(&self, other: &Self) -> f64 {
+        let pair = |a: (f64, f64), b: (f64, f64)| ((a.0 - b.0).abs() / a.1).max((a.1 / b.1 - 1.0).abs());
+        let scales = (0..self.names.len()).map(|j| pair(self.scale(j), other.scale(j)));
+        scales.fold(self.mixture.differs(&other.mixture), f64::max)
+    }
+}

@@ -1,0 +1,220 @@
+//! The part of the report on an sd between groups that was not given: where its likelihood has a maximum, its posterior, the groups that differ most.
+
+use std::fmt::Write;
+
+use certus::certificate::figure;
+
+use super::html::{count, escape, percent, short};
+use super::plots::{ticks, trim};
+use crate::record::{GroupEffect, Parameter, Record, Scale};
+
+/// The height of the picture.
+const HEIGHT: f64 = 200.0;
+/// Density, relative to its maximum, that is not drawn.
+const FAR: f64 = 2e-3;
+/// Points between two of the grid.
+const BETWEEN: usize = 6;
+
+/// The verdict, as HTML.
+pub(super) fn sentences(scale: &Scale) -> Vec<String> {
+    let name = escape(&scale.name);
+    let estimate = short(scale.estimate);
+    let first = match scale.interval {
+        Some([low, high]) => format!(
+            "It is proved that the likelihood, profiled over the coefficients, has a maximum at a {name} between <strong>{low:.6}</strong> and <strong>{high:.6}</strong> ({}): the estimate is {estimate}. That there is no other maximum elsewhere is not claimed.",
+            escape(scale.theorem.as_deref().unwrap_or_default())
+        ),
+        None => format!(
+            "The likelihood, profiled over the coefficients, has a maximum at a {name} of about {estimate}; nothing is proved of it, because {}.",
+            escape(scale.reason.as_deref().unwrap_or("nobody asked").trim_end_matches('.'))
+        ),
+    };
+    let second = match &scale.prior {
+        Some(prior) => format!(
+            "The posterior below has the prior {} for the sd. It is estimated: a sum over {} sds, at each of which the coefficients are taken to be normal.",
+            escape(prior),
+            count(scale.nodes)
+        ),
+        None => "The parameters below are those at the maximum, their standard errors from the curvature of the likelihood.".into(),
+    };
+    vec![first, second]
+}
+
+/// The boxes below the verdict.
+pub(super) fn facts(scale: &Scale) -> Vec<(&'static str, String)> {
+    let error = match scale.log_likelihood_error {
+        Some(error) => format!(" <small>± {}, proved</small>", figure(error)),
+        None => " <small>estimated</small>".into(),
+    };
+    let mut facts = vec![
+        (
+            "Maximum of the likelihood",
+            format!("{} <small>{}</small>", short(scale.estimate), escape(&scale.name)),
+        ),
+        (
+            "Log likelihood there",
+            format!("{}{error}", scale.log_likelihood.map_or("–".into(), |l| format!("{l:.4}"))),
+        ),
+    ];
+    facts.extend(scale.log_evidence.map(|e| ("Log evidence", format!("{e:.3} <small>estimated</small>"))));
+    facts.push(("Groups", count(scale.groups)));
+    facts
+}
+
+/// What the statements rest on.
+pub(super) fn evidence(scale: &Scale) -> Vec<String> {
+    let error = match scale.log_likelihood_error {
+        Some(error) => format!(
+            "Proved by the model: every group's integral is a trapezoid sum of an analytic function; the errors of all {} groups and of rounding sum to at most {} nats.",
+            count(scale.groups),
+            figure(error)
+        ),
+        None => "The error of the groups' integrals is not proved for this likelihood.".into(),
+    };
+    let grid = scale.refinement.map(|r| {
+        format!("Estimated: halving the step of the grid of sds moved no mean by more than {} sd, and no sd by more than {} %.", figure(r), figure(100.0 * r))
+    });
+    std::iter::once(error).chain(grid).collect()
+}
+
+/// The section.
+pub(super) fn section(out: &mut String, record: &Record, density: &[(f64, f64)]) {
+    let Some(scale) = &record.certificate.scale else { return };
+    super::section(out, "scale", "The sd between groups");
+    let own = record.parameters.iter().find(|p| p.name == scale.name);
+    if let Some(plot) = own.and_then(|own| plot(density, own, scale.estimate)) {
+        out.push_str(&plot);
+    }
+    if let Some(Parameter { mean: Some(mean), q05: Some(low), q95: Some(high), .. }) = own {
+        let what = if scale.prior.is_some() { "posterior mean" } else { "estimate" };
+        let _ = write!(
+            out,
+            "<p>{}: {what} {}, 90 % interval {} to {}.</p>",
+            escape(&scale.name),
+            short(Some(*mean)),
+            short(Some(*low)),
+            short(Some(*high))
+        );
+    }
+    if !scale.largest.is_empty() {
+        let _ = write!(
+            out,
+            "<div class=\"scroll\"><table><caption>The smallest and the largest effects among {} groups of {}; groups.parquet, or fit.groups in Python, has them all</caption><thead><tr>",
+            count(scale.groups),
+            escape(&scale.group)
+        );
+        for head in ["group", "rows", "mean", "sd", "5 %", "median", "95 %"] {
+            let _ = write!(out, "<th scope=\"col\">{head}</th>");
+        }
+        out.push_str("</tr></thead><tbody>\n");
+        scale.smallest.iter().chain(&scale.largest).for_each(|e| row(out, e));
+        out.push_str("</tbody></table></div>");
+    }
+    out.push_str("</section>\n");
+}
+
+fn row(out: &mut String, e: &GroupEffect) {
+    let _ = write!(out, "<tr><td>{}</td><td>{}</td>", escape(&e.group), count(e.rows));
+    for x in [e.mean, e.sd, e.q05, e.q50, e.q95] {
+        let _ = write!(out, "<td>{}</td>", short(Some(x)));
+    }
+    out.push_str("</tr>\n");
+}
+
+/// The density of the sd, its 90 % interval, and where the likelihood has its maximum; `None` if there is nothing to draw.
+fn plot(density: &[(f64, f64)], own: &Parameter, estimate: Option<f64>) -> Option<String> {
+    let points = smooth(density);
+    let most = points.iter().map(|p| p.1).fold(0.0, f64::max);
+    let shown: Vec<(f64, f64)> = points.into_iter().filter(|p| p.1 > FAR * most).collect();
+    let (low, high) = (shown.first()?.0, shown.last()?.0);
+    let room = 0.03 * (high - low);
+    let (low, high) = ((low - room).max(0.0), high + room);
+    let sane = most > 0.0 && most.is_finite() && high > low;
+    if !sane {
+        return None;
+    }
+    let x = |sd: f64| percent((sd - low) / (high - low));
+    let y = |d: f64| format!("{:.1}", HEIGHT - (HEIGHT - 16.0) * d / most);
+    let mut out = format!(
+        r#"<figure class="trace"><svg width="100%" height="{}" role="img" aria-label="Posterior density of {}, from {} to {}.">"#,
+        HEIGHT + 24.0,
+        escape(&own.name),
+        short(Some(low)),
+        short(Some(high))
+    );
+    let _ = write!(out, r#"<line class="grid" x1="0" x2="100%" y1="{HEIGHT}" y2="{HEIGHT}"/>"#);
+    for pair in shown.windows(2) {
+        let [(a, f), (b, g)] = [pair[0], pair[1]];
+        let _ =
+            write!(out, r#"<line class="path" x1="{}" y1="{}" x2="{}" y2="{}"/>"#, x(a), y(f), x(b), y(g));
+    }
+    if let Some(at) = estimate.filter(|e| (low..=high).contains(e)) {
+        let left = (at - low) / (high - low) > 0.6;
+        let (anchor, shift) = if left { ("end", -6) } else { ("start", 6) };
+        let _ = write!(
+            out,
+            r#"<line class="certified" x1="{0}" x2="{0}" y1="0" y2="{HEIGHT}"/><text class="certified" x="{0}" dx="{shift}" y="12" text-anchor="{anchor}">maximum of the likelihood {1}</text>"#,
+            x(at),
+            short(Some(at))
+        );
+    }
+    if let (Some(a), Some(b)) = (own.q05, own.q95) {
+        let _ = write!(
+            out,
+            r#"<line class="interval" x1="{}" x2="{}" y1="{HEIGHT}" y2="{HEIGHT}"/>"#,
+            x(a.max(low)),
+            x(b.min(high))
+        );
+    }
+    for t in ticks(low, high) {
+        let label = if t == 0.0 { "0".into() } else { trim(&short(Some(t))) };
+        let _ =
+            write!(out, r#"<text x="{}" y="{}" text-anchor="middle">{label}</text>"#, x(t), HEIGHT + 18.0);
+    }
+    let _ = write!(
+        out,
+        "</svg><figcaption>Posterior density of {}; the thick line is its 90 % interval.</figcaption></figure>",
+        escape(&own.name)
+    );
+    Some(out)
+}
+
+/// Points between those of the grid: cubics through the logarithms (Catmull and Rom).
+fn smooth(density: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let legal = |p: &&(f64, f64)| p.0 > 0.0 && p.1 > 0.0 && p.0.is_finite() && p.1.is_finite();
+    let logs: Vec<(f64, f64)> = density.iter().filter(legal).map(|p| (p.0.ln(), p.1.ln())).collect();
+    let mut out = Vec::new();
+    for k in 0..logs.len().saturating_sub(1) {
+        let [a, b, c, d] = [k.saturating_sub(1), k, k + 1, (k + 2).min(logs.len() - 1)].map(|k| logs[k].1);
+        for j in 0..BETWEEN {
+            let t = j as f64 / BETWEEN as f64;
+            let cubic =
+                b + 0.5 * t * (c - a + t * (2.0 * a - 5.0 * b + 4.0 * c - d + t * (3.0 * (b - c) + d - a)));
+            let at = logs[k].0 + t * (logs[k + 1].0 - logs[k].0);
+            out.push((at.exp(), cubic.exp()));
+        }
+    }
+    out.extend(logs.last().map(|p| (p.0.exp(), p.1.exp())));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bell in log sd stays one between its points.
+    #[test]
+    fn densities_are_smooth() {
+        let bell = |t: f64| (-0.5 * t * t).exp();
+        let grid: Vec<(f64, f64)> =
+            (-16..=16).map(|k| 0.35 * f64::from(k)).map(|t| (t.exp(), bell(t))).collect();
+        for (sd, d) in smooth(&grid) {
+            assert!((d - bell(sd.ln())).abs() < 0.02, "{sd}: {d}");
+        }
+        let own = Parameter::normal("sd(g)", 1.0, 0.2);
+        assert!(plot(&grid, &own, Some(1.0)).is_some_and(|p| p.contains("maximum of the likelihood 1.000")));
+        assert!(
+            plot(&[], &own, None).is_none() && plot(&[(1.0, 0.0), (2.0, f64::NAN)], &own, None).is_none()
+        );
+    }
+}
