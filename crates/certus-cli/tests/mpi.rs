@@ -137,6 +137,10 @@ fn failures_are_told_once() {
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(err.matches(words).count(), 1, "{err}");
     }
+    // one rank is a process like any other
+    let one =
+        mpirun(1, &[&fit[..], &["b", "--group", "site", "--group-sd", "1", "--quiet"]].concat()).output();
+    expect(&one.unwrap(), 0, "");
     let plan = mpirun(2, &["plan", "logistic", &data, "--response", "b"]).output().unwrap();
     expect(&plan, 0, "latents");
     assert_eq!(String::from_utf8_lossy(&plan.stdout).matches("latents").count(), 1);

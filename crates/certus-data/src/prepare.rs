@@ -101,7 +101,8 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
     check_numbers(source, spec)?;
     let (terms, ignored) = terms(source, spec)?;
     let mut encoding = columns_and_groups(source, spec, &terms)?;
-    if let (Some(ranks), Some(group)) = (&storage.ranks, encoding.groups.first()) {
+    let several = storage.ranks.as_ref().filter(|ranks| ranks.count() > 1);
+    if let (Some(ranks), Some(group)) = (several, encoding.groups.first()) {
         return Err(DataError::Usage(format!(
             "the group '{}': rows with group terms can't be spread over {} processes yet; run one, without mpirun",
             group.name,
