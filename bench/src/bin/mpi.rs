@@ -76,7 +76,11 @@ fn main() {
         let took = began.elapsed().as_secs_f64();
         let sent = ((ranks.numbers_sent() - sent) as f64 / f64::from(iterations)).max(0.0);
         if rank == 0 {
-            println!("{} ranks, {rows} rows: {:.4} iterations/s, {sent:.0} numbers by rank 0 each", ranks.count(), f64::from(iterations) / took);
+            println!(
+                "{} ranks, {rows} rows: {:.4} iterations/s, {sent:.0} numbers by rank 0 each",
+                ranks.count(),
+                f64::from(iterations) / took
+            );
         }
     })
     .expect("a thread");
