@@ -307,6 +307,20 @@ fn all_stop_together() {
     expect(&mpirun(3, &arguments).output().unwrap(), 10, "the time was up");
 }
 
+/// Ranks that do not run the same program are found by their iterates.
+#[test]
+fn ranks_that_differ_are_found() {
+    let (_one, dir) = (alone(), scratch("differ"));
+    let data = table(&dir, 3000);
+    let out = dir.join("fit");
+    let mut arguments = long(&data, out.to_str().unwrap());
+    arguments.extend(["--seed", "1"]);
+    let mut command = mpirun(1, &arguments);
+    *arguments.last_mut().unwrap() = "2";
+    command.args([":", "-n", "1", BINARY]).args(&arguments);
+    expect(&command.output().unwrap(), 69, "rank 1 and rank 0 do not agree after iteration 1");
+}
+
 /// Numbers that travel per iteration, from two runs of different length, against what docs/scaling.md says and against a ring.
 #[test]
 fn what_travels_is_what_the_documentation_says() {
