@@ -4,7 +4,7 @@
 mod ball;
 pub(crate) mod bracket;
 pub(crate) mod dense;
-mod placed;
+pub(crate) mod placed;
 pub(crate) mod row;
 pub(crate) mod theorem;
 

@@ -165,6 +165,17 @@ impl<'a> Placed<'a> {
         });
     }
 
+    /// Calls `work(rows, Ã)` for leaf `index` of those that are here.
+    pub(crate) fn leaf(&self, index: usize, mut work: impl FnMut(&[Row], &[f64])) -> Result<(), Error> {
+        let source = self.model.design.rows();
+        let mut scratch = self.model.pool.buffer(0);
+        source.leaf(own_leaves(source).start + index, &mut |leaf| {
+            self.with_rows(leaf, &mut scratch, |_, rows, at| work(rows, at));
+        })?;
+        self.model.pool.give(scratch);
+        Ok(())
+    }
+
     /// Σ over leaves of `work(first row among those that are here, rows, Ã of the leaf (column-major), out)`.
     pub(crate) fn sum(
         &self,
