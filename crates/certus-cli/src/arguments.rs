@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::number;
+
 /// Certified Gaussian posteriors from CSV, Parquet and Arrow files.
 #[derive(Debug, Parser)]
 #[command(name = "certus", version, max_term_width = 110, propagate_version = true)]
@@ -149,6 +151,8 @@ pub enum MethodChoice {
     Exact,
     /// Draws, certified by exact passes
     Stochastic,
+    /// Batches of rows and draws in a certified ball, with an exact pass at the end
+    Subsampled,
     /// Algorithm 1 of the paper: prox, energy estimator
     ProxEnergy,
     /// Algorithm 2: projection, entropy estimator
@@ -322,14 +326,18 @@ pub struct FitArguments {
     #[arg(long, value_enum, help_heading = "Method")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constants: Option<ConstantsChoice>,
-    /// Draws per iteration of the paper's methods [default: 10]
+    /// Draws per iteration of the paper's methods [default: 10], pairs of draws of subsampled [default: 8]
     #[arg(long, value_name = "N", help_heading = "Method")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<usize>,
-    /// Iterations of the paper's methods [default: 10000]
+    /// Iterations of the paper's methods [default: 10000] or of subsampled [default: those of its plan]
     #[arg(long, value_name = "N", help_heading = "Method")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iterations: Option<u64>,
+    /// Rows per iteration of subsampled [default: 1024]
+    #[arg(long, value_name = "N", help_heading = "Method")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row_batch: Option<usize>,
     /// The gap to reach, in nats [default: 0.01]
     #[arg(long, value_name = "NATS", help_heading = "Goal")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -386,34 +394,4 @@ pub struct FitArguments {
     #[arg(skip)]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub priors: BTreeMap<String, f64>,
-}
-
-/// Numbers that may be infinite, which JSON cannot say: 'inf' there.
-mod number {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either {
-        Number(f64),
-        Text(String),
-    }
-
-    pub(super) fn serialize<S: Serializer>(x: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
-        match x {
-            Some(x) if x.is_finite() => serializer.serialize_f64(*x),
-            Some(x) => serializer.serialize_str(&x.to_string()),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-        Ok(match Option::<Either>::deserialize(deserializer)? {
-            None => None,
-            Some(Either::Number(x)) => Some(x),
-            Some(Either::Text(text)) => {
-                Some(text.parse().map_err(|_| D::Error::custom(format!("\"{text}\" is no number")))?)
-            }
-        })
-    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use certus::fit::Status;
 use certus::{Goal, Outcome};
-use certus_data::{Problem, Way};
+use certus_data::{Numbers, Problem, Way};
 use certus_store::directory::{MEANING, SETTINGS};
 use certus_store::record::{Data, Parameter};
 use certus_store::{Arrays, Checkpoints, Fingerprint, FitDirectory, Kind, Meta, Record, Timer};
@@ -38,7 +38,8 @@ impl FitArguments {
         let method = serde_json::to_value(self.method.unwrap_or_default()).expect("a word");
         let constants = self.constants.map(|c| serde_json::to_value(c).expect("a word"));
         let constants = constants.as_ref().and_then(|c| c.as_str());
-        Ok(Way::new(method.as_str().unwrap_or_default(), constants, self.batch, self.iterations)?)
+        let numbers = Numbers { batch: self.batch, iterations: self.iterations, row_batch: self.row_batch };
+        Ok(Way::new(method.as_str().unwrap_or_default(), constants, numbers)?)
     }
 
     fn every(&self) -> Result<Duration, Failure> {

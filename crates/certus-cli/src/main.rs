@@ -9,6 +9,7 @@ mod crew;
 mod exit;
 mod fit;
 mod many;
+mod number;
 mod port;
 mod request;
 mod results;

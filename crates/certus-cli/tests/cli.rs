@@ -502,7 +502,7 @@ fn the_table() {
 #[test]
 fn methods_of_the_paper() {
     let file = data("logit_d10.csv");
-    for method in ["prox-energy", "prox-cv", "proj-entropy", "proj-stl", "ball-stl"] {
+    for method in ["prox-energy", "prox-cv", "proj-entropy", "proj-stl", "ball-stl", "subsampled"] {
         let fit = [
             "fit",
             "logistic",
@@ -533,6 +533,7 @@ fn methods_of_the_paper() {
     }
     let fit = ["fit", "logistic", file.to_str().unwrap(), "--response", "y"];
     expect(&certus(&[&fit[..], &["--batch", "3"]].concat()), 64, "batch belongs");
+    expect(&certus(&[&fit[..], &["--row-batch", "3"]].concat()), 64, "row-batch belongs");
     expect(&certus(&[&fit[..], &["--method", "ball-stl", "--constants", "paper"]].concat()), 64, "paper");
 }
 

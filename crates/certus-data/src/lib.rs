@@ -37,7 +37,7 @@ pub use predict::{Prediction, predict, predict_draws};
 pub use predict_mixed::{Groups, predict_mixed};
 pub use prepare::{Left, Prepared, ResponseSummary, prepare, prepare_with};
 pub use problem::{Fitted, Normal, Problem, Request, draws, on_user_scale};
-pub use run::{Asked, Way};
+pub use run::{Asked, Numbers, Way};
 pub use scales::{ScaleRequest, Scales};
 #[cfg(feature = "scan")]
 pub use scan::FileSource;

@@ -10,7 +10,8 @@ use certus::theorem::Constants;
 use certus::{Goal, MethodName, Outcome};
 use certus_models::PosteriorSettings;
 use certus_models::auto::{
-    Chosen, MOST_MEMORY, MOST_WORK, Method, ModelState, Observer, Route, planned, resume,
+    Chosen, MOST_MEMORY, MOST_WORK, Method, ModelState, Observer, Route, Subsampling, planned, resume,
+    subsampled,
 };
 
 use crate::error::DataError;
@@ -33,6 +34,19 @@ pub enum Way {
     Auto(Method),
     /// A method with its settings.
     Planned(Chosen),
+    /// Batches of rows.
+    Subsampled(Subsampling),
+}
+
+/// The numbers that a method may be given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// Draws per iteration; pairs of draws of the method with batches of rows.
+    pub batch: Option<usize>,
+    /// Iterations.
+    pub iterations: Option<u64>,
+    /// Rows per iteration.
+    pub row_batch: Option<usize>,
 }
 
 impl Way {
@@ -45,15 +59,29 @@ impl Way {
         ("ball-stl", MethodName::BallStl),
     ];
 
-    /// From the words of the command line; `constants`, `batch` and `iterations` belong to the paper's methods only.
-    pub fn new(
-        method: &str,
-        constants: Option<&str>,
-        batch: Option<usize>,
-        iterations: Option<u64>,
-    ) -> Result<Self, DataError> {
+    /// From the words of the command line; `constants` and `numbers` belong to the paper's methods and to batches of rows only.
+    pub fn new(method: &str, constants: Option<&str>, numbers: Numbers) -> Result<Self, DataError> {
         let usage = |words: String| Err(DataError::Usage(words));
         let names = Self::PLANNED.map(|(name, _)| name).join(", ");
+        let Numbers { batch, iterations, row_batch } = numbers;
+        if method == "subsampled" {
+            if constants.is_some() {
+                return usage("constants: those of subsampled are local, leave the choice out".into());
+            }
+            let zero = [("batch", batch == Some(0)), ("row-batch", row_batch == Some(0))];
+            if let Some((name, _)) = zero.into_iter().find(|(_, zero)| *zero) {
+                return usage(format!("{name} is 0, but at least 1 is required"));
+            }
+            let usual = Subsampling::default();
+            return Ok(Way::Subsampled(Subsampling {
+                rows: row_batch.unwrap_or(usual.rows),
+                pairs: batch.unwrap_or(usual.pairs),
+                iterations,
+            }));
+        }
+        if row_batch.is_some() {
+            return usage("row-batch belongs to the method subsampled: leave it out".into());
+        }
         let own = [Method::Auto, Method::Exact, Method::Stochastic];
         if let Some(own) = own.into_iter().find(|m| m.as_str() == method) {
             let given = [
@@ -70,7 +98,7 @@ impl Way {
         }
         let Some((_, name)) = Self::PLANNED.into_iter().find(|(name, _)| *name == method) else {
             return usage(format!(
-                "there is no method '{method}': use one of auto, exact, stochastic, {names}"
+                "there is no method '{method}': use one of auto, exact, stochastic, subsampled, {names}"
             ));
         };
         let constants = match (constants.unwrap_or("local"), name) {
@@ -102,6 +130,11 @@ impl Way {
                 None => problem.collapsed().map_or(String::new(), Varying::route),
             },
             Way::Auto(method) => format!("{}: it was asked for", method.as_str()),
+            Way::Subsampled(Subsampling { rows, pairs, iterations }) => {
+                let count = iterations
+                    .map_or("as many iterations as its plan promises".into(), |n| format!("{n} iterations"));
+                format!("subsampled: it was asked for, {count} of {rows} rows and {pairs} pairs of draws")
+            }
             Way::Planned(chosen) => {
                 format!(
                     "{:?}: it was asked for, {} iterations of {} draws",
@@ -168,6 +201,7 @@ impl Problem {
         };
         match way {
             Way::Planned(chosen) => planned(model, goal, chosen, saved, observer),
+            Way::Subsampled(chosen) => subsampled(model, goal, chosen, saved, observer),
             Way::Auto(method) => {
                 goal.validate()?;
                 let state = certus::parallel::install(goal.threads, || match saved {
@@ -289,14 +323,22 @@ mod tests {
 
     #[test]
     fn words_name_the_ways() {
-        assert_eq!(Way::new("exact", None, None, None).ok(), Some(Way::Auto(Method::Exact)));
+        let none = Numbers::default();
+        let three = Numbers { batch: Some(3), ..none };
+        assert_eq!(Way::new("exact", None, none).ok(), Some(Way::Auto(Method::Exact)));
         let chosen = Chosen { method: MethodName::ProjStl, batch: 3, ..Chosen::default() };
-        assert_eq!(Way::new("proj-stl", None, Some(3), None).ok(), Some(Way::Planned(chosen)));
+        assert_eq!(Way::new("proj-stl", None, three).ok(), Some(Way::Planned(chosen)));
+        let rows = Numbers { row_batch: Some(50), ..three };
+        let chosen = Subsampling { rows: 50, pairs: 3, iterations: None };
+        assert_eq!(Way::new("subsampled", None, rows).ok(), Some(Way::Subsampled(chosen)));
         for (given, word) in [
-            (Way::new("newton", None, None, None), "there is no method 'newton'"),
-            (Way::new("auto", None, Some(3), None), "batch belongs to the paper's methods"),
-            (Way::new("ball-stl", Some("paper"), None, None), "not in the paper"),
-            (Way::new("proj-stl", Some("best"), None, None), "there are no constants 'best'"),
+            (Way::new("newton", None, none), "there is no method 'newton'"),
+            (Way::new("auto", None, three), "batch belongs to the paper's methods"),
+            (Way::new("ball-stl", Some("paper"), none), "not in the paper"),
+            (Way::new("proj-stl", Some("best"), none), "there are no constants 'best'"),
+            (Way::new("auto", None, Numbers { row_batch: Some(5), ..none }), "row-batch belongs"),
+            (Way::new("subsampled", Some("sharp"), none), "local"),
+            (Way::new("subsampled", None, Numbers { row_batch: Some(0), ..none }), "row-batch is 0"),
         ] {
             let error = given.unwrap_err();
             assert!(error.exit_code() == 64 && error.to_string().contains(word), "{error}");

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use certus::certificate::Level;
 use certus::fit::Status;
 use certus::{Goal, Outcome};
 use certus_models::auto::{Subsampling, fit, subsampled};
@@ -35,7 +36,7 @@ fn the_goal_is_reached_and_proved() {
     let outcome = run(&model, &goal, &chosen, None);
     let gap = &outcome.certificate.gap.statement;
     assert_eq!(outcome.status, Status::Reached, "{}", outcome.message);
-    assert!(gap.bound().unwrap() <= goal.gap && gap.level().as_str() == "proved");
+    assert!(gap.bound().unwrap() <= goal.gap && gap.level() == Level::Proved);
     let best = fit(&model, &goal, certus_models::auto::Method::Exact).unwrap();
     let truth = outcome.neg_elbo.value - best.neg_elbo.value;
     assert!(truth >= -1e-9 && truth <= gap.bound().unwrap() + 1e-9, "{truth:e}");
@@ -72,7 +73,7 @@ fn what_is_refused() {
         assert!(matches!(error, Error::Declined(_)) && error.to_string().contains(words), "{error}");
     };
     let (goal, chosen) = (Goal::default(), Subsampling::default());
-    refused(&model(800, Arc::new(Poisson)), &goal, &chosen, "third derivative");
+    refused(&model(800, Arc::new(Poisson)), &goal, &chosen, "is bounded");
     let tiny = Goal { gap: 1e-13, ..Goal::default() };
     refused(&model(800, Arc::new(Logistic)), &tiny, &Subsampling { rows: 1, ..chosen }, "row-batch");
 }

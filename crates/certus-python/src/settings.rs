@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use certus::{Goal, Outcome};
-use certus_data::{Asked, Family, Features, GroupSpec, Missing, Request, ScaleRequest, Spec, Way};
+use certus_data::{Asked, Family, Features, GroupSpec, Missing, Numbers, Request, ScaleRequest, Spec, Way};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,8 @@ pub(crate) struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     iterations: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    row_batch: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     gap: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delta: Option<f64>,
@@ -111,6 +113,7 @@ impl Settings {
             constants: run.constants,
             batch: run.batch,
             iterations: run.iterations,
+            row_batch: run.row_batch,
             gap: run.gap,
             delta: run.delta,
             level: run.level,
@@ -147,7 +150,8 @@ impl Settings {
 
     pub(crate) fn way(&self, py: Python<'_>) -> PyResult<Way> {
         let method = self.method.as_deref().unwrap_or("auto");
-        Way::new(method, self.constants.as_deref(), self.batch, self.iterations).map_err(|e| data(py, &e))
+        let numbers = Numbers { batch: self.batch, iterations: self.iterations, row_batch: self.row_batch };
+        Way::new(method, self.constants.as_deref(), numbers).map_err(|e| data(py, &e))
     }
 
     /// The level asked for.

@@ -65,9 +65,9 @@ fn promise(
     local: Local,
     batches: &RowBatches<'_>,
 ) -> Result<(Local, u64), Error> {
-    let noise = batches.noise(local.radius());
+    let noise = batches.noise();
     if !noise.is_finite() {
-        let words = "the third derivative of the loss is not bounded, so that nothing bounds the noise of a batch of rows; use auto";
+        let words = "neither φ″ nor φ‴ of the loss is bounded, so that nothing bounds the noise of a batch of rows; use auto";
         return Err(Error::Declined(words.into()));
     }
     let local = local.with_row_noise(noise)?;
@@ -99,7 +99,7 @@ fn run(
     let clock = Instant::now();
     let start = model.laplace_start(goal.start.as_deref())?;
     let local = model.certified_ball(&start.gaussian)?.map_err(Error::Declined)?;
-    let batches = glm.row_batches(&start.gaussian, chosen.rows, goal.seed, goal.model_key)?;
+    let batches = glm.row_batches(&start.gaussian, local.radius(), chosen.rows, goal.seed, goal.model_key)?;
     let (local, iterations) = promise(goal, chosen, local, &batches)?;
     let settings = Settings {
         method: MethodName::BallStl,

@@ -7,16 +7,18 @@ use certus::Gaussian;
 use certus::random::Random;
 use certus::{Target, TargetError, linalg};
 
+use crate::certificate::row::Row;
 use crate::error::Error;
 use crate::exact::{congruent, is_lower};
 use crate::glm::Glm;
+use crate::likelihood::Likelihood;
 use crate::newton::dot;
 use sampler::{Picked, Sampler};
 
 /// A dense model in the frame of a Gaussian, with the batches of rows of a run.
 pub struct RowBatches<'a> {
     sampler: Sampler<'a>,
-    likelihood: &'a dyn crate::likelihood::Likelihood,
+    likelihood: &'a dyn Likelihood,
     random: Random,
     /// S.
     size: usize,
@@ -24,8 +26,8 @@ pub struct RowBatches<'a> {
     value: f64,
     slope: Vec<f64>,
     hessian: Vec<f64>,
-    /// min(2 Σ|ã|² Σ (wκ)²|ã|⁴, 2 Σ|ã| Σ (wκ)²|ã|⁵) ≥ Σ (wκ)²|ã|⁶/p.
-    twist: f64,
+    /// R.
+    noise: f64,
 }
 
 /// The rows of some consecutive steps.
@@ -43,10 +45,12 @@ impl Batches {
 }
 
 impl Glm {
-    /// Batches of `size` rows in the frame of w: two passes over the rows, and one number per leaf is kept.
+    /// Batches of `size` rows in the frame of w, for Gaussians within `radius` of it there: two passes over the rows, and one number per leaf
+    /// is kept.
     pub fn row_batches(
         &self,
         w: &Gaussian,
+        radius: f64,
         size: usize,
         seed: u64,
         model_key: u64,
@@ -59,13 +63,13 @@ impl Glm {
                 "batches of rows are drawn by one process: run without mpirun, or choose another method";
             return Err(Error::Declined(words.into()));
         }
-        let (d, (sampler, [fourth, fifth])) = (self.dim(), Sampler::new(self, w)?);
+        let (d, (sampler, [plain, long])) = (self.dim(), Sampler::new(self, w, radius)?);
         let here = self.derivatives(w.mean())?;
         let mut slope = vec![0.0; d];
         w.factor().add_apply_transpose(&here.gradient, &mut slope);
+        // 1/p ≤ 2Σ|ã|²/|ã|² and 1/p ≤ 2Σ|ã|/|ã|; sums over rows lose far less than 1e-9
         let [first, second] = sampler.sums();
-        // sums over rows lose far less than this
-        let twist = (2.0 * second * fourth).min(2.0 * first * fifth) * (1.0 + 1e-9);
+        let noise = (2.0 * second * plain).min(2.0 * first * long) / size as f64 * (1.0 + 1e-9);
         Ok(RowBatches {
             sampler,
             likelihood: self.likelihood(),
@@ -74,23 +78,16 @@ impl Glm {
             value: here.value - w.factor().log_det(),
             slope,
             hessian: congruent(&here.hessian, &w.factor().to_dense(), is_lower(w), d),
-            twist,
+            noise,
         })
     }
 }
 
-/// E(1 + |u|²)(a + bx)⁴ for u ~ N(0, I_d), x one of its coordinates: (d+1)a⁴ + 6(d+3)a²b² + 3(d+5)b⁴.
-fn fourth_moment(dim: usize, a: f64, b: f64) -> f64 {
-    let (d, a, b) = (dim as f64, a * a, b * b);
-    (d + 1.0) * a * a + 6.0 * (d + 3.0) * a * b + 3.0 * (d + 5.0) * b * b
-}
-
 impl RowBatches<'_> {
-    /// R ≥ E(1 + |u|²)|ξ(u)|² on the ball of radius r around the centre, ξ the error of the gradient at m + Cu from one batch; infinite where φ‴
-    /// is not bounded. |ξ|² ≤ (1/S) Σ ρ²|ã|²/p on average, |ρ| ≤ ½wκ(ãᵀ(m + Cu))², and ãᵀ(m + Cu) = a + bx with |a| ≤ r|ã|, b ≤ (1 + r)|ã|.
-    pub fn noise(&self, radius: f64) -> f64 {
-        let moment = fourth_moment(self.slope.len(), radius, 1.0 + radius);
-        if self.twist == 0.0 { 0.0 } else { 0.25 * moment * self.twist / self.size as f64 * (1.0 + 1e-12) }
+    /// R ≥ E(1 + |u|²)|ξ(u)|² on the ball around the centre, ξ the error of the gradient at m + Cu from one batch (Lemma F2); infinite where
+    /// neither φ″ nor φ‴ is bounded. |ξ|² ≤ (1/S) Σ (wρ′)²|ã|²/p on average over batches.
+    pub fn noise(&self) -> f64 {
+        self.noise
     }
 
     /// Numbers that the rows of one step take.
@@ -155,11 +152,7 @@ impl Target for RowTarget<'_> {
 }
 
 /// ρ(x) and ρ′(x), without the weight.
-fn remainder(
-    likelihood: &dyn crate::likelihood::Likelihood,
-    row: &crate::certificate::row::Row,
-    x: f64,
-) -> (f64, f64) {
+fn remainder(likelihood: &dyn Likelihood, row: &Row, x: f64) -> (f64, f64) {
     let (c, datum) = (row.mean, row.datum);
     let (slope, bend) = (likelihood.slope(c, datum), likelihood.bend(c, datum));
     let value = likelihood.value(c + x, datum) - likelihood.value(c, datum) - (slope + 0.5 * bend * x) * x;

@@ -9,6 +9,7 @@ use crate::certificate::placed::Placed;
 use crate::certificate::row::Row;
 use crate::error::Error;
 use crate::glm::Glm;
+use crate::likelihood::Likelihood;
 use crate::rows::{Failure, leaves};
 
 /// A row of a batch: ã and what the estimator needs of the loss.
@@ -32,8 +33,8 @@ pub(crate) struct Sampler<'a> {
 }
 
 impl<'a> Sampler<'a> {
-    /// One pass; also Σ (wκ)²|ã|⁴ and Σ (wκ)²|ã|⁵ from above, κ ≥ |φ‴|, both infinite where φ‴ is not bounded.
-    pub(super) fn new(model: &'a Glm, w: &Gaussian) -> Result<(Self, [f64; 2]), Error> {
+    /// One pass; also Σ v and Σ v|ã| from above, where v·|ã|² bounds E(1 + |u|²)(wρ′)²|ã|² of a row on the ball of radius r (Lemma F2).
+    pub(super) fn new(model: &'a Glm, w: &Gaussian, radius: f64) -> Result<(Self, [f64; 2]), Error> {
         let placed = Placed::new(model, w)?;
         let likelihood = model.likelihood();
         let (failure, count) = (Failure::default(), leaves(model.design().rows()));
@@ -41,12 +42,8 @@ impl<'a> Sampler<'a> {
         parallel::for_each_piece(&mut each, 1, 1, &|index, out| {
             failure.note(placed.leaf(index, |rows, _| {
                 for row in rows {
-                    let twist = row.weight * likelihood.most_twist(row.datum).unwrap_or(f64::INFINITY);
-                    let (norm, most) = (row.sd, row.sd + row.delta);
-                    // a row without weight or length adds nothing, however its loss bends
-                    let fourth =
-                        if row.weight > 0.0 && most > 0.0 { (twist * most * most).powi(2) } else { 0.0 };
-                    let added = [norm, norm * norm, fourth, fourth * most];
+                    let v = noise_of_row(likelihood, row, model.dim(), radius);
+                    let added = [row.sd, row.sd * row.sd, v, v * (row.sd + row.delta)];
                     out[0].iter_mut().zip(added).for_each(|(o, x)| *o += x);
                 }
             }));
@@ -155,6 +152,30 @@ impl<'a> Sampler<'a> {
         }
         out
     }
+}
+
+/// E(1 + |u|²)(a + bx)² and E(1 + |u|²)(a + bx)⁴ for u ~ N(0, I_d), x one of its coordinates: (d+1)a² + (d+3)b² and
+/// (d+1)a⁴ + 6(d+3)a²b² + 3(d+5)b⁴.
+pub(super) fn moments(dim: usize, a: f64, b: f64) -> [f64; 2] {
+    let (d, a, b) = (dim as f64, a * a, b * b);
+    [(d + 1.0) * a + (d + 3.0) * b, (d + 1.0) * a * a + 6.0 * (d + 3.0) * a * b + 3.0 * (d + 5.0) * b * b]
+}
+
+/// A bound of E(1 + |u|²)(wρ′)² on the ball of radius r: |ρ′(x)| is at most ½κx² and at most η|x|, η = sup|φ″ − φ″(c)| ≤ max(φ″(c), θ_max − φ″(c)).
+/// Infinite where neither φ‴ nor φ″ is bounded.
+pub(super) fn noise_of_row(likelihood: &dyn Likelihood, row: &Row, dim: usize, radius: f64) -> f64 {
+    let norm = row.sd + row.delta;
+    // a row without weight or length adds nothing, however its loss bends
+    if row.weight == 0.0 || norm == 0.0 {
+        return 0.0;
+    }
+    let [second, fourth] = moments(dim, radius * norm, (1.0 + radius) * norm);
+    let bend = likelihood.bend(row.mean, row.datum);
+    // c is known up to its rounding, which changes φ″ by a hundredth at the very most
+    let change = likelihood.most_bend(row.datum).map(|most| 1.01 * (most - bend).max(bend));
+    let by_bend = change.map_or(f64::INFINITY, |eta| eta * eta * second);
+    let by_twist = likelihood.most_twist(row.datum).map_or(f64::INFINITY, |k| 0.25 * k * k * fourth);
+    row.weight * row.weight * by_bend.min(by_twist)
 }
 
 /// The source of row batches of a run.

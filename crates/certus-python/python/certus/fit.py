@@ -268,12 +268,14 @@ def fit(
     constants: str | None = None,
     batch: int | None = None,
     iterations: int | None = None,
+    row_batch: int | None = None,
     **options: Any,
 ) -> Fit:
     """Fits a Gaussian to a target or a model and certifies it.
 
     `gap` is the distance to the best Gaussian to reach, in nats; `delta` the probability that a probable statement may fail; `level` how
     strong the statement must be (proved, probable, estimated); `max_time` in seconds. Ctrl-C ends the fit with what it has.
+    `row_batch` rows are drawn per iteration by `method="subsampled"`.
     `threads` are those of models and never change the result; a Python function is called on the caller's thread. `options` go to the
     adapter of a model of another library.
     """
@@ -281,7 +283,7 @@ def fit(
 
     run = run_settings(
         gap=gap, delta=delta, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
-        constants=constants, batch=batch, iterations=iterations,
+        constants=constants, batch=batch, iterations=iterations, row_batch=row_batch,
     )
     if not isinstance(model, (Target, Model)):
         model, options = as_target(model, options), {}
