@@ -32,16 +32,18 @@ pub struct Pass {
 /// Sees every pass, and may end the work.
 pub type Observer<'a> = dyn FnMut(&Pass) -> ControlFlow<()> + Send + 'a;
 
+type Watcher<'a> = &'a mut dyn FnMut(&Pass) -> ControlFlow<()>;
+
 /// The passes of one piece of work.
 pub(super) struct Passes<'a> {
     stage: Stage,
     count: usize,
     /// Nobody may be watching.
-    observer: Option<&'a mut dyn FnMut(&Pass) -> ControlFlow<()>>,
+    observer: Option<Watcher<'a>>,
 }
 
 impl<'a> Passes<'a> {
-    pub(super) fn new(stage: Stage, observer: &'a mut dyn FnMut(&Pass) -> ControlFlow<()>) -> Self {
+    pub(super) fn new(stage: Stage, observer: Watcher<'a>) -> Self {
         Self { stage, count: 0, observer: Some(observer) }
     }
 
