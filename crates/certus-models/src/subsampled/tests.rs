@@ -6,8 +6,10 @@ use certus::frame::{Frame, Framed};
 
 use super::sampler::moments;
 use super::*;
+use crate::design::Design;
 use crate::likelihood::{Linear, Logistic, Poisson};
-use crate::{Design, Memory, Prior};
+use crate::prior::Prior;
+use crate::rows::Memory;
 
 fn wave(k: usize) -> f64 {
     (k as f64 * 1.3).sin() + (k as f64 * 0.37).cos()
