@@ -84,7 +84,7 @@ impl Design {
                 scale.len()
             )));
         }
-        if let Some(j) = (0..p).find(|&j| !center[j].is_finite() || !(scale[j].is_finite() && scale[j] > 0.0))
+        if let Some(j) = (0..p).find(|&j| !(center[j].is_finite() && scale[j].is_finite() && scale[j] > 0.0))
         {
             return Err(Error::Data(format!(
                 "column {j} has the center {} and the scale {}, but finite numbers and a scale above 0 are required",

@@ -1,4 +1,5 @@
 //! Runs with batches of rows: what they promise is certified by an exact pass, and their bits depend on the seed alone.
+#![allow(clippy::unwrap_used)]
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

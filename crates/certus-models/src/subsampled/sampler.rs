@@ -23,6 +23,9 @@ pub(crate) struct Picked {
     pub(super) probability: f64,
 }
 
+/// A leaf, a place among the rows drawn, and where in the leaf.
+type Drawn = (usize, usize, f64);
+
 /// Draws rows in the frame of a Gaussian.
 pub(crate) struct Sampler<'a> {
     placed: Placed<'a>,
@@ -91,8 +94,7 @@ impl<'a> Sampler<'a> {
         steps: usize,
         size: usize,
     ) -> Result<Vec<Picked>, Error> {
-        // (leaf, place among the rows drawn, where in the leaf), by leaf
-        let mut drawn: Vec<(usize, usize, f64)> = Vec::with_capacity(steps * size);
+        let mut drawn: Vec<Drawn> = Vec::with_capacity(steps * size);
         let mut uniforms = vec![0.0; 2 * size];
         let whole = *self.cumulative.last().expect("there is a leaf");
         for step in 0..steps {
@@ -103,7 +105,7 @@ impl<'a> Sampler<'a> {
             }
         }
         drawn.sort_unstable_by_key(|(leaf, place, _)| (*leaf, *place));
-        let mut found: Vec<(&[(usize, usize, f64)], Vec<Picked>)> =
+        let mut found: Vec<(&[Drawn], Vec<Picked>)> =
             drawn.chunk_by(|a, b| a.0 == b.0).map(|run| (run, Vec::new())).collect();
         let failure = Failure::default();
         parallel::for_each_piece(&mut found, 1, 1, &|_, part| {
@@ -119,7 +121,7 @@ impl<'a> Sampler<'a> {
     }
 
     /// The rows of one leaf at which the running sum of p first exceeds a part of the leaf's.
-    fn pick(&self, rows: &[Row], at: &[f64], run: &[(usize, usize, f64)]) -> Vec<Picked> {
+    fn pick(&self, rows: &[Row], at: &[f64], run: &[Drawn]) -> Vec<Picked> {
         let n = rows.len();
         let mut sum = 0.0;
         let cumulative: Vec<f64> = rows
@@ -129,7 +131,7 @@ impl<'a> Sampler<'a> {
                 sum
             })
             .collect();
-        let one = |(_, _, part): &(usize, usize, f64)| {
+        let one = |(_, _, part): &Drawn| {
             let i = cumulative.partition_point(|mass| *mass <= part * sum).min(n - 1);
             let at = at.iter().skip(i).step_by(n).copied().collect();
             Picked { at, row: rows[i], probability: self.probability(&rows[i]) }
