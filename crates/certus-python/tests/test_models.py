@@ -260,7 +260,7 @@ def test_batches_of_rows(df):
     model = certus.logistic("y ~ a", data=df)
     fit = model.fit(method="subsampled", row_batch=50, gap=0.05)
     assert fit.status == "reached" and fit.certificate.gap.level == "proved" and fit.certificate.gap.bound <= 0.05
-    assert fit.settings.row_batch == 50 and "50 rows" in fit.route
+    assert fit.settings["row-batch"] == 50 and "50 rows" in fit.route
     assert (fit.mean == model.fit(method="subsampled", row_batch=50, gap=0.05, threads=1).mean).all()
     with pytest.raises(certus.UsageError, match="row.batch"):
         model.fit(row_batch=5)
