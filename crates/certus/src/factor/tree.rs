@@ -28,6 +28,7 @@ pub struct Tree {
     nodes: Vec<Node>,
     dim: usize,
     levels: usize,
+    widest: usize,
     stored: usize,
 }
 
@@ -54,7 +55,9 @@ impl Tree {
         if nodes.is_empty() {
             return Err(Error::invalid("the number of blocks", 0, "at least one block is required"));
         }
-        Ok(Self { nodes, dim: start, levels: depths.into_iter().max().unwrap_or(1), stored: offset })
+        let levels = depths.into_iter().max().unwrap_or(1);
+        let widest = nodes.iter().map(|n| n.width).max().unwrap_or(0);
+        Ok(Self { nodes, dim: start, levels, widest, stored: offset })
     }
 
     /// d independent coordinates (mean field).
@@ -74,6 +77,28 @@ impl Tree {
         Self::new(&sizes, &parents)
     }
 
+    /// A Markov chain of `length` blocks of `size` coordinates by nested dissection: the middle block is the root, and the halves on both sides
+    /// are chains of their own. Rows have at most `size · ⌈log₂(length + 1)⌉` entries, where the order of the chain itself would fill the
+    /// factor. The nodes come level by level; the second result says which block of the chain each one is.
+    pub fn chain(length: usize, size: usize) -> Result<(Self, Vec<usize>), Error> {
+        let mut halves = vec![(0..length, None)];
+        let (mut parents, mut places) = (Vec::with_capacity(length), Vec::with_capacity(length));
+        let mut next = 0;
+        while next < halves.len() {
+            let (range, parent) = halves[next].clone();
+            next += 1;
+            if range.is_empty() {
+                continue;
+            }
+            let (node, middle) = (places.len(), range.start + range.len() / 2);
+            parents.push(parent);
+            places.push(middle);
+            halves.push((range.start..middle, Some(node)));
+            halves.push((middle + 1..range.end, Some(node)));
+        }
+        Ok((Self::new(&vec![size; parents.len()], &parents)?, places))
+    }
+
     /// The blocks, root first.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -91,7 +116,7 @@ impl Tree {
 
     /// k, the largest number of entries in a row.
     pub fn widest(&self) -> usize {
-        self.nodes.iter().map(|n| n.width).max().unwrap_or(0)
+        self.widest
     }
 
     /// Stored values: every panel in full, the upper triangles of the own blocks being zero.
