@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod effects;
 mod encoding;
 mod error;
 mod leaves;
@@ -28,10 +29,11 @@ mod summary;
 mod table;
 mod varying;
 
+pub use effects::{GroupTable, Labels};
 pub use encoding::{Coding, Encoded, Encoding, Feature, Group, How, Part};
 pub use error::DataError;
 pub use leaves::Storage;
-pub use meaning::{Meaning, Place, Quantity, RowTerms};
+pub use meaning::{LISTED, Meaning, Place, Quantity, RowTerms};
 pub use mixed::{Effects, Mixed, Varies};
 pub use predict::{Prediction, predict, predict_draws};
 pub use predict_mixed::{Groups, predict_mixed};
