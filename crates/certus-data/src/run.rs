@@ -1,17 +1,19 @@
 //! A problem to its outcome: which way, the run, the certificate of the posterior and what is said of the data. The command line and Python
 //! both come through here, so that they give the same numbers.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 
 use certus::certificate::{Level, Posterior, figure};
 use certus::diagnostics::importance;
+use certus::factor::{Factor, Lower};
 use certus::fit::Status;
 use certus::theorem::Constants;
-use certus::{Goal, MethodName, Outcome};
-use certus_models::PosteriorSettings;
+use certus::{Gaussian, Goal, MethodName, Outcome};
 use certus_models::auto::{
-    Chosen, MOST_MEMORY, MOST_WORK, Method, ModelState, Observer, Route, planned, resume,
+    Chosen, MOST_MEMORY, MOST_WORK, Method, Model, ModelState, Observer, Route, planned, resume,
 };
+use certus_models::{MeanField, PosteriorSettings};
 
 use crate::error::DataError;
 use crate::problem::{Fitted, Problem};
@@ -31,6 +33,8 @@ const USEFUL: f64 = 1.0;
 pub enum Way {
     /// Exact or stochastic.
     Auto(Method),
+    /// The same over Gaussians with independent coordinates.
+    MeanField(Method),
     /// A method with its settings.
     Planned(Chosen),
 }
@@ -94,6 +98,16 @@ impl Way {
         }))
     }
 
+    /// The same over Gaussians with independent coordinates (`factor diagonal`).
+    pub fn with_independence(self) -> Result<Self, DataError> {
+        match self {
+            Way::Auto(method) | Way::MeanField(method) => Ok(Way::MeanField(method)),
+            Way::Planned(_) => Err(DataError::Usage(
+                "factor diagonal goes with the methods auto, exact and stochastic".into(),
+            )),
+        }
+    }
+
     /// What will be done, and why.
     pub fn described(&self, problem: &Problem) -> String {
         match self {
@@ -102,6 +116,13 @@ impl Way {
                 None => problem.collapsed().map_or(String::new(), Varying::route),
             },
             Way::Auto(method) => format!("{}: it was asked for", method.as_str()),
+            Way::MeanField(Method::Auto) => match problem.mean_field() {
+                Ok(field) => {
+                    format!("{INDEPENDENT}: {}", Route::choose(field.size(), MOST_WORK, MOST_MEMORY).why)
+                }
+                Err(error) => error.to_string(),
+            },
+            Way::MeanField(method) => format!("{INDEPENDENT}: {}: it was asked for", method.as_str()),
             Way::Planned(chosen) => {
                 format!(
                     "{:?}: it was asked for, {} iterations of {} draws",
@@ -168,14 +189,27 @@ impl Problem {
         };
         match way {
             Way::Planned(chosen) => planned(model, goal, chosen, saved, observer),
-            Way::Auto(method) => {
-                goal.validate()?;
-                let state = certus::parallel::install(goal.threads, || match saved {
-                    Some(bytes) => ModelState::decode(bytes, model, goal),
-                    None => ModelState::new(model, goal, *method),
-                })??;
-                resume(model, goal, state, observer)
+            Way::Auto(method) => unsettled(model, goal, *method, saved, observer),
+            Way::MeanField(method) => {
+                let field = self.mean_field()?;
+                let mut outcome = unsettled(&field, goal, *method, saved, observer)?;
+                outcome.route = format!("{INDEPENDENT}: {}", outcome.route);
+                if outcome.status == Status::Reached {
+                    state_cost(&field, goal, &mut outcome)?;
+                }
+                Ok(outcome)
             }
+        }
+    }
+
+    /// The model over Gaussians with independent coordinates.
+    pub fn mean_field(&self) -> Result<MeanField<'_>, certus_models::Error> {
+        match &self.fitted {
+            Fitted::Dense(model) => MeanField::new(model),
+            _ => Err(certus_models::Error::Model(
+                "factor diagonal is not built for models with groups: the arrow loses nothing, leave it out"
+                    .into(),
+            )),
         }
     }
 
@@ -195,7 +229,8 @@ impl Problem {
                 Fitted::Dense(model) => {
                     let settings =
                         PosteriorSettings { draws: draws as usize, delta: goal.delta, seed: goal.seed };
-                    model.posterior(w, &settings).unwrap_or_else(|error| Posterior::none(error.to_string()))
+                    let found = lower_triangular(w).and_then(|w| model.posterior(&w, &settings));
+                    found.unwrap_or_else(|error| Posterior::none(error.to_string()))
                 }
                 Fitted::Grouped(_) | Fitted::Collapsed(_) => {
                     Posterior::none("the certificates of the posterior know no group terms yet")
@@ -243,7 +278,8 @@ impl Problem {
 
     /// Remarks for the record: what became of the columns, and the prior on the user's scale.
     pub fn notes(&self) -> Vec<String> {
-        self.prepared.notes.iter().cloned().chain([format!("prior: {}", joined(&self.priors))]).collect()
+        let prior = format!("prior: {}", joined(&self.priors));
+        self.prepared.notes.iter().cloned().chain([prior]).chain(self.structure_notes()).collect()
     }
 
     /// What a fit would do, as lines of what and how much.
@@ -274,6 +310,57 @@ impl Problem {
         lines.extend(prepared.notes.iter().map(|note| ("note", note.clone())));
         lines
     }
+}
+
+/// What a diagonal factor is called where people read it; the coordinates are those in which the fit is made (standardised, unless told).
+const INDEPENDENT: &str = "independent coefficients";
+
+/// A run without settings.
+fn unsettled(
+    model: &dyn Model,
+    goal: &Goal,
+    method: Method,
+    saved: Option<&[u8]>,
+    observer: &mut Observer<'_>,
+) -> Result<Outcome, certus_models::Error> {
+    goal.validate()?;
+    let state = certus::parallel::install(goal.threads, || match saved {
+        Some(bytes) => ModelState::decode(bytes, model, goal),
+        None => ModelState::new(model, goal, method),
+    })??;
+    resume(model, goal, state, observer)
+}
+
+/// The same Gaussian with a dense factor: a diagonal one is lower triangular.
+fn lower_triangular(w: &Gaussian) -> Result<Cow<'_, Gaussian>, certus_models::Error> {
+    if !matches!(w.factor(), Factor::Pattern(_)) {
+        return Ok(Cow::Borrowed(w));
+    }
+    let factor = Factor::Lower(Lower::new(w.dim(), w.factor().to_dense())?);
+    Ok(Cow::Owned(Gaussian::new(w.mean().to_vec(), factor)?))
+}
+
+/// Adds what independence costs against all Gaussians, where the dense optimum can be had.
+fn state_cost(field: &MeanField<'_>, goal: &Goal, outcome: &mut Outcome) -> Result<(), certus_models::Error> {
+    if Route::choose(field.dense().size(), MOST_WORK, MOST_MEMORY).method != Method::Exact {
+        return Ok(());
+    }
+    let cost = certus::parallel::install(goal.threads, || field.family_cost(&outcome.gaussian))??;
+    if let Some(cost) = cost {
+        let gap = &mut outcome.certificate.gap;
+        gap.statement = gap
+            .statement
+            .clone()
+            .with("cost of the family", cost.value)
+            .with("cost of the family, at least", cost.least)
+            .with("cost of the family, at most", cost.most);
+        outcome.message = format!(
+            "{}; independence costs {} nats against all Gaussians",
+            outcome.message,
+            figure(cost.value.max(0.0))
+        );
+    }
+    Ok(())
 }
 
 /// The first few of many.
