@@ -145,3 +145,31 @@ impl Tree {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seven blocks of two: the middle one is the root, every leaf has two above it, and neighbours lie on one path.
+    #[test]
+    fn a_chain_is_cut_in_halves() {
+        let (tree, places) = Tree::chain(7, 2).expect("a chain");
+        assert_eq!(places, [3, 1, 5, 0, 2, 4, 6]);
+        let parents: Vec<_> = tree.nodes().iter().map(|n| n.parent).collect();
+        assert_eq!(parents, [None, Some(0), Some(0), Some(1), Some(1), Some(2), Some(2)]);
+        assert_eq!((tree.dim(), tree.levels(), tree.widest()), (14, 3, 6));
+        let above = |mut k: usize, other: usize| loop {
+            match tree.nodes()[k].parent {
+                Some(p) if p == other => return true,
+                Some(p) => k = p,
+                None => return false,
+            }
+        };
+        for i in 1..7 {
+            let [a, b] =
+                [i - 1, i].map(|place| places.iter().position(|p| *p == place).expect("every place"));
+            assert!(above(a, b) || above(b, a), "{i}");
+        }
+        assert!(Tree::chain(0, 1).is_err());
+    }
+}
