@@ -1,5 +1,5 @@
-//! `structure GROUPS ROWS`: a hierarchical logistic model, five effects per group and ROWS rows each, in memory: the phases of the exact
-//! route with their times, and one exact pass against what the memory alone would take for the bytes that it must touch.
+//! `structure GROUPS ROWS [pass]`: a hierarchical logistic model, five effects per group and ROWS rows each, in memory: the phases of the exact
+//! route with their times (not with `pass`), and one exact pass against what the memory alone would take for the bytes that it must touch.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,10 +16,15 @@ const COMMON: [f64; EFFECTS] = [-0.5, 0.8, -0.4, 0.2, 0.0];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [groups, rows] = &arguments[..] else { return Err("structure GROUPS ROWS".into()) };
+    let [groups, rows, only @ ..] = &arguments[..] else { return Err("structure GROUPS ROWS [pass]".into()) };
     let (groups, rows): (usize, usize) = (groups.parse()?, rows.parse()?);
     let clock = Clock::default();
     let model = clock.time("rows and layout", || model(groups, rows))?;
+    if !only.is_empty() {
+        // a Gaussian about as wide as the optimum costs the same nodes
+        let w = certus::Gaussian::isotropic(vec![0.0; model.dim()], 0.7, &model.family())?;
+        return bandwidth(&model, &w, &clock);
+    }
     let start = clock.time("Laplace", || model.laplace_from(&vec![0.0; model.dim()]))?;
     println!("# the mode took {} Newton steps", start.iterations);
     let mut state = clock.time("value", || model.exact_start(&start.gaussian))?;

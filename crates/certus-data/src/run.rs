@@ -215,7 +215,9 @@ impl Problem {
 
     /// How far q is from the posterior, if that can be had in a few seconds: a bound where there is a useful one, else an estimate.
     pub fn posterior(&self, goal: &Goal, outcome: &Outcome) -> Posterior {
-        let once = self.prepared.rows_used as f64 * self.prepared.encoding.coefficients().len() as f64;
+        let products = self.prepared.rows_used as f64 * self.prepared.encoding.coefficients().len() as f64;
+        // a normal number per latent costs about ten multiplications
+        let once = products + 10.0 * self.meaning.dim() as f64;
         let draws = (POSTERIOR_WORK / once).min(POSTERIOR_DRAWS.0);
         if draws < POSTERIOR_DRAWS.1 {
             return Posterior::none(format!(
