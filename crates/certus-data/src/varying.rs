@@ -19,8 +19,9 @@ use crate::error::DataError;
 use crate::mixed::{Effects, Mixed, Varies};
 use crate::prepare::Prepared;
 use crate::problem::{Fitted, Problem, Request};
-use crate::run::{Asked, Way};
+use crate::run::Asked;
 use crate::scales::{Scales, prior_words};
+use crate::way::Way;
 
 /// Groups whose effects are computed before anybody is asked whether to go on.
 const CHUNK: usize = 4096;

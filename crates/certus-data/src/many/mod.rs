@@ -24,8 +24,9 @@ use crate::error::DataError;
 use crate::leaves::Storage;
 use crate::problem::{Problem, Request};
 use crate::resolve::{check_numbers, columns_and_groups, terms};
-use crate::run::{Asked, Way};
+use crate::run::Asked;
 use crate::table::Source;
+use crate::way::Way;
 
 /// What became of one group.
 #[derive(Clone, Debug, PartialEq)]

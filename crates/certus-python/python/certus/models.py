@@ -70,11 +70,12 @@ class Model:
         batch: int | None = None,
         iterations: int | None = None,
         row_batch: int | None = None,
+        factor: str | None = None,
     ) -> Fit:
-        """Fits and certifies; see `certus.fit`."""
+        """Fits and certifies; see `certus.fit`. `factor="diagonal"` asks for independent coefficients (mean field)."""
         return _fit(
             self, gap=gap, delta=delta, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
-            progress=progress, constants=constants, batch=batch, iterations=iterations, row_batch=row_batch,
+            progress=progress, constants=constants, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
         )
 
     def plan(self, **settings: Any) -> Plan:
