@@ -1,4 +1,4 @@
-//! A model with an effect per group whose sd is not known: the groups are integrated out, and what is found is said in the words of fit.json.
+//! A model whose scales are not all known (the sd of a group, the noise, the dispersion): the run, and what is found in the words of fit.json.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -9,39 +9,41 @@ use certus::certificate::{Certificate, Gap, Posterior, figure, significant};
 use certus::fit::Status;
 use certus::{Goal, Outcome};
 use certus_models::auto::Method;
-use certus_models::collapsed::{Collapsed, Effect, Estimate, Mixture, Node, Pass, SdPrior, Stage};
-use certus_models::likelihood::Likelihood;
-use certus_models::{Design, Error, Prior};
-use certus_store::record::{GroupEffect, Level, Parameter, Scale};
+use certus_models::collapsed::{Collapsed, Effect, SdPrior, Stage};
+use certus_models::likelihood::{Likelihood, Poisson};
+use certus_models::scales::{Dispersion, Grouping, LinearNoise};
+use certus_models::{Design, Error, Glm, Prior};
+use certus_store::record::{GroupEffect, Level, OtherScale, Parameter, Scale};
 
 use crate::encoding::Group;
 use crate::error::DataError;
-use crate::mixed::{Effects, Mixed, Varies};
+use crate::mixed::{Effects, Mixed};
 use crate::prepare::Prepared;
 use crate::problem::{Fitted, Problem, Request};
 use crate::run::{Asked, Way};
-use crate::scales::{Scales, prior_words};
+use crate::scales::{Own, Scales, in_units, own, prior_words};
+use crate::spec::Family;
+use crate::unknowns::{Found, Laid, Unknowns};
+use crate::varies::Varies;
 
 /// Groups whose effects are computed before anybody is asked whether to go on.
 const CHUNK: usize = 4096;
-/// What halving the grid's step may change at the end: see K5.
-const AGREE: f64 = 1e-3;
 /// Sd of a coefficient of the design, per sd of its feature unless they are as they are, beyond which nothing is known of it.
 const RUNAWAY: f64 = 1e6;
 /// Groups shown on either side.
 const EXTREME: usize = 3;
 
-/// A model whose groups are integrated out.
+/// A model with scales that are not known.
 pub struct Varying {
     /// The likelihood and the prior of the coefficients.
-    pub model: Collapsed,
-    /// What varies.
+    pub model: Unknowns,
+    /// Which scales, and what varies by group.
     pub varies: Varies,
-    /// How the sd is found.
+    /// How they are found.
     pub scales: Scales,
-    /// Its prior.
-    pub prior: SdPrior,
-    /// True if a likelihood is linear, so that coefficients are normal given the sd.
+    /// Their priors, on the scale of the design.
+    pub priors: Vec<SdPrior>,
+    /// True if a likelihood is linear, so that coefficients are normal given the scales.
     linear: bool,
 }
 
@@ -71,37 +73,75 @@ pub struct Ended {
 }
 
 impl Varying {
+    /// `None` if everything is given. `unit` is the yardstick of the response.
     pub(crate) fn new(
         prepared: &Prepared,
         design: &Design,
-        feature: usize,
-        likelihood: Arc<dyn Likelihood>,
-        prior: Prior,
+        prior: &Prior,
         request: &Request,
-    ) -> Result<Self, DataError> {
-        let varies = Varies::of(&prepared.encoding, request.spec.family, request.sigma)?;
-        let varies = varies.ok_or_else(|| DataError::Usage("no sd of a group is unknown".into()))?;
-        let codes: Vec<usize> = prepared.codes[0].iter().map(|c| *c as usize).collect();
-        let column = (feature > 0 || !prepared.encoding.intercept).then_some(feature);
-        let linear = request.spec.family == crate::spec::Family::Linear;
-        let model = Collapsed::new(design, &codes, column, likelihood, prior)?.shifted(varies.shift);
-        Ok(Self { model, varies, scales: request.scale.scales(), prior: request.scale.prior(), linear })
+        unit: f64,
+    ) -> Result<Option<Self>, DataError> {
+        let (encoding, family) = (&prepared.encoding, request.spec.family);
+        let Some(varies) = Varies::of(encoding, family, request.sigma, request.dispersion)? else {
+            return Ok(None);
+        };
+        let codes: Vec<usize> = prepared.codes.first().into_iter().flatten().map(|c| *c as usize).collect();
+        let grouping = varies.effect.as_ref().map(|effect| Grouping {
+            codes: &codes,
+            column: (effect.feature > 0 || !encoding.intercept).then_some(effect.feature),
+            shift: effect.shift,
+        });
+        let prior = prior.clone();
+        let collapsed = |grouping: Grouping<'_>, likelihood: Arc<dyn Likelihood>, prior| {
+            let model = Collapsed::new(design, grouping.codes, grouping.column, likelihood, prior)?;
+            Ok::<_, DataError>(model.shifted(grouping.shift))
+        };
+        let model = match (own(family, request.sigma, request.dispersion), grouping) {
+            (Some(Own::Noise), grouping) => Unknowns::Noise(LinearNoise::new(design, grouping, prior)?),
+            // which likelihood they begin with does not matter
+            (Some(Own::Dispersion), None) => {
+                Unknowns::Counts(Dispersion::Plain(Glm::new(design.clone(), Arc::new(Poisson), prior)?))
+            }
+            (Some(Own::Dispersion), Some(grouping)) => {
+                Unknowns::Counts(Dispersion::Grouped(collapsed(grouping, Arc::new(Poisson), prior)?))
+            }
+            (None, Some(grouping)) => Unknowns::Effect(collapsed(grouping, request.likelihood()?, prior)?),
+            (None, None) => return Err(DataError::Usage("every scale is given".into())),
+        };
+        let priors = vec![in_units(request.scale.prior(), unit); varies.scales.len()];
+        let linear = family == Family::Linear;
+        Ok(Some(Self { model, varies, scales: request.scale.scales(), priors, linear }))
     }
 
     /// What will be done, and why.
     pub fn route(&self) -> String {
-        let how = match self.scales {
-            Scales::Posterior => "its posterior on a grid",
-            Scales::Estimate => "the maximum of its likelihood",
+        let several = self.varies.scales.len() > 1;
+        let how = match (self.scales, several) {
+            (Scales::Posterior, false) => "its posterior on a grid",
+            (Scales::Posterior, true) => "their posterior on a grid",
+            (Scales::Estimate, _) => "the maximum of the likelihood",
         };
-        let (groups, name) = (self.model.groups(), &self.varies.name);
-        format!("{groups} groups integrated out, one by one: {name} is not given; {how}")
+        let (groups, name) = (self.model.groups(), self.varies.names());
+        let are = if several { "are" } else { "is" };
+        let what = match (&self.model, groups) {
+            (Unknowns::Noise(_), 0) => "coefficients in closed form at every sigma".into(),
+            (Unknowns::Noise(_), _) => format!("{groups} groups integrated out in closed form"),
+            (Unknowns::Counts(_), 0) => "coefficients by Newton's method at every dispersion".into(),
+            _ => format!("{groups} groups integrated out, one by one"),
+        };
+        format!("{what}: {name} {are} not given; {how}")
     }
 
-    /// The prior of the sd, if it has one.
-    pub(crate) fn prior_line(&self) -> Option<String> {
-        let words = || format!("{} ~ {}", self.varies.name, prior_words(self.prior, self.varies.unit));
-        (self.scales == Scales::Posterior).then(words)
+    /// The priors of the scales, if they have any.
+    pub(crate) fn prior_lines(&self) -> Vec<String> {
+        let each = self.varies.scales.iter().zip(&self.priors);
+        let line = |own: &crate::varies::ScaleName, prior: &SdPrior| {
+            format!("{} ~ {}", own.name, prior_words(*prior, own.unit))
+        };
+        match self.scales {
+            Scales::Posterior => each.map(|(own, prior)| line(own, prior)).collect(),
+            Scales::Estimate => Vec::new(),
+        }
     }
 
     fn stage(stage: Stage) -> &'static str {
@@ -114,7 +154,7 @@ impl Varying {
 }
 
 impl Problem {
-    /// The model, if groups are integrated out.
+    /// The model, if scales of it are not given.
     pub fn collapsed(&self) -> Option<&Varying> {
         match &self.fitted {
             Fitted::Collapsed(model) => Some(model),
@@ -122,7 +162,7 @@ impl Problem {
         }
     }
 
-    /// Finds the sd. [`Error::Stopped`] if the observer or the clock ended it before there was an estimate; after that, what there is comes back as `Interrupted` or
+    /// Finds the scales. [`Error::Stopped`] if the observer or the clock ended it before there was an estimate; after that, what there is comes back as `Interrupted` or
     /// `Limit`. `asked` is the level that counts as reached.
     pub fn run_collapsed(
         &self,
@@ -132,31 +172,36 @@ impl Problem {
         observer: &mut (dyn FnMut(&Progress) -> ControlFlow<()> + Send),
     ) -> Result<Ended, Error> {
         let Some(varying) = self.collapsed() else {
-            return Err(Error::Model("every sd of a group is given".into()));
+            return Err(Error::Model("every scale is given".into()));
         };
         if *way != Way::Auto(Method::Auto) {
-            let words = "the sd of a group is not given, so groups are integrated out and there is no choice of method: leave method out, or give the sd (group-sd)";
-            return Err(Error::Model(words.into()));
+            let words = format!(
+                "{} not given, so there is no choice of method: leave method out, or give it (group-sd, sigma, dispersion)",
+                varying.varies.names() + if varying.varies.scales.len() > 1 { " are" } else { " is" }
+            );
+            return Err(Error::Model(words));
         }
         goal.validate()?;
-        let group = &self.prepared.encoding.groups[0];
+        let group = self.prepared.encoding.groups.first();
         let mut run = Run { varying, group, goal, observer, began: Instant::now(), passes: 0, late: false };
         let mut ended = certus::parallel::install(goal.threads, || run.go())??;
         ended.parameters = ended.mixed.parameters(&self.quantities, &varying.varies);
-        judge(&mut ended, asked, varying.scales);
+        judge(&mut ended, asked, varying);
         Ok(ended)
     }
 }
 
 /// A goal counts as reached at the level asked. Without one: an estimate needs its proof wherever the likelihood has one, a posterior does not.
-fn judge(ended: &mut Ended, asked: Option<Asked>, scales: Scales) {
-    let (proved, provable) = (ended.scale.level == Level::Proved, ended.scale.log_likelihood_error.is_some());
+fn judge(ended: &mut Ended, asked: Option<Asked>, varying: &Varying) {
+    let one = varying.varies.scales.len() == 1;
+    let (proved, provable) =
+        (ended.scale.level == Level::Proved, one && ended.scale.log_likelihood_error.is_some());
     let enough = match asked {
         Some(Asked::Proved) => proved,
         // nothing here is random, so what is probable is proved
         Some(Asked::Probable) => proved,
         Some(Asked::Estimated) => true,
-        None => proved || scales == Scales::Posterior || !provable,
+        None => proved || varying.scales == Scales::Posterior || !provable,
     };
     let outcome = &mut ended.outcome;
     if outcome.status == Status::Reached && !enough {
@@ -167,7 +212,7 @@ fn judge(ended: &mut Ended, asked: Option<Asked>, scales: Scales) {
 
 struct Run<'a> {
     varying: &'a Varying,
-    group: &'a Group,
+    group: Option<&'a Group>,
     goal: &'a Goal,
     observer: &'a mut (dyn FnMut(&Progress) -> ControlFlow<()> + Send),
     began: Instant,
@@ -186,30 +231,27 @@ impl Run<'_> {
         (self.observer)(&Progress { elapsed, passes: self.passes, words })
     }
 
-    fn pass(&mut self, pass: &Pass) -> ControlFlow<()> {
+    fn pass(&mut self, stage: Stage, scales: &[f64], log_likelihood: f64) -> ControlFlow<()> {
         self.passes += 1;
-        let unit = self.varying.varies.unit;
-        self.look(format!(
-            "{}: sd {}, log likelihood {:.3}",
-            Varying::stage(pass.stage),
-            significant(pass.sd * unit, 4),
-            pass.log_likelihood
-        ))
+        let varies = &self.varying.varies;
+        let named = varies.scales.iter().zip(varies.user(scales));
+        let at: Vec<String> = named.map(|(own, s)| format!("{} {}", own.name, significant(s, 4))).collect();
+        let stage = Varying::stage(stage);
+        self.look(format!("{stage}: {}, log likelihood {log_likelihood:.3}", at.join(", ")))
     }
 
     fn go(&mut self) -> Result<Ended, Error> {
         let varying = self.varying;
         let model = &varying.model;
-        let start = vec![0.0; model.dim()];
-        let found = model.estimate_observed(&start, &mut |pass| self.pass(pass))?;
+        let found = model.estimate(&mut |stage, scales, l| self.pass(stage, scales, l))?;
         identified(&found)?;
         let mut stopped = false;
-        let mixture = match varying.scales {
+        let laid = match varying.scales {
             Scales::Estimate => None,
             Scales::Posterior => {
-                let observer = &mut |pass: &Pass| self.pass(pass);
-                match model.posterior_observed(&found.beta, found.sd, varying.prior, observer) {
-                    Ok(mixture) => Some(mixture),
+                let show = &mut |stage, scales: &[f64], l| self.pass(stage, scales, l);
+                match model.posterior(&found, &varying.priors, show) {
+                    Ok(laid) => Some(laid),
                     Err(Error::Stopped) => {
                         stopped = true;
                         None
@@ -218,13 +260,13 @@ impl Run<'_> {
                 }
             }
         };
-        let mut mixed = match &mixture {
-            Some(mixture) => Mixed::new(mixture.clone(), None),
-            None => at_estimate(&found),
+        let mut mixed = match &laid {
+            Some(laid) => laid.mixed(),
+            None => found.mixed(),
         };
         let mut effects: Vec<Effect> = Vec::new();
         if !stopped {
-            let few = mixed.mixture().thinned();
+            let (few, scales) = mixed.thinned();
             let groups = model.groups();
             for from in (0..groups).step_by(CHUNK) {
                 if from > 0 && self.look(format!("effects of {from} of {groups} groups")).is_break() {
@@ -232,22 +274,25 @@ impl Run<'_> {
                     effects.clear();
                     break;
                 }
-                effects.extend(model.effects_of(from..groups.min(from + CHUNK), &few));
+                effects.extend(model.effects_of(from..groups.min(from + CHUNK), &few, &scales)?);
             }
         }
         mixed.effects = Effects::new(&effects).filter(|e| !e.mean.is_empty());
         let groups = self.on_user_scale(&effects);
-        let scale = self.scale(&found, mixture.as_ref(), &groups);
-        let outcome = self.outcome(&found, mixture.as_ref(), &mixed, stopped)?;
+        let scale = self.scale(&found, laid.as_ref(), &groups);
+        let outcome = self.outcome(&found, laid.as_ref(), &mixed, stopped)?;
         Ok(Ended { outcome, mixed, scale, groups, parameters: Vec::new() })
     }
 
     fn on_user_scale(&self, effects: &[Effect]) -> Vec<GroupEffect> {
-        let unit = self.varying.varies.unit;
+        let (Some(varies), Some(group)) = (&self.varying.varies.effect, self.group) else {
+            return Vec::new();
+        };
+        let unit = varies.unit;
         let one = |e: &Effect| {
             let [q05, q50, q95] = e.quantiles.map(|q| q * unit);
             GroupEffect {
-                group: self.group.level_name(e.group),
+                group: group.level_name(e.group),
                 rows: e.rows as u64,
                 mean: e.mean * unit,
                 sd: e.sd * unit,
@@ -259,30 +304,42 @@ impl Run<'_> {
         effects.iter().map(one).collect()
     }
 
-    fn scale(&self, found: &Estimate, mixture: Option<&Mixture>, groups: &[GroupEffect]) -> Scale {
+    fn scale(&self, found: &Found, laid: Option<&Laid>, groups: &[GroupEffect]) -> Scale {
         let (varies, finite) = (&self.varying.varies, |x: f64| x.is_finite().then_some(x));
         let mut order: Vec<usize> = (0..groups.len()).collect();
         order.sort_by(|a, b| groups[*a].mean.total_cmp(&groups[*b].mean));
         let shown = EXTREME.min(groups.len() / 2);
         let named = |order: &[usize]| order.iter().map(|g| groups[*g].clone()).collect();
-        let proved = found.interval.proved.is_ok();
+        let (count, first) = (varies.scales.len(), &found.intervals[0]);
+        let proved = first.proved.is_ok();
+        let one = |j: usize| {
+            let (own, variance) = (&varies.scales[j], found.log_covariance[j * (count + 1)]);
+            OtherScale {
+                name: own.name.clone(),
+                prior: laid.map(|_| prior_words(self.varying.priors[j], own.unit)),
+                estimate: Some(found.scales[j] * own.unit),
+                log_standard_error: (variance > 0.0).then(|| variance.sqrt()),
+            }
+        };
+        let OtherScale { name, prior, estimate, log_standard_error } = one(0);
         Scale {
-            name: varies.name.clone(),
-            group: varies.group.clone(),
+            name,
+            group: varies.effect.as_ref().map(|effect| effect.group.clone()),
             groups: self.varying.model.groups() as u64,
-            scales: if mixture.is_some() { "posterior" } else { "estimate" }.into(),
-            prior: mixture.map(|_| prior_words(self.varying.prior, varies.unit)),
-            estimate: Some(found.sd * varies.unit),
-            log_standard_error: finite(found.log_sd_error),
-            interval: proved.then(|| found.interval.sds.map(|s| s * varies.unit)),
+            scales: if laid.is_some() { "posterior" } else { "estimate" }.into(),
+            prior,
+            estimate,
+            log_standard_error,
+            interval: proved.then(|| first.sds.map(|s| s * varies.scales[0].unit)),
             level: if proved { Level::Proved } else { Level::None },
             theorem: proved.then(|| "Theorem K3".into()),
-            reason: found.interval.proved.clone().err(),
-            log_likelihood: finite(found.at.log_likelihood),
-            log_likelihood_error: finite(found.at.error),
-            log_evidence: mixture.and_then(|m| finite(m.log_evidence)),
-            nodes: mixture.map_or(1, |m| m.nodes.len() as u64),
-            refinement: mixture.and_then(|m| finite(m.refinement)),
+            reason: first.proved.clone().err(),
+            others: (1..count).map(one).collect(),
+            log_likelihood: finite(found.log_likelihood),
+            log_likelihood_error: finite(found.error),
+            log_evidence: laid.and_then(|l| finite(l.mixture.log_evidence)),
+            nodes: laid.map_or(1, |l| l.mixture.nodes.len() as u64),
+            refinement: laid.and_then(|l| finite(l.mixture.refinement)),
             smallest: named(&order[..shown]),
             largest: named(&order[order.len() - shown..]),
         }
@@ -291,35 +348,37 @@ impl Run<'_> {
     /// How it ended and what holds of the mixture.
     fn outcome(
         &self,
-        found: &Estimate,
-        mixture: Option<&Mixture>,
+        found: &Found,
+        laid: Option<&Laid>,
         mixed: &Mixed,
         stopped: bool,
     ) -> Result<Outcome, Error> {
         let varies = &self.varying.varies;
-        let what = match mixture {
-            Some(mixture) => format!("{} is found, on a grid of {}", varies.name, mixture.nodes.len()),
-            None => format!("{} is found", varies.name),
+        let several = varies.scales.len() > 1;
+        let (are, whose) = if several { ("are", "the") } else { ("is", "its") };
+        let what = match laid {
+            Some(laid) => format!("{} {are} found, on a grid of {}", varies.names(), laid.keys.len()),
+            None => format!("{} {are} found", varies.names()),
         };
-        let mut message = match &found.interval.proved {
-            Ok(()) => format!("{what}; where its likelihood has a maximum is proved"),
-            Err(why) => format!("{what}; where its likelihood has a maximum is not proved: {why}"),
+        let mut message = match &found.intervals[0].proved {
+            Ok(()) => format!("{what}; where {whose} likelihood has a maximum is proved"),
+            Err(why) => format!("{what}; where {whose} likelihood has a maximum is not proved: {why}"),
         };
         let mut status = Status::Reached;
-        if let Some(mixture) = mixture.filter(|m| m.refinement > AGREE) {
+        if let Some(laid) = laid.filter(|l| l.mixture.refinement > self.varying.model.agree()) {
             status = Status::NoProgress;
             message = format!(
-                "the posterior of {} does not settle on a grid of {} sds: the last refinement moved it by {} sd",
-                varies.name,
-                mixture.nodes.len(),
-                figure(mixture.refinement)
+                "the posterior of {} does not settle on a grid of {} nodes: the last refinement moved it by {} sd",
+                varies.names(),
+                laid.keys.len(),
+                figure(laid.mixture.refinement)
             );
         }
         if stopped {
             status = if self.late { Status::Limit } else { Status::Interrupted };
-            let what = match (self.varying.scales, mixture) {
+            let what = match (self.varying.scales, laid) {
                 (Scales::Posterior, None) => {
-                    "before its posterior was known: the numbers are those at the estimate"
+                    "before the posterior was known: the numbers are those at the estimate"
                 }
                 _ => "before the effects of the groups were known",
             };
@@ -335,10 +394,10 @@ impl Run<'_> {
             neg_elbo: certus::diagnostics::Estimate { value: f64::NAN, standard_error: f64::NAN },
             certificate: Certificate {
                 gap: Gap::none(
-                    "mixtures over the sd",
-                    format!("the result is no single Gaussian but {nodes} of them, one per sd of a grid"),
+                    "mixtures over the scales",
+                    format!("the result is no single Gaussian but {nodes} of them, one per node of a grid"),
                 ),
-                posterior: Posterior::none(self.honest(found, mixture)),
+                posterior: Posterior::none(self.honest(found, laid)),
             },
             k_hat: None,
             counts: Counts { gradients: count, hessians: count, exact_passes: count },
@@ -349,32 +408,41 @@ impl Run<'_> {
     }
 
     /// What is proved of the posterior, and what is only estimated.
-    fn honest(&self, found: &Estimate, mixture: Option<&Mixture>) -> String {
-        let error = match mixture {
-            Some(mixture) => mixture.nodes.iter().map(|n| n.error).fold(0.0, f64::max),
-            None => found.at.error,
+    fn honest(&self, found: &Found, laid: Option<&Laid>) -> String {
+        let which = if self.varying.varies.scales.len() > 1 { "scales" } else { "scale" };
+        let which = if matches!(self.varying.model, Unknowns::Effect(_)) { "sd" } else { which };
+        let error = match laid {
+            // what is summed in closed form has no error but rounding
+            Some(laid) => laid.mixture.nodes.iter().map(|n| n.error).fold(found.error, f64::max),
+            None => found.error,
         };
         let likelihood = if error.is_finite() {
-            let each = if mixture.is_some() { " at each sd" } else { "" };
+            let each = match (laid, &self.varying.model) {
+                (Some(_), Unknowns::Effect(_)) => " at each sd",
+                (Some(_), Unknowns::Counts(Dispersion::Grouped(_))) => " at each node",
+                (Some(_), _) => " at the estimate",
+                (None, _) => "",
+            };
             format!("the likelihood{each} is proved to {} nats", figure(error))
         } else {
             "the error of the likelihood is not proved".into()
         };
         let given = if self.varying.linear {
-            "coefficients given the sd are normal"
+            format!("coefficients given the {which} are normal")
         } else {
-            "that coefficients are normal given the sd is estimated"
+            format!("that coefficients are normal given the {which} is estimated")
         };
-        let grid = match mixture {
-            Some(_) => ", and so are the sums over the grid",
-            None => "; what is not known of the sd enters by its curvature only",
+        let grid = match laid {
+            Some(_) if self.varying.linear => ", the sums over the grid are estimated".into(),
+            Some(_) => ", and so are the sums over the grid".into(),
+            None => format!("; what is not known of the {which} enters by curvature only"),
         };
         format!("{likelihood}; {given}{grid}")
     }
 }
 
 /// Refuses coefficients that run away: with flat priors, data that they separate have no maximum, and the curvature where the search ends is nothing.
-fn identified(found: &Estimate) -> Result<(), Error> {
+fn identified(found: &Found) -> Result<(), Error> {
     let d = found.beta.len();
     let covariance = |i: usize, j: usize| -> f64 {
         (0..=i.min(j)).map(|m| found.factor[m * d + i] * found.factor[m * d + j]).sum()
@@ -390,17 +458,4 @@ fn identified(found: &Estimate) -> Result<(), Error> {
         reason: "the likelihood has no maximum, or is flat there: the coefficients separate the responses, or repeat each other; give them a proper prior (prior-sd, intercept-prior-sd)".into(),
         direction: direction.iter().map(|x| x / largest).collect(),
     })
-}
-
-/// One node, at the maximum.
-fn at_estimate(found: &Estimate) -> Mixed {
-    let node = Node {
-        sd: found.sd,
-        weight: 1.0,
-        mean: found.beta.clone(),
-        factor: found.factor.clone(),
-        error: found.at.error,
-    };
-    let log_sd_error = Some(found.log_sd_error).filter(|e| e.is_finite());
-    Mixed { nodes: vec![node], log_sd_error, effects: None }
 }

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use crate::collapsed::{add_line, quantile};
 
+/// By the first key: the place of the node and its weight.
+type Line = BTreeMap<i64, (usize, f64)>;
+
 /// Nodes of a lattice. Log scales are linear in the keys.
 #[derive(Clone, Debug)]
 pub struct Grid {
     /// Where the key (0, 0) is, and what a step along an axis adds.
     origin: Vec<f64>,
     steps: [Vec<f64>; 2],
-    /// By the second key, by the first: the place of the node and its weight.
-    lines: BTreeMap<i64, BTreeMap<i64, (usize, f64)>>,
+    /// By the second key.
+    lines: BTreeMap<i64, Line>,
 }
 
 /// The law of a combination of log scales.
@@ -33,7 +36,7 @@ impl ScaleLaw {
 impl Grid {
     /// The keys, scales and weights of the nodes; there must be one at least.
     pub fn new(keys: &[[i64; 2]], scales: &[Vec<f64>], weights: &[f64]) -> Self {
-        let mut lines: BTreeMap<i64, BTreeMap<i64, (usize, f64)>> = BTreeMap::new();
+        let mut lines: BTreeMap<i64, Line> = BTreeMap::new();
         for (place, (key, weight)) in keys.iter().zip(weights).enumerate() {
             lines.entry(key[1]).or_default().insert(key[0], (place, *weight));
         }
@@ -96,9 +99,7 @@ impl Grid {
             add_line(&mut law, first as f64, 1.0, &even);
             ScaleLaw(law)
         };
-        let own = |line: &BTreeMap<i64, (usize, f64)>| -> BTreeMap<i64, f64> {
-            line.iter().map(|(k, (_, w))| (*k, *w)).collect()
-        };
+        let own = |line: &Line| -> BTreeMap<i64, f64> { line.iter().map(|(k, (_, w))| (*k, *w)).collect() };
         let totals: BTreeMap<i64, f64> =
             self.lines.iter().map(|(k, line)| (*k, line.values().map(|n| n.1).sum())).collect();
         let lines = self.lines.iter().map(|(k, line)| (totals[k], line, between(&own(line)))).collect();
@@ -119,7 +120,7 @@ pub struct Sampler<'a> {
     /// The law of the second key.
     across: ScaleLaw,
     /// Of every line its weight, its nodes, and the law of the first key on it.
-    lines: Vec<(f64, &'a BTreeMap<i64, (usize, f64)>, ScaleLaw)>,
+    lines: Vec<(f64, &'a Line, ScaleLaw)>,
 }
 
 impl Sampler<'_> {

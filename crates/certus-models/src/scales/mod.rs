@@ -70,7 +70,7 @@ pub trait Scaled: Sync {
     }
 
     /// The other way round.
-    fn from_logs(&self, logs: &[f64]) -> Vec<f64> {
+    fn at_logs(&self, logs: &[f64]) -> Vec<f64> {
         logs.to_vec()
     }
 

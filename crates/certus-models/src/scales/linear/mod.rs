@@ -178,7 +178,7 @@ impl Scaled for LinearNoise {
         if self.grouped { vec![x[0] + x[1], x[1]] } else { x.to_vec() }
     }
 
-    fn from_logs(&self, logs: &[f64]) -> Vec<f64> {
+    fn at_logs(&self, logs: &[f64]) -> Vec<f64> {
         if self.grouped { vec![logs[0] - logs[1], logs[1]] } else { logs.to_vec() }
     }
 
