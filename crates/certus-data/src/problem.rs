@@ -50,7 +50,7 @@ impl Request {
     }
 
     /// The scale of the likelihood that is not given, if it has one.
-    fn own(&self) -> Option<Own> {
+    pub(crate) fn own(&self) -> Option<Own> {
         own(self.spec.family, self.sigma, self.dispersion)
     }
 
@@ -140,9 +140,10 @@ impl Problem {
     /// Reads the source and builds the model.
     pub fn new(source: &dyn Source, request: &Request, storage: &Storage) -> Result<Self, DataError> {
         request.refuse()?;
-        if let (Some(ranks), Some(_)) = (storage.ranks.as_ref().filter(|r| r.count() > 1), request.own()) {
+        if let (Some(ranks), Some(own)) = (storage.ranks.as_ref().filter(|r| r.count() > 1), request.own()) {
             return Err(DataError::Usage(format!(
-                "sigma or dispersion is not given: such a model can't be spread over {} processes yet; give it, or run one, without mpirun",
+                "{} is not given: such a model can't be spread over {} processes yet; give it, or run one, without mpirun",
+                own.flag(),
                 ranks.count()
             )));
         }

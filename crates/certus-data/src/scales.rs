@@ -127,6 +127,16 @@ pub(crate) enum Own {
     Dispersion,
 }
 
+impl Own {
+    /// Its name among the arguments.
+    pub(crate) fn flag(self) -> &'static str {
+        match self {
+            Self::Noise => "sigma",
+            Self::Dispersion => "dispersion",
+        }
+    }
+}
+
 /// What is not given of a model, one of the two at least.
 pub(crate) struct Unknown<'a> {
     /// The group whose sd is not given, and the column that varies by it.
@@ -152,10 +162,7 @@ pub(crate) fn unknown(
     dispersion: Option<f64>,
 ) -> Result<Option<Unknown<'_>>, DataError> {
     let (groups, own) = (&encoding.groups, own(family, sigma, dispersion));
-    let word = match own {
-        Some(Own::Noise) => "sigma",
-        _ => "dispersion",
-    };
+    let word = own.map_or("", Own::flag);
     let Some(group) = groups.iter().find(|g| g.sd.is_none()) else {
         return match (own, groups.first()) {
             (None, _) => Ok(None),
