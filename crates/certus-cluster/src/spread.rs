@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use certus_models::ranks::{halves, whole};
 use certus_models::{Error, Ranks};
 
 use crate::exchange::{Exchange, Step};
@@ -129,9 +130,9 @@ impl<T: Transport> Ranks for Spread<T> {
     }
 
     fn decide(&self, word: u64) -> u64 {
-        let mut halves = [(word >> 32) as f64, (word & 0xffff_ffff) as f64];
-        self.to_all(0, &mut halves);
-        ((halves[0] as u64) << 32) | halves[1] as u64
+        let mut numbers = halves(word);
+        self.to_all(0, &mut numbers);
+        whole(&numbers)
     }
 
     /// One number says how many bytes there are, the others hold four of them each.

@@ -1,7 +1,7 @@
 //! What the encoded rows are like: ranges, means and standard deviations, columns that follow from others, and a fingerprint.
 //! Sums run over leaves in the one fixed tree, so that they do not depend on threads or ranks.
 
-use certus_models::ranks;
+use certus_models::ranks::{self, halves, whole};
 use certus_models::rows::{LEAF, Leaf, Rows, add, leaves};
 
 use crate::encoding::Encoding;
@@ -192,15 +192,6 @@ pub(crate) fn mix(hash: u64, word: u64) -> u64 {
 /// The hash with a text in it.
 pub(crate) fn text_hash(hash: u64, text: &str) -> u64 {
     text.bytes().fold(mix(hash, text.len() as u64), |hash, byte| mix(hash, u64::from(byte)))
-}
-
-/// A word as two numbers that hold half of it each, exactly.
-fn halves(word: u64) -> [f64; 2] {
-    [(word >> 32) as f64, (word & 0xffff_ffff) as f64]
-}
-
-fn whole(halves: &[f64]) -> u64 {
-    ((halves[0] as u64) << 32) | halves[1] as u64
 }
 
 /// The fingerprint of the data used: the names of features, levels and groups, then all cells of every leaf (features, response, trials,

@@ -57,6 +57,16 @@ impl dyn Ranks + '_ {
     }
 }
 
+/// A word as two numbers that hold half of it each, exactly.
+pub fn halves(word: u64) -> [f64; 2] {
+    [(word >> 32) as f64, (word & 0xffff_ffff) as f64]
+}
+
+/// The word that two numbers hold.
+pub fn whole(halves: &[f64]) -> u64 {
+    ((halves[0] as u64) << 32) | halves[1] as u64
+}
+
 /// Items that are spread: over whom, and where those of each rank begin.
 pub type Spread<'a> = Option<(&'a dyn Ranks, &'a [usize])>;
 

@@ -44,16 +44,7 @@ fn case(dice: &mut Dice, kind: usize, groups: usize, most: usize, [a, m, c]: [f6
             let chance = 1.0 / (1.0 + (-t).exp());
             y.push(match kind {
                 1 => (0..tries as usize).filter(|_| dice.uniform() < chance).count() as f64,
-                2 | 3 | 5 => {
-                    let (mut k, mut left, rate) = (0.0, dice.uniform(), t.min(3.0).exp());
-                    let mut mass = (-rate).exp();
-                    while left > mass && k < 200.0 {
-                        left -= mass;
-                        k += 1.0;
-                        mass *= rate / k;
-                    }
-                    k
-                }
+                2 | 3 | 5 => dice.count(t.min(3.0).exp(), 200.0),
                 4 => t + 0.8 * dice.normal(),
                 _ => f64::from(u8::from(dice.uniform() < chance)),
             });

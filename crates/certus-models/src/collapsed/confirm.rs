@@ -1,9 +1,8 @@
 //! Claims about the sd, checked from the data: does the interval hold a maximum (Theorem K3), and do the weights of a grid follow?
 
-use std::ops::ControlFlow;
-
 use super::estimate::{SMALLEST, factor};
 use super::passes::{Passes, Stage};
+use super::posterior::weights;
 use super::{Collapsed, Mixture, SdPrior};
 use crate::error::Error;
 
@@ -22,12 +21,11 @@ impl Collapsed {
     /// F_p at both ends of `interval` against F at `sd` between them. `start` are coefficients to begin with. An end of 0 needs no margin: a maximum
     /// at 0 itself counts.
     pub fn confirm(&self, start: &[f64], sd: f64, interval: [f64; 2]) -> Result<Confirmed, Error> {
-        let observer = &mut |_: &_| ControlFlow::Continue(());
-        let passes = &mut Passes::new(Stage::Interval, observer);
+        let passes = &mut Passes::unwatched(Stage::Interval);
         // the likelihood at 0 is that at an sd too small to matter
         let least = (SMALLEST / self.effect_size()).ln() - 8.0;
         let here = self.profile(start, sd.ln().max(least), 0.0, passes)?;
-        let metric = factor(&here.at, self.dim)?;
+        let metric = factor(&here.at.hessian, self.dim)?;
         let top = here.at.value + here.at.error;
         let mut margins = [f64::INFINITY; 2];
         for (margin, end) in margins.iter_mut().zip(interval) {
@@ -45,8 +43,7 @@ impl Collapsed {
     /// The largest difference between the weights of a mixture and those that follow from the data at its nodes; infinite if a node's
     /// coefficients do not maximise F there.
     pub fn weights_differ(&self, mixture: &Mixture, prior: SdPrior) -> Result<f64, Error> {
-        let observer = &mut |_: &_| ControlFlow::Continue(());
-        let passes = &mut Passes::new(Stage::Posterior, observer);
+        let passes = &mut Passes::unwatched(Stage::Posterior);
         let mut logs = Vec::with_capacity(mixture.nodes.len());
         for node in &mixture.nodes {
             let raw = self.raw(&node.mean, node.sd.ln(), prior, passes)?;
@@ -56,9 +53,7 @@ impl Collapsed {
             }
             logs.push(raw.log_density);
         }
-        let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = logs.iter().map(|l| (l - most).exp()).sum();
-        let own = logs.iter().map(|l| (l - most).exp() / sum);
-        Ok(own.zip(&mixture.nodes).map(|(own, node)| (own - node.weight).abs()).fold(0.0, f64::max))
+        let (own, _) = weights(&logs);
+        Ok(own.iter().zip(&mixture.nodes).map(|(own, node)| (own - node.weight).abs()).fold(0.0, f64::max))
     }
 }

@@ -11,12 +11,13 @@ use super::group::{GroupRows, Integral, Nodes};
 use super::{At, Collapsed};
 use crate::error::Error;
 
-/// Radius r of the ball, in the metric LLᵀ.
+/// Radius r of the ball, in the metric LLᵀ, times √groups: the errors of the gradient grow so in this metric, and rows matter less and less to it.
 pub(crate) const RADIUS: f64 = 1e-4;
 
 /// The sum over groups.
 pub(super) struct Curvature<'a> {
     metric: &'a [f64],
+    radius: f64,
     sum: Vec<f64>,
     x: Vec<f64>,
     v: Vec<f64>,
@@ -24,8 +25,8 @@ pub(super) struct Curvature<'a> {
 }
 
 impl<'a> Curvature<'a> {
-    pub(super) fn new(d: usize, metric: &'a [f64]) -> Self {
-        Self { metric, sum: vec![0.0; d * d], x: vec![0.0; d], v: vec![0.0; d], bends: Vec::new() }
+    pub(super) fn new(d: usize, metric: &'a [f64], radius: f64) -> Self {
+        Self { metric, radius, sum: vec![0.0; d * d], x: vec![0.0; d], v: vec![0.0; d], bends: Vec::new() }
     }
 
     pub(super) fn sum(self) -> Vec<f64> {
@@ -57,7 +58,7 @@ impl<'a> Curvature<'a> {
         for (i, row) in a.chunks_exact(d).enumerate() {
             self.x.copy_from_slice(row);
             linalg::solve_lower(self.metric, d, false, &mut self.x);
-            let rho = RADIUS * linalg::norm_squared(&self.x).sqrt() * (1.0 + 1e-9);
+            let rho = self.radius * linalg::norm_squared(&self.x).sqrt() * (1.0 + 1e-9);
             let (w, datum, s) = (rows.weight[i], rows.data[i], rows.s[i]);
             let (middle, reach) = (rows.t[i] + s * integral.mode, s.abs() * half + rho);
             let slope = |t: f64| rows.likelihood.slope(t, datum).abs();
@@ -89,6 +90,11 @@ impl<'a> Curvature<'a> {
 }
 
 impl Collapsed {
+    /// r.
+    pub(super) fn radius(&self) -> f64 {
+        RADIUS * (self.groups() as f64).sqrt()
+    }
+
     /// λ with ∇²F ≥ λ LLᵀ in the ball around the point that was evaluated with this metric.
     pub(super) fn least_curvature(&self, at: &At, metric: &[f64]) -> Result<f64, Error> {
         let d = self.dim;

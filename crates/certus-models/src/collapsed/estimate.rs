@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use certus::linalg;
 
-use super::curvature::RADIUS;
+use super::group::EPSILON;
 use super::passes::{Observer, Passes, Stage};
 use super::{Ask, At, Collapsed};
 use crate::error::Error;
@@ -18,9 +18,9 @@ const STEPS: usize = 60;
 /// An sd this small, times the largest predictor's size per unit, is 0.
 pub(super) const SMALLEST: f64 = 1e-4;
 /// The error of a group's integral that will do far from the maximum.
-const ROUGH: f64 = 1e-4;
+pub(super) const ROUGH: f64 = 1e-4;
 /// What is left to gain, as a part of F, when it will do no more.
-const CLOSE: f64 = 1e-6;
+pub(super) const CLOSE: f64 = 1e-5;
 
 /// The maximum of the likelihood over β and the group sd.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ pub(super) struct Ridge {
 
 impl Profile {
     pub(super) fn ridge(&self, d: usize) -> Result<Ridge, Error> {
-        let factor = factor(&self.at, d)?;
+        let factor = factor(&self.at.hessian, d)?;
         let cross: Vec<f64> = (0..d).map(|j| self.at.hessian[j * (d + 1) + d]).collect();
         let turned = solve(&factor, d, cross.clone());
         let bend = self.at.hessian[d * (d + 1) + d] - linalg::dot(&cross, &turned);
@@ -93,9 +93,10 @@ impl Ridge {
     }
 }
 
-/// H = LLᵀ of the block of β.
-pub(super) fn factor(at: &At, d: usize) -> Result<Vec<f64>, Error> {
-    let mut l: Vec<f64> = (0..d * d).map(|k| at.hessian[(k / d) * (d + 1) + k % d]).collect();
+/// H = LLᵀ of the block of β, the first d rows and columns.
+pub(super) fn factor(hessian: &[f64], d: usize) -> Result<Vec<f64>, Error> {
+    let n = hessian.len().isqrt();
+    let mut l: Vec<f64> = (0..d * d).map(|k| hessian[(k / d) * n + k % d]).collect();
     if linalg::cholesky(&mut l, d) {
         return Ok(l);
     }
@@ -104,12 +105,12 @@ pub(super) fn factor(at: &At, d: usize) -> Result<Vec<f64>, Error> {
 }
 
 /// Differences of F that are rounding.
-fn flat(at: &At) -> f64 {
-    1e-12 * (1.0 + at.value.abs())
+pub(super) fn flat(value: f64) -> f64 {
+    1e-12 * (1.0 + value.abs())
 }
 
 /// H⁻¹x.
-fn solve(l: &[f64], d: usize, mut x: Vec<f64>) -> Vec<f64> {
+pub(super) fn solve(l: &[f64], d: usize, mut x: Vec<f64>) -> Vec<f64> {
     linalg::solve_lower(l, d, false, &mut x);
     linalg::solve_lower(l, d, true, &mut x);
     x
@@ -128,7 +129,7 @@ impl Collapsed {
         let mut beta = start.to_vec();
         let mut at = passes.at(self, &beta, log_sd, Ask::default())?;
         for _ in 0..STEPS {
-            let l = factor(&at, d)?;
+            let l = factor(&at.hessian, d)?;
             let step = solve(&l, d, at.gradient[..d].to_vec());
             let promised = linalg::dot(&step, &at.gradient[..d]);
             if promised <= nats {
@@ -163,7 +164,7 @@ impl Collapsed {
         ask: Ask<'_>,
         passes: &mut Passes<'_>,
     ) -> Result<Option<(Vec<f64>, f64, At)>, Error> {
-        let (flat, mut scale) = (flat(at), 1.0);
+        let (flat, mut scale) = (flat(at.value), 1.0);
         while scale >= 1e-10 {
             let trial: Vec<f64> = beta.iter().zip(down).map(|(b, s)| b - scale * s).collect();
             let log_sd = theta + scale * step;
@@ -178,9 +179,6 @@ impl Collapsed {
     }
 
     /// The maximum over β and the sd, with its certificate. `start` are coefficients to begin with.
-    ///
-    /// Newton's method on (β, θ) together, with few nodes until it is close. The block of β is positive definite; where what is left of θ (the Schur
-    /// complement) is not, θ goes downhill by 1.
     pub fn estimate(&self, start: &[f64]) -> Result<Estimate, Error> {
         self.estimate_observed(start, &mut |_| ControlFlow::Continue(()))
     }
@@ -189,47 +187,9 @@ impl Collapsed {
     pub fn estimate_observed(&self, start: &[f64], observer: &mut Observer<'_>) -> Result<Estimate, Error> {
         let passes = &mut Passes::new(Stage::Estimate, observer);
         let d = self.dim;
-        let size = self.effect_size();
-        let smallest = (SMALLEST / size).ln();
-        let mut theta = (0.5 / size).ln();
-        let mut ask = Ask { epsilon: ROUGH, ..Ask::default() };
-        let first = passes.at(self, start, theta, ask)?;
-        let mut here = Profile { beta: start.to_vec(), at: first };
-        for _ in 0..2 * STEPS {
-            let ridge = here.ridge(d)?;
-            let alone = solve(&ridge.factor, d, here.at.gradient[..d].to_vec());
-            let slope = here.at.gradient[d] - linalg::dot(&ridge.cross, &alone);
-            let step = if ridge.bend > 0.0 { -slope / ridge.bend } else { -slope.signum() }.clamp(-1.0, 1.0);
-            let promised = linalg::dot(&alone, &here.at.gradient[..d]) - step * slope;
-            let flat = flat(&here.at);
-            let done = promised <= 1e-3 * flat || (theta < smallest && step < 0.0);
-            if done && ask.epsilon < ROUGH {
-                break;
-            }
-            let down: Vec<f64> = alone.iter().zip(&ridge.turned).map(|(a, t)| a + step * t).collect();
-            if ask.epsilon == ROUGH && (done || promised <= CLOSE * (1.0 + here.at.value.abs())) {
-                // from here on in earnest; rough values and others can't be compared, so this step is not shortened
-                ask = Ask::default();
-                here.beta.iter_mut().zip(&down).for_each(|(b, s)| *b -= s);
-                theta += step;
-                here.at = passes.at(self, &here.beta, theta, ask)?;
-                continue;
-            }
-            let next = self.shortened(&here.beta, theta, &here.at, &down, step, promised, ask, passes)?;
-            if next.is_none() && ask.epsilon == ROUGH {
-                ask = Ask::default();
-                here.at = passes.at(self, &here.beta, theta, ask)?;
-                continue;
-            }
-            let Some((trial, log_sd, there)) = next else { break };
-            theta = log_sd;
-            (here.beta, here.at) = (trial, there);
-            if promised <= 0.1 * flat {
-                break;
-            }
-        }
+        let (here, theta) = self.climb(start, EPSILON, passes)?;
         passes.stage(Stage::Interval);
-        if theta < smallest {
+        if theta < self.smallest() {
             return self.at_zero(here, passes);
         }
         let ridge = here.ridge(d)?;
@@ -243,6 +203,62 @@ impl Collapsed {
             log_sd_error: if ridge.bend > 0.0 { 1.0 / ridge.bend.sqrt() } else { f64::INFINITY },
             evaluations: passes.count(),
         })
+    }
+
+    /// The maximum over (β, θ), by Newton's method on both together with few nodes until it is close. The block of β is positive definite; where what is left
+    /// of θ (the Schur complement) is not, θ goes downhill by 1. Begins at the maximum of a part of the rows, where there are many.
+    fn climb(&self, start: &[f64], epsilon: f64, passes: &mut Passes<'_>) -> Result<(Profile, f64), Error> {
+        let (d, smallest) = (self.dim, self.smallest());
+        let (mut beta, mut theta) = (start.to_vec(), (0.5 / self.effect_size()).ln());
+        match self.thinned().map(|fewer| fewer.climb(start, ROUGH, passes)) {
+            Some(Ok((found, log_sd))) => {
+                (beta, theta) = (found.beta, log_sd.max((0.1 / self.effect_size()).ln()));
+            }
+            Some(Err(Error::Stopped)) => return Err(Error::Stopped),
+            // a part of the rows may tell too little
+            Some(Err(_)) | None => {}
+        }
+        let mut ask = Ask { epsilon: ROUGH, ..Ask::default() };
+        let first = passes.at(self, &beta, theta, ask)?;
+        let mut here = Profile { beta, at: first };
+        for _ in 0..2 * STEPS {
+            let ridge = here.ridge(d)?;
+            let alone = solve(&ridge.factor, d, here.at.gradient[..d].to_vec());
+            let slope = here.at.gradient[d] - linalg::dot(&ridge.cross, &alone);
+            let step = if ridge.bend > 0.0 { -slope / ridge.bend } else { -slope.signum() }.clamp(-1.0, 1.0);
+            let promised = linalg::dot(&alone, &here.at.gradient[..d]) - step * slope;
+            let done = promised <= 0.1 * flat(here.at.value) || (theta < smallest && step < 0.0);
+            if done && ask.epsilon <= epsilon {
+                break;
+            }
+            let down: Vec<f64> = alone.iter().zip(&ridge.turned).map(|(a, t)| a + step * t).collect();
+            if ask.epsilon == ROUGH && (done || promised <= CLOSE * (1.0 + here.at.value.abs())) {
+                // from here on in earnest; rough values and others can't be compared, so this step is not shortened
+                here.beta.iter_mut().zip(&down).for_each(|(b, s)| *b -= s);
+                theta += step;
+                if epsilon == ROUGH {
+                    break;
+                }
+                ask = Ask { epsilon, ..ask };
+                here.at = passes.at(self, &here.beta, theta, ask)?;
+                continue;
+            }
+            let next = self.shortened(&here.beta, theta, &here.at, &down, step, promised, ask, passes)?;
+            if next.is_none() && epsilon < ask.epsilon {
+                ask = Ask { epsilon, ..ask };
+                here.at = passes.at(self, &here.beta, theta, ask)?;
+                continue;
+            }
+            let Some((trial, log_sd, there)) = next else { break };
+            theta = log_sd;
+            (here.beta, here.at) = (trial, there);
+        }
+        Ok((here, theta))
+    }
+
+    /// The logarithm of an sd that is 0.
+    fn smallest(&self) -> f64 {
+        (SMALLEST / self.effect_size()).ln()
     }
 
     /// √mean z².
@@ -276,8 +292,15 @@ impl Collapsed {
                 let start: Vec<f64> =
                     here.beta.iter().zip(&ridge.turned).map(|(b, t)| b - sign * width * t).collect();
                 *end = theta + sign * width;
-                if self.at_least(&start, *end, &ridge.factor, top, passes)? > top {
+                let low = self.at_least(&start, *end, &ridge.factor, top, passes)?;
+                if low > top {
                     break;
+                }
+                if low == f64::NEG_INFINITY {
+                    return none(
+                        ends.map(f64::exp),
+                        "the errors of the gradient are too large to bound what is left to gain; a prior on every coefficient would".into(),
+                    );
                 }
                 width *= 2.0;
                 if width > 4.0 {
@@ -293,11 +316,10 @@ impl Collapsed {
 
     /// The likelihood falls with the sd from the beginning: a maximum at 0.
     fn at_zero(&self, small: Profile, passes: &mut Passes<'_>) -> Result<Estimate, Error> {
-        let theta = (SMALLEST / self.effect_size()).ln();
-        let d = self.dim;
+        let (d, theta) = (self.dim, self.smallest());
         // F at σ = 0 is F at an sd too small to matter
         let zero = self.profile(&small.beta, theta - 8.0, 0.0, passes)?;
-        let metric = factor(&zero.at, d)?;
+        let metric = factor(&zero.at.hessian, d)?;
         let top = zero.at.value + zero.at.error;
         let mut interval = Interval {
             sds: [0.0, theta.exp()],
@@ -331,19 +353,23 @@ impl Collapsed {
     /// the ball of radius r in that metric: if |L⁻¹g| < λr/2 the minimum lies in the ball and is lower by at most |L⁻¹g|²/(2λ).
     fn left_to_gain(&self, at: &At, metric: &[f64]) -> Result<f64, Error> {
         let d = self.dim;
-        let g: Vec<f64> = (0..d).map(|j| at.gradient[j].abs() + at.gradient_error[j]).collect();
-        if let Some(j) = self.proper() {
-            return Ok(g.iter().zip(j).map(|(g, j)| 0.5 * g * g / j).sum());
+        if let Some(precision) = self.proper() {
+            let part = |j: usize| (at.gradient[j].abs() + at.gradient_error[j]).powi(2) / precision[j];
+            return Ok(0.5 * (0..d).map(part).sum::<f64>());
         }
-        let mut norm = 0.0;
+        // |L⁻¹g|, and at most so much more with the errors of g
+        let turned = |mut x: Vec<f64>| {
+            linalg::solve_lower(metric, d, false, &mut x);
+            linalg::norm_squared(&x).sqrt()
+        };
+        let mut norm = turned(at.gradient[..d].to_vec());
         for j in 0..d {
-            let mut unit = vec![0.0; d];
-            unit[j] = 1.0;
-            linalg::solve_lower(metric, d, false, &mut unit);
-            norm += g[j] * linalg::norm_squared(&unit).sqrt();
+            let mut wrong = vec![0.0; d];
+            wrong[j] = at.gradient_error[j];
+            norm += turned(wrong);
         }
         let lower = self.least_curvature(at, metric)?;
-        Ok(if norm < 0.5 * lower * RADIUS { norm * norm / (2.0 * lower) } else { f64::INFINITY })
+        Ok(if norm < 0.5 * lower * self.radius() { norm * norm / (2.0 * lower) } else { f64::INFINITY })
     }
 
     /// The precisions of the prior, if all of them are above 0.

@@ -33,7 +33,7 @@ pub use effects::quantile;
 pub use estimate::{Estimate, Interval};
 pub use pair::{CollapsedPair, PairAt, PairEffect, PairEstimate};
 pub use passes::{Observer, Pass, Stage};
-pub(crate) use posterior::{Alone, add_line};
+pub(crate) use posterior::{Alone, add_line, weights};
 pub use posterior::{Mixture, Node, SdPrior};
 
 use crate::design::Design;
@@ -68,6 +68,8 @@ pub struct Collapsed {
     first: Arc<Vec<usize>>,
     /// Where pieces begin among the groups, and the number of groups.
     pieces: Arc<Vec<usize>>,
+    /// Only every such piece is looked at.
+    every: usize,
 }
 
 /// What is computed at (β, θ).
@@ -212,6 +214,7 @@ impl Collapsed {
             codes: Arc::new(codes),
             first: Arc::new(first),
             pieces: Arc::new(pieces),
+            every: 1,
         })
     }
 
@@ -236,6 +239,12 @@ impl Collapsed {
             a[at * wide + d + level[row]] = 1.0;
         }
         Self { prior, dim: wide, a: Arc::new(a), ..self.clone() }
+    }
+
+    /// Every sixteenth piece of the rows, to begin with; `None` if that would be few.
+    fn thinned(&self) -> Option<Self> {
+        let every = 16 * self.every;
+        (self.pieces.len() > 4 * every).then(|| Self { every, ..self.clone() })
     }
 
     /// Coefficients.
@@ -268,8 +277,8 @@ impl Collapsed {
         if !sigma.is_finite() || sigma == 0.0 || beta.iter().any(|b| !b.is_finite()) {
             return Err(Error::NotFinite(format!("the group sd is {sigma}, or a coefficient is not finite")));
         }
-        let pieces = self.pieces.len() - 1;
-        let piece = |piece: usize| self.piece(piece, beta, sigma, ask);
+        let pieces = (self.pieces.len() - 1).div_ceil(self.every);
+        let piece = |piece: usize| self.piece(piece * self.every, beta, sigma, ask);
         let sums = certus::parallel::reduce(pieces, 1, &piece, &Sums::add);
         let second = ask.order == Order::Second;
         let Sums { log, error, size, mut derivatives, least_hessian } = sums.unwrap_or_else(|| Sums {
@@ -341,7 +350,7 @@ impl Collapsed {
         let [mut log, mut error, mut size] = [0.0; 3];
         let (mut nodes, mut t, mut s) = (Nodes::default(), Vec::new(), Vec::new());
         let mut derivatives = (ask.order == Order::Second).then(|| Derivatives::new(d));
-        let mut curvature = ask.metric.map(|metric| Curvature::new(d, metric));
+        let mut curvature = ask.metric.map(|metric| Curvature::new(d, metric, self.radius()));
         for g in self.pieces[piece]..self.pieces[piece + 1] {
             let a = &self.a[self.first[g] * d..self.first[g + 1] * d];
             let rows = self.group_rows(g, beta, sigma, &mut t, &mut s);

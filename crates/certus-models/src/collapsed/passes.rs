@@ -32,16 +32,23 @@ pub struct Pass {
 /// Sees every pass, and may end the work.
 pub type Observer<'a> = dyn FnMut(&Pass) -> ControlFlow<()> + Send + 'a;
 
+type Watcher<'a> = &'a mut dyn FnMut(&Pass) -> ControlFlow<()>;
+
 /// The passes of one piece of work.
 pub(super) struct Passes<'a> {
     stage: Stage,
     count: usize,
-    observer: &'a mut dyn FnMut(&Pass) -> ControlFlow<()>,
+    /// Nobody may be watching.
+    observer: Option<Watcher<'a>>,
 }
 
 impl<'a> Passes<'a> {
-    pub(super) fn new(stage: Stage, observer: &'a mut dyn FnMut(&Pass) -> ControlFlow<()>) -> Self {
-        Self { stage, count: 0, observer }
+    pub(super) fn new(stage: Stage, observer: Watcher<'a>) -> Self {
+        Self { stage, count: 0, observer: Some(observer) }
+    }
+
+    pub(super) fn unwatched(stage: Stage) -> Self {
+        Self { stage, count: 0, observer: None }
     }
 
     pub(super) fn stage(&mut self, stage: Stage) {
@@ -52,7 +59,7 @@ impl<'a> Passes<'a> {
         self.count
     }
 
-    /// F and its derivatives.
+    /// F and its derivatives. Looks at a part of the rows are not counted.
     pub(super) fn at(
         &mut self,
         model: &Collapsed,
@@ -61,6 +68,9 @@ impl<'a> Passes<'a> {
         ask: Ask<'_>,
     ) -> Result<At, Error> {
         let at = model.evaluate(beta, log_sd, ask)?;
+        if model.every > 1 {
+            return Ok(at);
+        }
         self.count += 1;
         let pass = Pass {
             stage: self.stage,
@@ -68,9 +78,9 @@ impl<'a> Passes<'a> {
             sd: log_sd.exp(),
             log_likelihood: at.log_likelihood,
         };
-        match (self.observer)(&pass) {
-            ControlFlow::Continue(()) => Ok(at),
-            ControlFlow::Break(()) => Err(Error::Stopped),
+        match self.observer.as_mut().map(|observer| observer(&pass)) {
+            Some(ControlFlow::Break(())) => Err(Error::Stopped),
+            Some(ControlFlow::Continue(())) | None => Ok(at),
         }
     }
 }

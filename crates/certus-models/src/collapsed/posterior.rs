@@ -119,10 +119,9 @@ impl Collapsed {
 
     /// β̂ at one sd, which nobody watches.
     pub(crate) fn alone(&self, start: &[f64], log_sd: f64, nats: f64) -> Result<Alone, Error> {
-        let observer = &mut |_: &_| ControlFlow::Continue(());
-        let passes = &mut Passes::new(Stage::Posterior, observer);
+        let passes = &mut Passes::unwatched(Stage::Posterior);
         let Profile { beta, at } = self.profile(start, log_sd, nats, passes)?;
-        let factor = factor(&at, self.dim)?;
+        let factor = factor(&at.hessian, self.dim)?;
         Ok(Alone { beta, at, factor, evaluations: passes.count() })
     }
 
@@ -235,19 +234,26 @@ impl Collapsed {
     }
 }
 
+/// Weights that sum to 1, as e^{log}, and the logarithm of what was the sum.
+pub(crate) fn weights(logs: &[f64]) -> (Vec<f64>, f64) {
+    let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = logs.iter().map(|l| (l - most).exp()).sum();
+    (logs.iter().map(|l| (l - most).exp() / sum).collect(), most + sum.ln())
+}
+
 fn mixed(raws: &[Raw], step: f64) -> Mixture {
-    let most = raws.iter().map(|r| r.log_density).fold(f64::NEG_INFINITY, f64::max);
-    let sum: f64 = raws.iter().map(|r| (r.log_density - most).exp()).sum();
-    let node = |r: &Raw| Node {
+    let logs: Vec<f64> = raws.iter().map(|r| r.log_density).collect();
+    let (weights, log_sum) = weights(&logs);
+    let node = |(r, weight): (&Raw, f64)| Node {
         sd: r.theta.exp(),
-        weight: (r.log_density - most).exp() / sum,
+        weight,
         mean: r.profile.beta.clone(),
         factor: r.lower.clone(),
         error: r.profile.at.error,
     };
     Mixture {
-        nodes: raws.iter().map(node).collect(),
-        log_evidence: most + (sum * step).ln(),
+        nodes: raws.iter().zip(weights).map(node).collect(),
+        log_evidence: log_sum + step.ln(),
         refinement: f64::INFINITY,
         evaluations: 0,
     }

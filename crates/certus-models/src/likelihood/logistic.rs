@@ -66,11 +66,7 @@ impl Likelihood for Logistic {
             pulp::Arch::new().dispatch(Lines { t, s, data, nodes, value, slope, bend });
             return;
         }
-        let count = nodes.len();
-        for i in 0..t.len() {
-            let (slope, bend) = (&mut slope[i * count..][..count], &mut bend[i * count..][..count]);
-            self.along(t[i], s[i], data[i], weight[i], nodes, value, slope, bend);
-        }
+        super::line_by_line(self, t, s, data, weight, nodes, value, slope, bend);
     }
 
     sigmoid_methods!();

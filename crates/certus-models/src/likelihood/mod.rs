@@ -211,11 +211,7 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
         slope: &mut [f64],
         bend: &mut [f64],
     ) {
-        let count = nodes.len();
-        for i in 0..t.len() {
-            let (slope, bend) = (&mut slope[i * count..][..count], &mut bend[i * count..][..count]);
-            self.along(t[i], s[i], data[i], weight[i], nodes, value, slope, bend);
-        }
+        line_by_line(self, t, s, data, weight, nodes, value, slope, bend);
     }
 
     /// Σ_k w_k (φ, φ′, φ″, φ″x, φ″x²)(mean + sd·x_k): the trapezoid sum over one row's nodes.
@@ -243,6 +239,26 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
         reach: f64,
         omega: f64,
     ) -> [f64; 3];
+}
+
+/// [`Likelihood::lines`], one row after the other.
+#[allow(clippy::too_many_arguments)]
+fn line_by_line<L: Likelihood + ?Sized>(
+    likelihood: &L,
+    t: &[f64],
+    s: &[f64],
+    data: &[Datum],
+    weight: &[f64],
+    nodes: &[f64],
+    value: &mut [f64],
+    slope: &mut [f64],
+    bend: &mut [f64],
+) {
+    let count = nodes.len();
+    for i in 0..t.len() {
+        let (slope, bend) = (&mut slope[i * count..][..count], &mut bend[i * count..][..count]);
+        likelihood.along(t[i], s[i], data[i], weight[i], nodes, value, slope, bend);
+    }
 }
 
 #[cfg(test)]

@@ -123,10 +123,10 @@ const RUN: usize = 128;
 /// Σ x, in eight sums that are kept apart.
 #[inline(always)]
 fn sum(x: &[f64]) -> f64 {
-    let (runs, rest) = x.as_chunks::<8>();
-    let mut lanes = [0.0; 8];
+    let (runs, rest) = x.as_chunks::<LANES>();
+    let mut lanes = [0.0; LANES];
     for run in runs {
-        for k in 0..8 {
+        for k in 0..LANES {
             lanes[k] += run[k];
         }
     }

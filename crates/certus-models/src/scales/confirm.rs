@@ -2,7 +2,7 @@
 
 use super::lattice::log_density;
 use super::{Care, Scaled};
-use crate::collapsed::{Confirmed, Node, SdPrior};
+use crate::collapsed::{Confirmed, Node, SdPrior, weights};
 use crate::error::Error;
 
 /// Coordinates of scales; those that are 0 are at the floor.
@@ -57,8 +57,6 @@ pub fn weights_differ<M: Scaled + ?Sized>(
         }
         logs.push(log_density(model, priors, &x, &given));
     }
-    let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let sum: f64 = logs.iter().map(|l| (l - most).exp()).sum();
-    let own = logs.iter().map(|l| (l - most).exp() / sum);
-    Ok(own.zip(nodes).map(|(own, node)| (own - node.weight).abs()).fold(0.0, f64::max))
+    let own = weights(&logs).0;
+    Ok(own.into_iter().zip(nodes).map(|(own, node)| (own - node.weight).abs()).fold(0.0, f64::max))
 }

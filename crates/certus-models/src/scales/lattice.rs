@@ -13,7 +13,7 @@ use super::grid::{Grid, ScaleLaw};
 use super::looks::{Looks, LooksObserver};
 use super::search::{extrapolated, minimum};
 use super::{Care, Given, Scaled};
-use crate::collapsed::{Mixture, Node, SdPrior, Stage};
+use crate::collapsed::{Mixture, Node, SdPrior, Stage, weights};
 use crate::error::Error;
 
 /// Density, relative to its maximum, whose neighbours are left out.
@@ -171,24 +171,24 @@ impl<M: Scaled + ?Sized> Lattice<'_, M> {
 
     fn mixed(&self) -> ScaleMixture {
         let k = self.middle.len();
-        let most = self.nodes.values().map(|r| r.log_density).fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = self.nodes.values().map(|r| (r.log_density - most).exp()).sum();
+        let logs: Vec<f64> = self.nodes.values().map(|r| r.log_density).collect();
+        let (weights, log_sum) = weights(&logs);
         let scales: Vec<Vec<f64>> = self
             .nodes
             .values()
             .map(|r| self.looks.model.log_scales(&r.x).iter().map(|l| l.exp()).collect())
             .collect();
-        let node = |(r, scales): (&Raw, &Vec<f64>)| Node {
+        let node = |((r, scales), weight): ((&Raw, &Vec<f64>), f64)| Node {
             sd: scales[0],
-            weight: (r.log_density - most).exp() / sum,
+            weight,
             mean: r.given.beta.clone(),
             factor: r.given.lower.clone(),
             error: r.given.error,
         };
         let cell: f64 = (0..k).map(|j| (self.step * self.basis[j * (k + 1)]).ln()).sum();
         let mixture = Mixture {
-            nodes: self.nodes.values().zip(&scales).map(node).collect(),
-            log_evidence: most + sum.ln() + cell,
+            nodes: self.nodes.values().zip(&scales).zip(weights).map(node).collect(),
+            log_evidence: log_sum + cell,
             refinement: f64::INFINITY,
             evaluations: self.looks.evaluations,
         };

@@ -32,6 +32,16 @@ impl Dice {
         let x = self.normals(2);
         0.5 + x[0].atan2(x[1]) / std::f64::consts::TAU
     }
+    /// A Poisson count, by inversion; at most `most`.
+    pub fn count(&mut self, rate: f64, most: f64) -> f64 {
+        let (mut k, mut left, mut mass) = (0.0, self.uniform(), (-rate).exp());
+        while left > mass && k < most {
+            left -= mass;
+            k += 1.0;
+            mass *= rate / k;
+        }
+        k
+    }
 }
 
 /// A table read from CSV: column names and rows.

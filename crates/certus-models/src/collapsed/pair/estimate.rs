@@ -5,16 +5,12 @@
 
 use certus::linalg;
 
+use super::super::estimate::{CLOSE, ROUGH, SMALLEST, factor, flat, solve};
 use super::{CollapsedPair, EPSILON, Order, PairAt, Plane};
 use crate::error::Error;
 
 /// Steps, at most.
 const STEPS: usize = 200;
-/// The error of a group's integral that will do far from the maximum, and what is left to gain, as a part of F, when it will do no more.
-const ROUGH: f64 = 1e-4;
-const CLOSE: f64 = 1e-6;
-/// An sd below this, in units of its column, is 0.
-const SMALLEST: f64 = 1e-4;
 
 /// The maximum of the likelihood over β and the covariance.
 #[derive(Clone, Debug)]
@@ -60,11 +56,7 @@ struct Schur {
 
 fn schur(at: &PairAt, d: usize) -> Result<Schur, Error> {
     let n = d + 3;
-    let mut factor: Vec<f64> = (0..d * d).map(|k| at.hessian[(k / d) * n + k % d]).collect();
-    if !linalg::cholesky(&mut factor, d) {
-        let reason = "the Hessian of the collapsed likelihood is singular: give every coefficient a proper prior, or leave out columns that repeat others";
-        return Err(Error::NotIdentified { reason: reason.into(), direction: Vec::new() });
-    }
+    let factor = factor(&at.hessian, d)?;
     let cross = |j: usize| -> Vec<f64> { at.hessian[(d + j) * n..][..d].to_vec() };
     let turned = [0, 1, 2].map(|j| solve(&factor, d, cross(j)));
     let mut left = [0.0; 9];
@@ -73,12 +65,6 @@ fn schur(at: &PairAt, d: usize) -> Result<Schur, Error> {
         *left = at.hessian[(d + i) * n + d + j] - linalg::dot(&cross(i), &turned[j]);
     }
     Ok(Schur { factor, turned, left })
-}
-
-fn solve(l: &[f64], d: usize, mut x: Vec<f64>) -> Vec<f64> {
-    linalg::solve_lower(l, d, false, &mut x);
-    linalg::solve_lower(l, d, true, &mut x);
-    x
 }
 
 /// −|left|⁻¹slope over the free parameters, in units in which each bends by 1.
@@ -125,7 +111,7 @@ impl CollapsedPair {
             step = step.map(|s| s / longest);
             let promised =
                 linalg::dot(&alone, &at.gradient[..d]) - (0..3).map(|j| step[j] * slope[j]).sum::<f64>();
-            let flat = 1e-12 * (1.0 + at.value.abs());
+            let flat = flat(at.value);
             if epsilon == ROUGH && promised <= CLOSE * (1.0 + at.value.abs()) {
                 // from here on in earnest
                 epsilon = EPSILON;
