@@ -157,7 +157,7 @@ fn noise_without_groups_by_hand() {
 
     let draws = dir.join("draws.csv");
     expect(&certus(&["sample", out, "--draws", "20000", "--to", draws.to_str().unwrap()]), 0, "3 parameters");
-    for (k, name) in ["intercept", "x", "sigma"].into_iter().enumerate() {
+    for (k, name) in ["(Intercept)", "x", "sigma"].into_iter().enumerate() {
         let drawn: Vec<f64> = numbers(&draws).iter().map(|d| d[k]).collect();
         let own = drawn.iter().sum::<f64>() / 20_000.0;
         let [mean, sd] = ["mean", "sd"].map(|key| row(&record, name, key));
@@ -271,7 +271,7 @@ fn noise_with_balanced_groups_by_hand() {
     let draws = dir.join("draws.csv");
     expect(&certus(&["sample", out, "--draws", "20000", "--to", draws.to_str().unwrap()]), 0, "5 parameters");
     let drawn = numbers(&draws);
-    for (k, name) in ["intercept", "x", "sd(g)", "icc(g)", "sigma"].into_iter().enumerate() {
+    for (k, name) in ["(Intercept)", "x", "sd(g)", "icc(g)", "sigma"].into_iter().enumerate() {
         let own = drawn.iter().map(|d| d[k]).sum::<f64>() / 20_000.0;
         let square = drawn.iter().map(|d| (d[k] - own).powi(2)).sum::<f64>() / 20_000.0;
         let [mean, sd, q05, q95] = ["mean", "sd", "q05", "q95"].map(|key| row(&record, name, key));
@@ -410,6 +410,47 @@ fn dispersion_by_hand() {
     expect(&certus(&["verify", out]), 0, "weights of the");
     let estimate = fitted(&[&base[..], &["--group", "g: 0,one", "--scales", "estimate"]].concat());
     assert_eq!(estimate["certificate"]["scale"]["others"][0]["name"], "sd(rates)");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Counts that vary less than Poisson ones: the scale is 0, the dispersion infinite and not a number, and groups are still found.
+#[test]
+fn counts_without_extra_spread() {
+    let dir = scratch("poisson");
+    let rows = (0..30).map(|i| format!("{},{},g{}", 2 + (i * 7) % 3 + i % 5 / 4, i % 4, i % 6));
+    let file = write(&dir.join("p.csv"), "y,x,g", rows);
+    let out = dir.join("fit");
+    let out = out.to_str().unwrap();
+    let base = [
+        "fit",
+        "negative-binomial",
+        &file,
+        "--response",
+        "y",
+        "--features",
+        "x",
+        "--scales",
+        "estimate",
+        "--overwrite",
+        "--out",
+        out,
+    ];
+    for more in [&[][..], &["--group", "g"]] {
+        let record = fitted(&[&base[..], more].concat());
+        assert_eq!(row(&record, "sd(rates)", "mean"), 0.0);
+        let own = record["parameters"].as_array().unwrap().last().unwrap().clone();
+        assert!(own["name"] == "dispersion" && own["mean"].is_null(), "{own}");
+        let scale = &record["certificate"]["scale"];
+        if more.is_empty() {
+            assert!(scale["level"] == "proved" && scale["interval"][0] == 0.0, "{scale}");
+        }
+        expect(&certus(&["verify", out]), 0, "confirmed");
+        expect(
+            &certus(&["predict", out, &file, "--to", dir.join("p.out.csv").to_str().unwrap()]),
+            0,
+            "rows: 30",
+        );
+    }
     std::fs::remove_dir_all(&dir).unwrap();
 }
 

@@ -64,8 +64,9 @@ impl Dispersion {
     }
 }
 
+/// At 0 that of a scale which is too small to matter.
 fn likelihood(scale: f64) -> Result<Arc<dyn Likelihood>, Error> {
-    Ok(Arc::new(NegativeBinomial::new(Dispersion::dispersion(scale))?))
+    Ok(Arc::new(NegativeBinomial::new(Dispersion::dispersion(scale.max(SMALLEST)))?))
 }
 
 impl Scaled for Dispersion {

@@ -193,7 +193,9 @@ impl Scaled for LinearNoise {
         let precision = (-2.0 * log_sigma).exp();
         let mut l: Vec<f64> = reduced.a.iter().map(|a| a * precision).collect();
         self.prior.add_to(&mut l);
-        if !precision.is_finite() || precision == 0.0 || l.iter().any(|x| !x.is_finite()) {
+        // below what rounding leaves of residuals nothing is known
+        let rounded = log_sigma.exp() * self.sums[0].sqrt() <= self.blur;
+        if rounded || !precision.is_finite() || precision == 0.0 || l.iter().any(|x| !x.is_finite()) {
             return Err(Error::NotFinite(format!(
                 "the noise sd is {}: the responses are fitted without error, or there are too few rows for the columns",
                 log_sigma.exp()
