@@ -96,6 +96,7 @@ impl Run<'_> {
         };
         let mut message = match &found.intervals[0].proved {
             Ok(()) => format!("{what}; where {whose} likelihood has a maximum is proved"),
+            Err(_) if several => format!("{what}; where {whose} likelihood has a maximum is not proved"),
             Err(why) => format!("{what}; where {whose} likelihood has a maximum is not proved: {why}"),
         };
         let mut status = Status::Reached;

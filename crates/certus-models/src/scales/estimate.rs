@@ -11,8 +11,7 @@ use crate::collapsed::{Interval, Stage};
 use crate::error::Error;
 
 /// What is proved of two scales together, and why not more.
-const TWO: &str = "with two unknown scales a maximum is not proved: the profile would have to be bounded along a curve around it, not at two ends; the interval is \
-                   of four standard errors on either side";
+const TWO: &str = "with two unknown scales a maximum is not proved: the profile would have to be bounded along a curve around it, not at two ends";
 
 /// The maximum of the likelihood over β and the scales.
 #[derive(Clone, Debug)]
@@ -25,7 +24,7 @@ pub struct ScalesEstimate {
     pub log_errors: Vec<f64>,
     /// The covariance of their logarithms, row after row; rows and columns of those at 0 are 0.
     pub log_covariance: Vec<f64>,
-    /// Where a maximum lies, scale by scale.
+    /// Where a maximum lies, scale by scale; with two of them four standard errors on either side, which proves nothing.
     pub intervals: Vec<Interval>,
     /// Coefficients.
     pub beta: Vec<f64>,
