@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 
+use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -107,7 +108,7 @@ fn noise_without_groups_by_hand() {
     near(scale["estimate"].as_f64().unwrap(), sigma, 1e-5, "sigma");
     near(
         scale["log_likelihood"].as_f64().unwrap(),
-        -0.5 * n * ((6.283_185_307_179_586 * sigma * sigma).ln() + 1.0),
+        -0.5 * n * ((TAU * sigma * sigma).ln() + 1.0),
         1e-8,
         "the log likelihood",
     );
@@ -217,7 +218,7 @@ fn noise_with_balanced_groups_by_hand() {
     let sigma2 = within / (j * (n - 1.0));
     let s2 = between - sigma2 / n;
     let wide = sigma2 + n * s2;
-    let log = -0.5 * j * (n * (6.283_185_307_179_586f64.ln() + 1.0) + (n - 1.0) * sigma2.ln() + wide.ln());
+    let log = -0.5 * j * (n * (TAU.ln() + 1.0) + (n - 1.0) * sigma2.ln() + wide.ln());
 
     let out = dir.join("fit");
     let out = out.to_str().unwrap();

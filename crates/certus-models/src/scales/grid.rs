@@ -27,7 +27,7 @@ impl ScaleLaw {
         quantile(&self.0, p)
     }
 
-    /// Points and densities, the density of a step between them.
+    /// Points and their probabilities.
     pub fn masses(&self) -> &[(f64, f64)] {
         &self.0
     }
