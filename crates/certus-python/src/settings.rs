@@ -177,8 +177,9 @@ impl Settings {
         self.level.as_ref().map(|level| level.parse().map_err(|e| data(py, &e))).transpose()
     }
 
-    pub(crate) fn sigma(&self) -> Option<f64> {
-        self.sigma
+    /// Sigma and dispersion, as far as they were given.
+    pub(crate) fn scales(&self) -> (Option<f64>, Option<f64>) {
+        (self.sigma, self.dispersion)
     }
 
     /// The level asked for, applied.

@@ -186,11 +186,7 @@ def test_refusals(df, formula, arguments, error, words):
         certus.logistic(formula, data=df, **arguments)
 
 
-def test_unknown_scales_are_refused(df):
-    with pytest.raises(certus.UsageError, match="sigma"):
-        certus.linear("value ~ a", data=df)
-    with pytest.raises(certus.UsageError, match="dispersion"):
-        certus.negative_binomial("count ~ a", data=df)
+def test_trials_are_needed(df):
     with pytest.raises(certus.UsageError, match="trials"):
         certus.binomial("hits ~ a", data=df)
 
