@@ -126,7 +126,7 @@ impl Command {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelName {
-    /// Normal errors with a known sd, --sigma
+    /// Normal errors
     Linear,
     /// 0/1 responses
     Logistic,
@@ -136,7 +136,7 @@ pub enum ModelName {
     Probit,
     /// Counts
     Poisson,
-    /// Counts with extra spread, --dispersion
+    /// Counts with extra spread
     NegativeBinomial,
 }
 
@@ -266,31 +266,31 @@ pub struct FitArguments {
     #[arg(long, value_name = "COL", help_heading = "Terms")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trials: Option<String>,
-    /// Dispersion (negative-binomial)
+    /// Dispersion (negative-binomial) [default: found from the data]
     #[arg(long, value_name = "X", help_heading = "Terms")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dispersion: Option<f64>,
-    /// Sd of the errors (linear)
+    /// Sd of the errors (linear) [default: found from the data]
     #[arg(long, value_name = "X", help_heading = "Terms")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sigma: Option<f64>,
-    /// Prior sd of coefficients, per sd of the feature unless --no-standardise; 'inf' = flat [default: 2.5]
+    /// Prior sd of coefficients, per sd of the feature unless --no-standardise, and without --sigma in sds of the response; 'inf' = flat [default: 2.5]
     #[arg(long, value_name = "X", help_heading = "Prior")]
     #[serde(with = "number", skip_serializing_if = "Option::is_none")]
     pub prior_sd: Option<f64>,
-    /// Prior sd of the intercept; 'inf' = flat [default: 10]
+    /// Prior sd of the intercept, in the same units; 'inf' = flat [default: 10]
     #[arg(long, value_name = "X", help_heading = "Prior")]
     #[serde(with = "number", skip_serializing_if = "Option::is_none")]
     pub intercept_prior_sd: Option<f64>,
-    /// Prior of a group sd that is not given [default: half-normal]
+    /// Prior of scales that are not given: group sd, sigma, 1/sqrt(dispersion) [default: half-normal]
     #[arg(long, value_parser = ["half-normal", "half-t", "exponential", "flat"], help_heading = "Prior")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sd_prior: Option<String>,
-    /// Its scale [default: 2.5]
+    /// Its scale, in the units of --prior-sd [default: 2.5]
     #[arg(long, value_name = "X", help_heading = "Prior")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sd_prior_scale: Option<f64>,
-    /// A group sd that is not given: its posterior, or the maximum of its likelihood [default: posterior]
+    /// Scales that are not given: their posterior, or the maximum of the likelihood [default: posterior]
     #[arg(long, value_parser = ["posterior", "estimate"], help_heading = "Method")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scales: Option<String>,

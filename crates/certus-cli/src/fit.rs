@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use certus::fit::Status;
 use certus::{Goal, Outcome};
-use certus_data::{Numbers, Problem, Way};
+use certus_data::{GroupTable, Numbers, Problem, Way};
 use certus_store::directory::{MEANING, SETTINGS};
 use certus_store::record::{Data, Parameter};
 use certus_store::{Arrays, Checkpoints, Fingerprint, FitDirectory, Kind, Meta, Record, Timer};
 
-use crate::arguments::FitArguments;
+use crate::arguments::{FactorChoice, FitArguments};
 use crate::crew::Crew;
 use crate::exit::{Code, Failure, print};
 use crate::table;
@@ -39,7 +39,9 @@ impl FitArguments {
         let constants = self.constants.map(|c| serde_json::to_value(c).expect("a word"));
         let constants = constants.as_ref().and_then(|c| c.as_str());
         let numbers = Numbers { batch: self.batch, iterations: self.iterations, row_batch: self.row_batch };
-        Ok(Way::new(method.as_str().unwrap_or_default(), constants, numbers)?)
+        let way = Way::new(method.as_str().unwrap_or_default(), constants, numbers)?;
+        let diagonal = self.factor == Some(FactorChoice::Diagonal);
+        Ok(if diagonal { way.with_independence()? } else { way })
     }
 
     fn every(&self) -> Result<Duration, Failure> {
@@ -154,7 +156,7 @@ impl<'a> Run<'a> {
         if problem.collapsed().is_some() {
             return self.go_collapsed(problem, directory, earlier);
         }
-        let kind = if matches!(self.way, Way::Auto(_)) { Kind::Model } else { Kind::Plan };
+        let kind = if matches!(self.way, Way::Planned(_)) { Kind::Plan } else { Kind::Model };
         let fingerprint = self.arguments.fingerprint(problem);
         let mut checkpoints = directory.as_ref().map(|dir| Checkpoints::new(dir, kind, fingerprint));
         let saved = self.crew.first(|| match checkpoints.as_ref().map(Checkpoints::latest) {
@@ -288,6 +290,9 @@ impl<'a> Run<'a> {
         }
         if let Some(directory) = directory {
             Arrays { gaussian: outcome.gaussian.clone(), vectors: BTreeMap::new() }.write(directory)?;
+            if let Some(table) = GroupTable::new(&problem.meaning, &outcome.gaussian) {
+                crate::groups::write(directory, table, &outcome.certificate.gap)?;
+            }
             record.write(directory)?;
             if !matches!(outcome.status, Status::Interrupted | Status::Limit) {
                 directory.remove_checkpoints()?;

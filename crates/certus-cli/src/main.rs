@@ -8,6 +8,7 @@ mod config;
 mod crew;
 mod exit;
 mod fit;
+mod groups;
 mod many;
 mod number;
 mod port;

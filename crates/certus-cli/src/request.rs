@@ -68,8 +68,10 @@ impl FitArguments {
             Missing::Drop => DataMissing::Drop,
         };
         match (self.factor.unwrap_or_default(), spec.groups.is_empty()) {
-            (FactorChoice::Diagonal, _) => {
-                return Err(usage("--factor diagonal is not built yet: its certificate is separate work"));
+            (FactorChoice::Diagonal, false) => {
+                return Err(usage(
+                    "--factor diagonal is not built for models with --group: the arrow loses nothing, leave it out",
+                ));
             }
             (FactorChoice::Arrow, true) => {
                 return Err(usage("--factor arrow needs a --group: without groups the factor is dense"));

@@ -138,8 +138,6 @@ fn exit_codes() {
     assert!(text.contains("\"assumption_violated\""), "{text}");
     expect(&certus(&["fit"]), 64, "model");
     expect(&certus(&["fit", "logistic", good, "--response", "y", "--nonsense"]), 64, "nonsense");
-    expect(&certus(&["fit", "linear", good, "--response", "y"]), 64, "--sigma");
-    expect(&certus(&["fit", "negative-binomial", good, "--response", "y"]), 64, "--dispersion");
     expect(&certus(&["fit", "logistic", good, "--response", "y", "--group", "x1: *"]), 64, "--group-sd");
     expect(&certus(&["fit", "logistic", good, "--response", "yy"]), 65, "yy");
     let text = write("text.csv", "y,x\n0,1\n1,two\n");

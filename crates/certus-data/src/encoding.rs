@@ -130,8 +130,13 @@ pub struct Encoded {
 impl Encoding {
     /// Names of the coefficients, the intercept's first.
     pub fn coefficients(&self) -> Vec<String> {
-        let intercept = self.intercept.then(|| "(Intercept)".to_string());
-        intercept.into_iter().chain(self.features.iter().map(|f| f.name.clone())).collect()
+        (0..self.features.len() + usize::from(self.intercept)).map(|j| self.coefficient(j)).collect()
+    }
+
+    /// The name of one of them.
+    pub(crate) fn coefficient(&self, j: usize) -> String {
+        let feature = j.checked_sub(usize::from(self.intercept)).map(|j| self.features[j].name.clone());
+        feature.unwrap_or_else(|| "(Intercept)".into())
     }
 
     /// The data in a few lines: what, and its value.

@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod effects;
 mod encoding;
 mod error;
+mod kept;
 mod leaves;
 pub mod many;
 mod matrix;
@@ -26,21 +28,28 @@ mod scan;
 mod spec;
 mod summary;
 mod table;
+mod unknowns;
+mod varies;
 mod varying;
+mod way;
 
+pub use effects::{GroupTable, Labels};
 pub use encoding::{Coding, Encoded, Encoding, Feature, Group, How, Part};
 pub use error::DataError;
 pub use leaves::Storage;
-pub use meaning::{Meaning, Place, Quantity, RowTerms};
-pub use mixed::{Effects, Mixed, Varies};
+pub use meaning::{LISTED, Meaning, Place, Quantity, RowTerms};
+pub use mixed::{Effects, Mixed};
 pub use predict::{Prediction, predict, predict_draws};
 pub use predict_mixed::{Groups, predict_mixed};
 pub use prepare::{Left, Prepared, ResponseSummary, prepare, prepare_with};
 pub use problem::{Fitted, Normal, Problem, Request, draws, on_user_scale};
-pub use run::{Asked, Numbers, Way};
+pub use run::Asked;
 pub use scales::{ScaleRequest, Scales};
 #[cfg(feature = "scan")]
 pub use scan::FileSource;
 pub use spec::{Family, Features, GroupSpec, Missing, Slopes, Spec, nearest};
 pub use table::{Batch, Column, ColumnInfo, Kind, Source, Table};
+pub use unknowns::Unknowns;
+pub use varies::{ScaleName, Varies, VaryingEffect};
 pub use varying::{Ended, Progress, Varying};
+pub use way::{Numbers, Way};

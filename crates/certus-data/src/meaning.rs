@@ -1,11 +1,12 @@
 //! What the latents of a fit mean: names, the way to the user's scale, and the linear predictor of a row.
 
-use std::collections::HashMap;
-
 use certus_models::hierarchical::Latent;
 use serde::{Deserialize, Serialize};
 
-use crate::encoding::Encoding;
+use crate::encoding::{Encoding, Group};
+
+/// The most latents whose quantities are listed one by one in fit.json, some 25 MB of text; beyond, groups have a table.
+pub const LISTED: usize = 1 << 16;
 
 /// One latent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,45 +65,32 @@ impl Meaning {
         if self.latents.is_empty() { self.columns() } else { self.latents.len() }
     }
 
+    /// True if the coefficients of the groups are too many to list: they have a table of their own.
+    pub fn has_table(&self) -> bool {
+        self.latents.len() > LISTED
+    }
+
     /// Every coefficient on the user's scale: those of all rows, then for every latent of a group its own value and, where it is centred
-    /// at another, its deviation from that.
-    ///
-    /// β_j = z_j/scale_j, and an intercept gives back what centring took from the slopes that go with it: z_0 − Σ z_j center_j/scale_j.
+    /// at another, its deviation from that; with [`Meaning::has_table`], those of all rows alone.
     pub fn quantities(&self) -> Vec<Quantity> {
         let blocks = Blocks::new(self);
-        let names = self.encoding.coefficients();
-        let mut out = Vec::new();
-        for i in 0..self.dim() {
-            let terms = blocks.on_user_scale(i);
-            let feature = blocks.place(i).map_or(i, |p| p.feature);
-            let Some((place, group)) = blocks.place(i).and_then(|p| p.group.map(|g| (p, g))) else {
-                out.push(Quantity { name: names[feature].clone(), terms });
-                continue;
-            };
-            let group = &self.encoding.groups[group];
-            let name = format!("{}[{}={}]", names[feature], group.name, group.level_name(place.level));
-            let deviation = place.outer.map(|outer| {
-                let around = blocks.place(outer).and_then(|p| p.group.map(|g| (p, g))).map_or_else(
-                    || names[feature].clone(),
-                    |(p, g)| {
-                        let outer = &self.encoding.groups[g];
-                        format!("{}[{}={}]", names[feature], outer.name, outer.level_name(p.level))
-                    },
-                );
-                let mut difference = terms.clone();
-                difference.extend(blocks.on_user_scale(outer).into_iter().map(|(k, a)| (k, -a)));
-                Quantity { name: format!("{name} - {around}"), terms: combined(difference) }
-            });
-            out.push(Quantity { name, terms });
-            out.extend(deviation);
+        let listed = if self.has_table() { self.columns() } else { self.dim() };
+        (0..listed).flat_map(|i| blocks.quantities(i)).collect()
+    }
+
+    /// Calls `visit(latent, terms of its own value, terms of its deviation)` for every latent of a group, in order.
+    pub(crate) fn for_each_effect(&self, mut visit: impl FnMut(&Place, &[(usize, f64)], &[(usize, f64)])) {
+        let blocks = Blocks::new(self);
+        for (i, place) in self.latents.iter().enumerate().filter(|(_, place)| place.group.is_some()) {
+            let own = blocks.on_user_scale(i);
+            let deviation = place.outer.map_or_else(|| own.clone(), |outer| blocks.difference(&own, outer));
+            visit(place, &own, &deviation);
         }
-        out
     }
 
     /// Linear predictors of rows.
     pub fn rows(&self) -> RowTerms<'_> {
-        let (center, scale) = self.encoding.center_and_scale();
-        RowTerms { blocks: Blocks::new(self), center, scale }
+        RowTerms { blocks: Blocks::new(self) }
     }
 }
 
@@ -120,25 +108,64 @@ fn combined(mut terms: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
     out
 }
 
-/// The latents by group, level and feature.
+/// The latents by group, level and feature. Blocks of latents are consecutive, with the slopes of their group in its order.
 struct Blocks<'a> {
     meaning: &'a Meaning,
-    of: HashMap<(Option<usize>, usize, usize), usize>,
+    /// Per group and level, its first latent.
+    first: Vec<Vec<usize>>,
+    /// Per group and column of the design, its place among the slopes.
+    slots: Vec<Vec<Option<usize>>>,
+    center: Vec<f64>,
+    scale: Vec<f64>,
 }
 
 impl<'a> Blocks<'a> {
     fn new(meaning: &'a Meaning) -> Self {
-        let of =
-            meaning.latents.iter().enumerate().map(|(i, p)| ((p.group, p.level, p.feature), i)).collect();
-        Self { meaning, of }
+        let groups = &meaning.encoding.groups;
+        let mut first: Vec<Vec<usize>> = groups.iter().map(|g| vec![usize::MAX; g.levels.len()]).collect();
+        for (i, place) in meaning.latents.iter().enumerate() {
+            if let Some(at) = place.group.and_then(|g| first[g].get_mut(place.level)) {
+                *at = (*at).min(i);
+            }
+        }
+        let slot = |g: &Group, feature: usize| g.slopes.iter().position(|j| *j == feature);
+        let slots = groups.iter().map(|g| (0..meaning.columns()).map(|j| slot(g, j)).collect()).collect();
+        let (center, scale) = meaning.encoding.center_and_scale();
+        Self { meaning, first, slots, center, scale }
     }
 
     fn place(&self, i: usize) -> Option<&'a Place> {
         self.meaning.latents.get(i)
     }
 
-    fn global(&self, feature: usize) -> usize {
-        self.of.get(&(None, 0, feature)).copied().unwrap_or(feature)
+    /// The latent of a level of a group for a column of the design.
+    fn own(&self, group: usize, level: usize, feature: usize) -> Option<usize> {
+        let first = *self.first.get(group)?.get(level)?;
+        (first != usize::MAX).then_some(first + self.slots[group][feature]?)
+    }
+
+    /// The names and terms of a latent, and of its deviation.
+    fn quantities(&self, i: usize) -> Vec<Quantity> {
+        let encoding = &self.meaning.encoding;
+        let named = |i: usize| {
+            let place = self.place(i);
+            let coefficient = encoding.coefficient(place.map_or(i, |p| p.feature));
+            match place.and_then(|p| p.group.map(|g| (p, &encoding.groups[g]))) {
+                Some((p, group)) => format!("{coefficient}[{}={}]", group.name, group.level_name(p.level)),
+                None => coefficient,
+            }
+        };
+        let own = Quantity { name: named(i), terms: self.on_user_scale(i) };
+        let deviation = self.place(i).and_then(|p| p.outer).map(|outer| Quantity {
+            name: format!("{} - {}", own.name, named(outer)),
+            terms: self.difference(&own.terms, outer),
+        });
+        std::iter::once(own).chain(deviation).collect()
+    }
+
+    fn difference(&self, own: &[(usize, f64)], outer: usize) -> Vec<(usize, f64)> {
+        let around = self.on_user_scale(outer).into_iter().map(|(k, a)| (k, -a));
+        combined(own.iter().copied().chain(around).collect())
     }
 
     /// True for the groups whose latents are their own coefficients: a deviation is added to the coefficients of all rows instead.
@@ -156,19 +183,20 @@ impl<'a> Blocks<'a> {
         while let Some((place, group)) =
             here.and_then(|i| self.place(i)).and_then(|p| p.group.map(|g| (p, g)))
         {
-            if let Some(own) = self.of.get(&(Some(group), place.level, feature)) {
-                return Some(*own);
+            if let Some(own) = self.own(group, place.level, feature) {
+                return Some(own);
             }
             here = place.outer;
         }
-        self.centred(i).then(|| self.global(feature))
+        // the coefficients of all rows come first
+        self.centred(i).then_some(feature)
     }
 
+    /// β_j = z_j/scale_j, and an intercept gives back what centring took from the slopes that go with it: z_0 − Σ z_j center_j/scale_j.
     fn on_user_scale(&self, i: usize) -> Vec<(usize, f64)> {
-        let encoding = &self.meaning.encoding;
-        let (center, scale) = encoding.center_and_scale();
-        let first = usize::from(encoding.intercept);
+        let first = usize::from(self.meaning.encoding.intercept);
         let feature = self.place(i).map_or(i, |p| p.feature);
+        let (center, scale) = (&self.center, &self.scale);
         if feature >= first {
             return vec![(i, 1.0 / scale[feature - first])];
         }
@@ -181,8 +209,6 @@ impl<'a> Blocks<'a> {
 /// The latents that a row multiplies.
 pub struct RowTerms<'a> {
     blocks: Blocks<'a>,
-    center: Vec<f64>,
-    scale: Vec<f64>,
 }
 
 impl RowTerms<'_> {
@@ -192,20 +218,22 @@ impl RowTerms<'_> {
         let encoding = &self.blocks.meaning.encoding;
         let first = usize::from(encoding.intercept);
         for feature in 0..first + x.len() {
-            let value = feature.checked_sub(first).map_or(1.0, |j| (x[j] - self.center[j]) / self.scale[j]);
+            let value = feature
+                .checked_sub(first)
+                .map_or(1.0, |j| (x[j] - self.blocks.center[j]) / self.blocks.scale[j]);
             let mut global = true;
             for (g, level) in levels.iter().enumerate() {
-                let Some(&own) = self.blocks.of.get(&(Some(g), *level, feature)) else { continue };
+                let Some(own) = self.blocks.own(g, *level, feature) else { continue };
                 global &= !self.blocks.centred(own);
                 let deeper = encoding.groups.iter().zip(levels).enumerate().any(|(k, (group, level))| {
-                    group.within == Some(g) && self.blocks.of.contains_key(&(Some(k), *level, feature))
+                    group.within == Some(g) && self.blocks.own(k, *level, feature).is_some()
                 });
                 if !deeper {
                     out.push((own, value));
                 }
             }
             if global {
-                out.push((self.blocks.global(feature), value));
+                out.push((feature, value));
             }
         }
     }

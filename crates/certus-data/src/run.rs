@@ -1,22 +1,23 @@
 //! A problem to its outcome: which way, the run, the certificate of the posterior and what is said of the data. The command line and Python
 //! both come through here, so that they give the same numbers.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 
 use certus::certificate::{Level, Posterior, figure};
 use certus::diagnostics::importance;
+use certus::factor::{Factor, Lower};
 use certus::fit::Status;
-use certus::theorem::Constants;
-use certus::{Goal, MethodName, Outcome};
-use certus_models::PosteriorSettings;
+use certus::{Gaussian, Goal, Outcome};
 use certus_models::auto::{
-    Chosen, MOST_MEMORY, MOST_WORK, Method, ModelState, Observer, Route, Subsampling, planned, resume,
-    subsampled,
+    MOST_MEMORY, MOST_WORK, Method, Model, ModelState, Observer, Route, planned, resume, subsampled,
 };
+use certus_models::{MeanField, PosteriorSettings};
 
 use crate::error::DataError;
 use crate::problem::{Fitted, Problem};
-use crate::varying::Varying;
+use crate::way::INDEPENDENT;
+use crate::way::Way;
 
 /// Multiplications that the draws of the certificate of the posterior may take: a second or two.
 const POSTERIOR_WORK: f64 = 1e9;
@@ -26,124 +27,6 @@ const POSTERIOR_DRAWS: (f64, f64) = (1e5, 4e3);
 const ESTIMATE_DRAWS: f64 = 2e4;
 /// A bound of the KL divergence, in nats, beyond which it says nothing that anybody could use: then an estimate is given instead.
 const USEFUL: f64 = 1.0;
-
-/// How to fit: without settings, or by one of the paper's methods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Exact or stochastic.
-    Auto(Method),
-    /// A method with its settings.
-    Planned(Chosen),
-    /// Batches of rows.
-    Subsampled(Subsampling),
-}
-
-/// The numbers that a method may be given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Numbers {
-    /// Draws per iteration; pairs of draws of the method with batches of rows.
-    pub batch: Option<usize>,
-    /// Iterations.
-    pub iterations: Option<u64>,
-    /// Rows per iteration.
-    pub row_batch: Option<usize>,
-}
-
-impl Way {
-    /// The paper's methods and ours built like them.
-    pub const PLANNED: [(&str, MethodName); 5] = [
-        ("prox-energy", MethodName::ProxEnergy),
-        ("proj-entropy", MethodName::ProjEntropy),
-        ("proj-stl", MethodName::ProjStl),
-        ("prox-cv", MethodName::ProxCv),
-        ("ball-stl", MethodName::BallStl),
-    ];
-
-    /// From the words of the command line; `constants` and `numbers` belong to the paper's methods and to batches of rows only.
-    pub fn new(method: &str, constants: Option<&str>, numbers: Numbers) -> Result<Self, DataError> {
-        let usage = |words: String| Err(DataError::Usage(words));
-        let names = Self::PLANNED.map(|(name, _)| name).join(", ");
-        let Numbers { batch, iterations, row_batch } = numbers;
-        if method == "subsampled" {
-            if constants.is_some() {
-                return usage("constants: those of subsampled are local, leave the choice out".into());
-            }
-            let zero = [("batch", batch == Some(0)), ("row-batch", row_batch == Some(0))];
-            if let Some((name, _)) = zero.into_iter().find(|(_, zero)| *zero) {
-                return usage(format!("{name} is 0, but at least 1 is required"));
-            }
-            let usual = Subsampling::default();
-            return Ok(Way::Subsampled(Subsampling {
-                rows: row_batch.unwrap_or(usual.rows),
-                pairs: batch.unwrap_or(usual.pairs),
-                iterations,
-            }));
-        }
-        if row_batch.is_some() {
-            return usage("row-batch belongs to the method subsampled: leave it out".into());
-        }
-        let own = [Method::Auto, Method::Exact, Method::Stochastic];
-        if let Some(own) = own.into_iter().find(|m| m.as_str() == method) {
-            let given = [
-                ("batch", batch.is_some()),
-                ("iterations", iterations.is_some()),
-                ("constants", constants.is_some()),
-            ];
-            return match given.into_iter().find(|(_, given)| *given) {
-                Some((name, _)) => {
-                    usage(format!("{name} belongs to the paper's methods (method {names}): leave it out"))
-                }
-                None => Ok(Way::Auto(own)),
-            };
-        }
-        let Some((_, name)) = Self::PLANNED.into_iter().find(|(name, _)| *name == method) else {
-            return usage(format!(
-                "there is no method '{method}': use one of auto, exact, stochastic, subsampled, {names}"
-            ));
-        };
-        let constants = match (constants.unwrap_or("local"), name) {
-            ("paper", MethodName::BallStl | MethodName::ProxCv) => {
-                return usage(
-                    "constants paper: this method is not in the paper, so it has no constants of it".into(),
-                );
-            }
-            ("paper", _) => Constants::Paper,
-            ("local" | "sharp", _) => Constants::Sharp,
-            (other, _) => {
-                return usage(format!("there are no constants '{other}': use one of local, sharp, paper"));
-            }
-        };
-        let usual = Chosen::default();
-        Ok(Way::Planned(Chosen {
-            method: name,
-            constants,
-            batch: batch.unwrap_or(usual.batch),
-            iterations: iterations.unwrap_or(usual.iterations),
-        }))
-    }
-
-    /// What will be done, and why.
-    pub fn described(&self, problem: &Problem) -> String {
-        match self {
-            Way::Auto(Method::Auto) => match problem.model() {
-                Some(model) => Route::choose(model.size(), MOST_WORK, MOST_MEMORY).why,
-                None => problem.collapsed().map_or(String::new(), Varying::route),
-            },
-            Way::Auto(method) => format!("{}: it was asked for", method.as_str()),
-            Way::Subsampled(Subsampling { rows, pairs, iterations }) => {
-                let count = iterations
-                    .map_or("as many iterations as its plan promises".into(), |n| format!("{n} iterations"));
-                format!("subsampled: it was asked for, {count} of {rows} rows and {pairs} pairs of draws")
-            }
-            Way::Planned(chosen) => {
-                format!(
-                    "{:?}: it was asked for, {} iterations of {} draws",
-                    chosen.method, chosen.iterations, chosen.batch
-                )
-            }
-        }
-    }
-}
 
 /// How strong the statement must be for the goal to count as reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,20 +85,35 @@ impl Problem {
         match way {
             Way::Planned(chosen) => planned(model, goal, chosen, saved, observer),
             Way::Subsampled(chosen) => subsampled(model, goal, chosen, saved, observer),
-            Way::Auto(method) => {
-                goal.validate()?;
-                let state = certus::parallel::install(goal.threads, || match saved {
-                    Some(bytes) => ModelState::decode(bytes, model, goal),
-                    None => ModelState::new(model, goal, *method),
-                })??;
-                resume(model, goal, state, observer)
+            Way::Auto(method) => unsettled(model, goal, *method, saved, observer),
+            Way::MeanField(method) => {
+                let field = self.mean_field()?;
+                let mut outcome = unsettled(&field, goal, *method, saved, observer)?;
+                outcome.route = format!("{INDEPENDENT}: {}", outcome.route);
+                if outcome.status == Status::Reached {
+                    state_cost(&field, goal, &mut outcome)?;
+                }
+                Ok(outcome)
             }
+        }
+    }
+
+    /// The model over Gaussians with independent coordinates.
+    pub fn mean_field(&self) -> Result<MeanField<'_>, certus_models::Error> {
+        match &self.fitted {
+            Fitted::Dense(model) => MeanField::new(model),
+            _ => Err(certus_models::Error::Model(
+                "factor diagonal is not built for models with groups: the arrow loses nothing, leave it out"
+                    .into(),
+            )),
         }
     }
 
     /// How far q is from the posterior, if that can be had in a few seconds: a bound where there is a useful one, else an estimate.
     pub fn posterior(&self, goal: &Goal, outcome: &Outcome) -> Posterior {
-        let once = self.prepared.rows_used as f64 * self.prepared.encoding.coefficients().len() as f64;
+        let products = self.prepared.rows_used as f64 * self.prepared.encoding.coefficients().len() as f64;
+        // a normal number per latent costs about ten multiplications
+        let once = products + 10.0 * self.meaning.dim() as f64;
         let draws = (POSTERIOR_WORK / once).min(POSTERIOR_DRAWS.0);
         if draws < POSTERIOR_DRAWS.1 {
             return Posterior::none(format!(
@@ -229,7 +127,8 @@ impl Problem {
                 Fitted::Dense(model) => {
                     let settings =
                         PosteriorSettings { draws: draws as usize, delta: goal.delta, seed: goal.seed };
-                    model.posterior(w, &settings).unwrap_or_else(|error| Posterior::none(error.to_string()))
+                    let found = lower_triangular(w).and_then(|w| model.posterior(&w, &settings));
+                    found.unwrap_or_else(|error| Posterior::none(error.to_string()))
                 }
                 Fitted::Grouped(_) | Fitted::Collapsed(_) => {
                     Posterior::none("the certificates of the posterior know no group terms yet")
@@ -277,7 +176,8 @@ impl Problem {
 
     /// Remarks for the record: what became of the columns, and the prior on the user's scale.
     pub fn notes(&self) -> Vec<String> {
-        self.prepared.notes.iter().cloned().chain([format!("prior: {}", joined(&self.priors))]).collect()
+        let prior = format!("prior: {}", joined(&self.priors));
+        self.prepared.notes.iter().cloned().chain([prior]).chain(self.structure_notes()).collect()
     }
 
     /// What a fit would do, as lines of what and how much.
@@ -308,6 +208,54 @@ impl Problem {
         lines.extend(prepared.notes.iter().map(|note| ("note", note.clone())));
         lines
     }
+}
+
+/// A run without settings.
+fn unsettled(
+    model: &dyn Model,
+    goal: &Goal,
+    method: Method,
+    saved: Option<&[u8]>,
+    observer: &mut Observer<'_>,
+) -> Result<Outcome, certus_models::Error> {
+    goal.validate()?;
+    let state = certus::parallel::install(goal.threads, || match saved {
+        Some(bytes) => ModelState::decode(bytes, model, goal),
+        None => ModelState::new(model, goal, method),
+    })??;
+    resume(model, goal, state, observer)
+}
+
+/// The same Gaussian with a dense factor: a diagonal one is lower triangular.
+fn lower_triangular(w: &Gaussian) -> Result<Cow<'_, Gaussian>, certus_models::Error> {
+    if !matches!(w.factor(), Factor::Pattern(_)) {
+        return Ok(Cow::Borrowed(w));
+    }
+    let factor = Factor::Lower(Lower::new(w.dim(), w.factor().to_dense())?);
+    Ok(Cow::Owned(Gaussian::new(w.mean().to_vec(), factor)?))
+}
+
+/// Adds what independence costs against all Gaussians, where the dense optimum can be had.
+fn state_cost(field: &MeanField<'_>, goal: &Goal, outcome: &mut Outcome) -> Result<(), certus_models::Error> {
+    if Route::choose(field.dense().size(), MOST_WORK, MOST_MEMORY).method != Method::Exact {
+        return Ok(());
+    }
+    let cost = certus::parallel::install(goal.threads, || field.family_cost(&outcome.gaussian))??;
+    if let Some(cost) = cost {
+        let gap = &mut outcome.certificate.gap;
+        gap.statement = gap
+            .statement
+            .clone()
+            .with("cost of the family", cost.value)
+            .with("cost of the family, at least", cost.least)
+            .with("cost of the family, at most", cost.most);
+        outcome.message = format!(
+            "{}; independence costs {} nats against all Gaussians",
+            outcome.message,
+            figure(cost.value.max(0.0))
+        );
+    }
+    Ok(())
 }
 
 /// The first few of many.

@@ -246,9 +246,8 @@ impl Forest {
 
     /// The factor C with C Cᵀ = H⁻¹ for a symmetric H: leaves are eliminated first. With H_kk = U Uᵀ (U upper) after the children's
     /// Schur complements, C_kk = U⁻ᵀ and C_k,above = −H_kk⁻¹H_k,above C_above. `None` if H is not positive definite.
-    pub(crate) fn inverse_factor(&self, h: &[f64]) -> Option<Factor> {
-        let mut values = h.to_vec();
-        self.eliminate(&mut values).then(|| self.assemble(values))?
+    pub(crate) fn inverse_factor(&self, mut h: Vec<f64>) -> Option<Factor> {
+        self.eliminate(&mut h).then(|| self.assemble(h))?
     }
 
     /// True if a symmetric H, shifted by −shift·I, is positive definite (to rounding).

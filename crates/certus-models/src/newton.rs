@@ -1,7 +1,7 @@
 //! One Newton-CG step on the exact ELBO, shared by dense and hierarchical models, and the state it moves.
 
-use certus::Gaussian;
-pub(crate) use certus::linalg::dot;
+use certus::linalg::dot as dot_in_sequence;
+use certus::{Gaussian, parallel};
 
 use crate::error::Error;
 
@@ -27,8 +27,41 @@ pub struct ExactState {
 /// A decrement above which, plus one per number, a narrower Gaussian is tried first.
 const WIDE: f64 = 1e3;
 
+/// Numbers of a long vector that are handled in sequence.
+const PIECE: usize = 1 << 16;
+
+/// aᵀb, the pieces of long vectors in the fixed tree.
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    if a.len() <= PIECE {
+        return dot_in_sequence(a, b);
+    }
+    let leaf = |k: usize| {
+        let range = k * PIECE..((k + 1) * PIECE).min(a.len());
+        dot_in_sequence(&a[range.clone()], &b[range])
+    };
+    parallel::reduce(a.len().div_ceil(PIECE), 1, &leaf, &|x, y| x + y).unwrap_or(0.0)
+}
+
+/// Σ `work(first, a, b)` over pieces of two vectors, in the fixed tree.
+fn sweep(
+    first: usize,
+    a: &mut [f64],
+    b: &mut [f64],
+    work: &(impl Fn(usize, &mut [f64], &mut [f64]) -> f64 + Sync),
+) -> f64 {
+    let pieces = a.len().div_ceil(PIECE);
+    if pieces <= 1 {
+        return work(first, a, b);
+    }
+    let middle = PIECE * (pieces.next_power_of_two() / 2);
+    let ((a, after_a), (b, after_b)) = (a.split_at_mut(middle), b.split_at_mut(middle));
+    let (left, right) =
+        parallel::join(|| sweep(first, a, b, work), || sweep(first + middle, after_a, after_b, work));
+    left + right
+}
+
 /// What a step needs to know of a model at the iterate: all in the whitened frame, directions as one vector (mean, factor).
-pub(crate) trait Newton {
+pub(crate) trait Newton: Sync {
     /// −g.
     fn descent(&self) -> &[f64];
     /// The inverse of the preconditioner's diagonal.
@@ -89,7 +122,12 @@ impl ExactState {
     pub(crate) fn advance(&mut self, here: &impl Newton) -> Result<(), Error> {
         let right = here.descent();
         self.passes += 1;
-        let decrement = 0.5 * right.iter().enumerate().map(|(i, r)| r * r * here.weight(i)).sum::<f64>();
+        let leaf = |k: usize| {
+            let part = right.iter().enumerate().skip(k * PIECE).take(PIECE);
+            part.map(|(i, r)| r * r * here.weight(i)).sum::<f64>()
+        };
+        let pieces = right.len().div_ceil(PIECE);
+        let decrement = 0.5 * parallel::reduce(pieces, 1, &leaf, &|a, b| a + b).unwrap_or(0.0);
         let stalled = decrement >= 0.25 * self.decrement && decrement < 1e-12;
         self.decrement = decrement;
         // |g| ≤ 2√decrement: 6e-10 is as far as we go
@@ -124,32 +162,40 @@ impl ExactState {
         Ok(())
     }
 
-    /// H x = −g, preconditioned, forced to min(.01, decrement).
+    /// H x = −g, preconditioned, forced to min(.01, decrement). Four vectors are kept: x, r, p and H p.
     fn conjugate_gradients(&mut self, here: &impl Newton) -> Result<Vec<f64>, Error> {
         let mut r = here.descent().to_vec();
-        let precondition =
-            |r: &[f64]| -> Vec<f64> { r.iter().enumerate().map(|(i, v)| here.weight(i) * v).collect() };
-        let (mut x, mut hp) = (vec![0.0; r.len()], vec![0.0; r.len()]);
-        let mut p = precondition(&r);
+        let (mut x, mut hp, mut p) = (vec![0.0; r.len()], vec![0.0; r.len()], vec![0.0; r.len()]);
+        // p ← z + βp with z = the preconditioned r; the first time β = 0
+        let turn = |p: &mut [f64], r: &[f64], beta: f64| {
+            parallel::for_each_piece(p, PIECE, 1, &|k, p| {
+                for (i, (p, r)) in p.iter_mut().zip(&r[k * PIECE..]).enumerate() {
+                    *p = here.weight(k * PIECE + i) * r + beta * *p;
+                }
+            });
+        };
+        turn(&mut p, &r, 0.0);
         let mut rz = dot(&r, &p);
         let first = rz;
         for _ in 0..200 {
             here.hessian_times(&p, &mut hp)?;
             self.products += 1;
             let step = rz / dot(&p, &hp);
-            for i in 0..x.len() {
-                x[i] += step * p[i];
-                r[i] -= step * hp[i];
-            }
-            let z = precondition(&r);
-            let next = dot(&r, &z);
+            let next = sweep(0, &mut x, &mut r, &|first, x, r| {
+                let mut sum = 0.0;
+                for i in 0..x.len() {
+                    x[i] += step * p[first + i];
+                    r[i] -= step * hp[first + i];
+                    sum += here.weight(first + i) * r[i] * r[i];
+                }
+                sum
+            });
             // enough for quadratic convergence, and never far beyond |g| = 3e-10
             if next < (first.min(0.01) * first).max(5e-20) {
                 break;
             }
-            let beta = next / rz;
+            turn(&mut p, &r, next / rz);
             rz = next;
-            p.iter_mut().zip(&z).for_each(|(p, z)| *p = z + beta * *p);
         }
         Ok(x)
     }

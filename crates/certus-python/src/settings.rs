@@ -78,6 +78,8 @@ pub(crate) struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     row_batch: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    factor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     gap: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delta: Option<f64>,
@@ -114,6 +116,7 @@ impl Settings {
             batch: run.batch,
             iterations: run.iterations,
             row_batch: run.row_batch,
+            factor: run.factor,
             gap: run.gap,
             delta: run.delta,
             level: run.level,
@@ -151,7 +154,22 @@ impl Settings {
     pub(crate) fn way(&self, py: Python<'_>) -> PyResult<Way> {
         let method = self.method.as_deref().unwrap_or("auto");
         let numbers = Numbers { batch: self.batch, iterations: self.iterations, row_batch: self.row_batch };
-        Way::new(method, self.constants.as_deref(), numbers).map_err(|e| data(py, &e))
+        let way = Way::new(method, self.constants.as_deref(), numbers).map_err(|e| data(py, &e))?;
+        let groups = self.group.as_ref().is_some_and(|groups| !groups.is_empty());
+        match (self.factor.as_deref(), groups) {
+            (None | Some("auto"), _) | (Some("dense"), false) | (Some("arrow"), true) => Ok(way),
+            (Some("diagonal"), false) => way.with_independence().map_err(|e| data(py, &e)),
+            (Some("diagonal"), true) => Err(usage(
+                py,
+                "factor='diagonal' is not built for models with groups: the arrow loses nothing",
+            )),
+            (Some(other), _) => Err(usage(
+                py,
+                &format!(
+                    "factor is '{other}', but 'auto', 'dense' or 'diagonal' without groups, 'auto' or 'arrow' with groups, is required"
+                ),
+            )),
+        }
     }
 
     /// The level asked for.
@@ -159,8 +177,9 @@ impl Settings {
         self.level.as_ref().map(|level| level.parse().map_err(|e| data(py, &e))).transpose()
     }
 
-    pub(crate) fn sigma(&self) -> Option<f64> {
-        self.sigma
+    /// Sigma and dispersion, as far as they were given.
+    pub(crate) fn scales(&self) -> (Option<f64>, Option<f64>) {
+        (self.sigma, self.dispersion)
     }
 
     /// The level asked for, applied.

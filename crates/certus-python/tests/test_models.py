@@ -186,11 +186,7 @@ def test_refusals(df, formula, arguments, error, words):
         certus.logistic(formula, data=df, **arguments)
 
 
-def test_unknown_scales_are_refused(df):
-    with pytest.raises(certus.UsageError, match="sigma"):
-        certus.linear("value ~ a", data=df)
-    with pytest.raises(certus.UsageError, match="dispersion"):
-        certus.negative_binomial("count ~ a", data=df)
+def test_trials_are_needed(df):
     with pytest.raises(certus.UsageError, match="trials"):
         certus.binomial("hits ~ a", data=df)
 
@@ -266,3 +262,22 @@ def test_batches_of_rows(df):
         model.fit(row_batch=5)
     with pytest.raises(certus.UsageError, match="row_batch"):
         model.fit(method="subsampled", row_batch=0)
+
+
+def test_independent_coefficients():
+    """A linear model as given: sd_i = Λ_ii^(-1/2), and the family costs ½(Σ log Λ_ii − log det Λ)."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(60, 2))
+    x[:, 1] += 0.8 * x[:, 0]
+    y = x @ [1.0, -0.5] + 0.5 * rng.normal(size=60)
+    model = certus.linear(x, y, sigma=0.5, intercept=False, standardise=False)
+    fit = model.fit(factor="diagonal")
+    precision = x.T @ x / 0.25 + np.eye(2) / 6.25
+    assert np.allclose(fit.sd, np.diag(precision) ** -0.5, rtol=1e-9)
+    assert fit.certificate.gap.family == "all Gaussians with independent coordinates" and fit.certificate.gap.level == "proved"
+    cost = 0.5 * (np.log(np.diag(precision)).sum() - np.linalg.slogdet(precision)[1])
+    assert abs(fit.neg_elbo - model.fit().neg_elbo - cost) < 1e-8
+    with pytest.raises(certus.UsageError, match="factor is 'wide'"):
+        model.fit(factor="wide")
+    with pytest.raises(certus.UsageError, match="belongs to models"):
+        certus.fit(certus.target(lambda z: (-0.5 * (z**2).sum(1), -z), dim=2), factor="diagonal")

@@ -20,6 +20,8 @@ const GROUP: usize = 1 << 16;
 pub enum Cells {
     /// Text.
     Text(Vec<String>),
+    /// Text of which there are few kinds, or many cells: the kinds, and which of them every cell is.
+    Label(Vec<String>, Vec<u32>),
     /// Whole numbers.
     Whole(Vec<i64>),
     /// Days since 1970-01-01.
@@ -32,6 +34,7 @@ impl Cells {
     fn len(&self) -> usize {
         match self {
             Self::Text(v) => v.len(),
+            Self::Label(_, v) => v.len(),
             Self::Whole(v) => v.len(),
             Self::Date(v) => v.len(),
             Self::Number(v) => v.len(),
@@ -40,7 +43,9 @@ impl Cells {
 
     fn field(&self, name: &str) -> Result<TypePtr, ParquetError> {
         let (physical, logical, repetition) = match self {
-            Self::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED),
+            Self::Text(_) | Self::Label(..) => {
+                (Physical::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED)
+            }
             Self::Whole(_) => (Physical::INT64, None, Repetition::REQUIRED),
             Self::Date(_) => (Physical::INT32, Some(LogicalType::Date), Repetition::REQUIRED),
             Self::Number(_) => (Physical::DOUBLE, None, Repetition::OPTIONAL),
@@ -94,6 +99,11 @@ impl Grid<'_> {
                     Cells::Text(v) => {
                         let texts: Vec<ByteArray> =
                             v[range.clone()].iter().map(|s| ByteArray::from(s.as_str())).collect();
+                        column.typed::<ByteArrayType>().write_batch(&texts, None, None)?;
+                    }
+                    Cells::Label(kinds, v) => {
+                        let text = |k: &u32| ByteArray::from(kinds[*k as usize].as_str());
+                        let texts: Vec<ByteArray> = v[range.clone()].iter().map(text).collect();
                         column.typed::<ByteArrayType>().write_batch(&texts, None, None)?;
                     }
                     Cells::Whole(v) => {

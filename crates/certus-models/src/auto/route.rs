@@ -25,7 +25,7 @@ pub struct Size {
 pub const MOST_WORK: f64 = (1_u64 << 43) as f64;
 
 /// The most memory of the exact route, in bytes, beside the data themselves.
-pub const MOST_MEMORY: f64 = (1_u64 << 32) as f64;
+pub const MOST_MEMORY: f64 = (6_u64 << 30) as f64;
 
 /// Numbers of A C that are kept between products, as in the solver.
 const KEPT: f64 = crate::exact::KEEP as f64;
@@ -49,11 +49,16 @@ impl Size {
     }
 
     /// Bytes of the exact route: 16 vectors as long as a factor (iterate, trial, directions, curvature), A C twice where it is kept, and 24
-    /// numbers per row.
+    /// numbers per row; on a pattern 9 vectors (iterate, slope, four of the conjugate gradients, or a curvature matrix and its inverse) and
+    /// 16 numbers per row, as bench/structure measures.
     pub fn memory(&self) -> f64 {
         let (rows, stored, widest) = (self.rows as f64, self.stored as f64, self.widest as f64);
+        if self.groups > 0 {
+            return 8.0 * (9.0 * stored + 16.0 * rows);
+        }
         let whitened = if rows * widest <= KEPT { rows * widest } else { 0.0 };
-        8.0 * (16.0 * stored + 2.0 * whitened + 24.0 * rows)
+        // a diagonal factor is small, but its certificate is not
+        8.0 * (16.0 * stored.max(widest * widest) + 2.0 * whitened + 24.0 * rows)
     }
 }
 
@@ -139,7 +144,11 @@ mod tests {
             "{}",
             route.why
         );
-        assert!(route.why.contains("within the limits of 8.8e12 and 4096 MB"), "{}", route.why);
+        assert!(route.why.contains("within the limits of 8.8e12 and 6144 MB"), "{}", route.why);
+        let million =
+            Size { rows: 10_000_000, dim: 5_000_005, stored: 50_000_025, widest: 10, groups: 1_000_001 };
+        assert_eq!(at(million).method, Method::Exact);
+        assert_eq!(million.memory(), 8.0 * (9.0 * 50_000_025.0 + 160_000_000.0));
         assert_eq!(
             at(Size { groups: 0, stored: 100_005 * 100_005, widest: 100_005, ..arrow }).method,
             Method::Stochastic

@@ -18,6 +18,10 @@ const CLOSE: f64 = 0.01;
 /// The exact route looks for a certificate once the step before started from a decrement below this: quadratic convergence leaves less than
 /// its square.
 const NEAR: f64 = 0.02;
+/// The same where a look costs as much as many steps: conjugate gradients leave a hundredth, and a look should be the last.
+const NEARER: f64 = 2e-3;
+/// d from which it does.
+const COSTLY: usize = 5000;
 
 /// All that a run carries from one step to the next. It holds no clock, host or thread count.
 #[derive(Clone, Debug)]
@@ -110,7 +114,8 @@ impl ModelState {
                 let before = state.passes;
                 model.exact_step(state)?;
                 self.counts.exact_passes += (state.passes - before) as u64;
-                let (done, near) = (state.done, state.decrement < NEAR);
+                let enough = if model.size().dim > COSTLY { NEARER } else { NEAR };
+                let (done, near) = (state.done, state.decrement < enough);
                 if done || near {
                     self.look_again(model)?;
                     self.ended = self.judge(goal, done);

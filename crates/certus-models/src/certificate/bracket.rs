@@ -35,6 +35,13 @@ pub struct Reference {
     provenance: Provenance,
 }
 
+impl Reference {
+    /// f* lies between these two.
+    pub fn interval(&self) -> (f64, f64) {
+        (self.least, self.most)
+    }
+}
+
 /// A model whose f is exact, with the certificate of a Gaussian.
 pub trait Certified {
     /// f(w) with its error.

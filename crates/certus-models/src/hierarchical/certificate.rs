@@ -6,7 +6,7 @@ use std::sync::Arc;
 use certus::certificate::Gap;
 use certus::{Family, Gaussian};
 
-use super::{Hierarchical, KEPT};
+use super::{At, Hierarchical, KEPT};
 use crate::certificate::all_bounds;
 use crate::certificate::bracket::{self, Certified, Value};
 use crate::certificate::dense::Dense;
@@ -227,7 +227,7 @@ impl<'a> Around<'a> {
             self.errors.mean += k[3];
             self.errors.factor += k[4];
         }
-        let sums = model.sums_at(self.w, kept, false)?;
+        let sums = model.sums_at(At::of(self.w), kept)?;
         (self.mean, self.factor) = (sums.mean, sums.factor);
         model.forest.diagonal().for_each(|i| self.factor[i] -= 1.0);
         let (sds, mean, added) = (self.w.sd(), self.w.mean(), gamma(self.chain + 8));
@@ -257,7 +257,7 @@ impl<'a> Around<'a> {
             out[2] = weight(k);
             error += self.rows[k].curvature_error(out[2], self.chain);
         }
-        let mut h = model.sums_at(self.w, kept, false)?.factor;
+        let mut h = model.sums_at(At::of(self.w), kept)?.factor;
         model.mirror_own_blocks(&mut h);
         let largest = model.forest.diagonal().map(|i| h[i]).fold(0.0, f64::max);
         let entries = 2.0 * model.forest.tree.stored() as f64;
@@ -287,18 +287,42 @@ impl<'a> Around<'a> {
     }
 
     /// ρ² = g_mᵀH_m⁻¹g_m + Σ_j s_jᵀ(H_C[rows(j)] + c e_j e_jᵀ)⁻¹ s_j with rows(j) the descendants of column j, c = `own` the curvature of
-    /// h. With F Fᵀ = H_C⁻¹ on the pattern, the factor of H_C[rows(j)]⁻¹ is the part of F below j, so the sum is that of the squares of
+    /// h: the two parts, made one after the other, so that there is never more than one matrix.
+    fn weigh(
+        &self,
+        mean: impl FnOnce() -> Result<Vec<f64>, Error>,
+        factor: impl FnOnce() -> Result<Vec<f64>, Error>,
+        own: f64,
+    ) -> Result<Option<Bowl>, Error> {
+        let Some(mean) = self.weigh_mean(mean()?) else { return Ok(None) };
+        let Some(factor) = self.weigh_factor(factor()?, own) else { return Ok(None) };
+        // solves err by c·width roundings times the condition of H, which its trace bounds
+        let solves = gamma(8 * self.model.forest.tree.widest() + self.chain);
+        let rho = (mean.square + factor.square).sqrt()
+            * (1.0 + solves * mean.condition.max(factor.condition))
+            + self.errors.mean / mean.lambda.sqrt()
+            + self.errors.factor / factor.lambda.sqrt();
+        Ok(Some(Bowl { rho, mean: mean.lambda, factor: factor.lambda }))
+    }
+
+    /// The least eigenvalue and the condition of H, if it is positive.
+    fn weighed(&self, h: &[f64]) -> Option<Weighed> {
+        let lambda = self.least_eigenvalue(h);
+        let trace = self.model.forest.diagonal().map(|i| h[i]).sum::<f64>();
+        (lambda > 0.0).then_some(Weighed { lambda, condition: trace / lambda, square: 0.0 })
+    }
+
+    fn weigh_mean(&self, h: Vec<f64>) -> Option<Weighed> {
+        let (weighed, mut half) = (self.weighed(&h)?, vec![0.0; self.mean.len()]);
+        self.model.forest.inverse_factor(h)?.add_apply_transpose(&self.mean, &mut half);
+        Some(Weighed { square: dot(&half, &half), ..weighed })
+    }
+
+    /// With F Fᵀ = H_C⁻¹ on the pattern, the factor of H_C[rows(j)]⁻¹ is the part of F below j, so the sum is that of the squares of
     /// T_aj = Σ_{i below a} F_ia S_ij, those on the diagonal divided by 1 + c F_jj² (Sherman-Morrison).
-    fn weigh(&self, mean: &[f64], factor: &[f64], own: f64) -> Option<Bowl> {
-        let forest = &self.model.forest;
-        let (lambda_mean, lambda_factor) = (self.least_eigenvalue(mean), self.least_eigenvalue(factor));
-        if lambda_mean.min(lambda_factor) <= 0.0 {
-            return None;
-        }
-        let mut half = vec![0.0; self.mean.len()];
-        forest.inverse_factor(mean)?.add_apply_transpose(&self.mean, &mut half);
-        let mut rho = dot(&half, &half);
-        let inverse = forest.inverse_factor(factor)?;
+    fn weigh_factor(&self, h: Vec<f64>, own: f64) -> Option<Weighed> {
+        let (weighed, forest) = (self.weighed(&h)?, &self.model.forest);
+        let inverse = forest.inverse_factor(h)?;
         let (mut none, mut t) = (vec![0.0; self.mean.len()], vec![0.0; forest.tree.stored()]);
         forest.upward(&mut none, &mut t, &|mut visit| {
             let node = &forest.nodes()[visit.node];
@@ -315,15 +339,15 @@ impl<'a> Around<'a> {
             let f = inverse.values()[i];
             t[i] /= (1.0 + own * f * f).sqrt();
         }
-        rho += dot(&t, &t);
-        // solves err by c·width roundings times the condition of H, which its trace bounds
-        let trace = |h: &[f64]| forest.diagonal().map(|i| h[i]).sum::<f64>();
-        let condition = (trace(mean) / lambda_mean).max(trace(factor) / lambda_factor);
-        let rho = rho.sqrt() * (1.0 + gamma(8 * forest.tree.widest() + self.chain) * condition)
-            + self.errors.mean / lambda_mean.sqrt()
-            + self.errors.factor / lambda_factor.sqrt();
-        Some(Bowl { rho, mean: lambda_mean, factor: lambda_factor })
+        Some(Weighed { square: dot(&t, &t), ..weighed })
     }
+}
+
+/// A part of ρ² with what is known of its matrix.
+struct Weighed {
+    lambda: f64,
+    condition: f64,
+    square: f64,
 }
 
 impl Surroundings for Around<'_> {
@@ -333,9 +357,9 @@ impl Surroundings for Around<'_> {
     }
 
     fn bowl(&self, lower: &[[f64; 3]], radius: f64, omega: f64, theta: f64) -> Result<Option<Bowl>, Error> {
-        let mean = self.curvature(|k| split(lower[k], theta).0)?;
-        let factor = self.curvature(|k| split(lower[k], theta).1)?;
-        Ok(self.weigh(&mean, &factor, (1.0 + radius / omega.sqrt()).powi(-2) * (1.0 - 1e-15)))
+        let own = (1.0 + radius / omega.sqrt()).powi(-2) * (1.0 - 1e-15);
+        let mean = || self.curvature(|k| split(lower[k], theta).0);
+        self.weigh(mean, || self.curvature(|k| split(lower[k], theta).1), own)
     }
 
     fn slope(&self, omega: f64) -> f64 {
@@ -354,8 +378,8 @@ impl Surroundings for Around<'_> {
 
     fn everywhere(&self) -> Result<Option<Bowl>, Error> {
         let likelihood = &*self.model.likelihood;
-        let h = self.curvature(|k| self.rows[k].weight * likelihood.least_bend(self.rows[k].datum))?;
-        Ok(self.weigh(&h, &h, 0.0))
+        let h = || self.curvature(|k| self.rows[k].weight * likelihood.least_bend(self.rows[k].datum));
+        self.weigh(h, h, 0.0)
     }
 }
 

@@ -151,11 +151,6 @@ impl Hierarchical {
         Extent { rows: self.layout.data.len(), stored, widest, groups }
     }
 
-    /// N(0, I) on the pattern.
-    fn origin(&self) -> Gaussian {
-        Gaussian::isotropic(vec![0.0; self.dim()], 1.0, &self.family()).expect("a standard normal is proper")
-    }
-
     /// The prior row of one latent: itself minus its outer latent, with the residual at `mean` and the precision.
     fn prior_row(&self, coordinate: usize, mean: &[f64]) -> ([Entry; 2], f64, f64) {
         let latent = &self.latents[coordinate];
@@ -167,26 +162,29 @@ impl Hierarchical {
         }
     }
 
-    /// Moments of every data row at w (sd = 0 everywhere if `point`).
-    fn row_moments(&self, w: &Gaussian, point: bool) -> Result<Vec<f64>, Error> {
+    /// Moments of every data row: E φ alone, or all but that.
+    fn row_moments(&self, at: At<'_>, values: bool) -> Result<Vec<f64>, Error> {
         let mut rows = vec![0.0; KEPT * self.layout.data.len()];
         let failure = Failure::default();
         self.over_rows(&mut rows, &|node, out| {
+            if out.is_empty() {
+                return;
+            }
             let width = self.forest.nodes()[node].width;
-            let (mut path, mut mean, mut at) = (vec![0.0; width * width], vec![0.0; width], vec![0.0; width]);
-            if !out.is_empty() {
-                self.forest.path_vector(w.mean(), node, &mut mean);
-                if !point {
-                    self.forest.path(w.factor().values(), node, &mut path);
-                }
+            let (mut path, mut mean) = (Vec::new(), vec![0.0; width]);
+            let mut whitened = vec![0.0; width];
+            self.forest.path_vector(at.mean, node, &mut mean);
+            if let Some(factor) = at.factor {
+                path.resize(width * width, 0.0);
+                self.forest.path(factor, node, &mut path);
             }
             let first = self.layout.first[node];
             failure.note(self.layout.rows_of(node, |k, entries| {
                 let kept = &mut out[KEPT * (k - first)..][..KEPT];
                 kept[0] = self.layout.offset[k] + entries.iter().map(|&(i, v)| v * mean[i]).sum::<f64>();
-                if !point {
-                    whiten(&path, entries.iter().copied(), &mut at);
-                    kept[5] = dot(&at, &at).sqrt();
+                if at.factor.is_some() {
+                    whiten(&path, entries.iter().copied(), &mut whitened);
+                    kept[5] = dot(&whitened, &whitened).sqrt();
                 }
             }));
         });
@@ -195,14 +193,19 @@ impl Hierarchical {
         if !largest.is_finite() || rows.iter().step_by(KEPT).any(|t| !t.is_finite()) {
             return Err(Error::NotFinite("a linear predictor is not finite".into()));
         }
-        let quadrature = Quadrature::within_reason(self.likelihood.strip(), largest)?;
+        let (quadrature, likelihood) =
+            (Quadrature::within_reason(self.likelihood.strip(), largest)?, &*self.likelihood);
         self.over_rows(&mut rows, &|node, out| {
             for (k, kept) in (self.layout.first[node]..).zip(out.chunks_exact_mut(KEPT)) {
-                let (t, datum, v) = (kept[0], self.layout.data[k], self.layout.weight[k]);
-                let m = if point {
+                let (t, sd, datum, v) = (kept[0], kept[5], self.layout.data[k], self.layout.weight[k]);
+                if at.factor.is_some() && values {
+                    kept[0] = v * quadrature.value(likelihood, t, sd, datum);
+                    continue;
+                }
+                let m = if at.factor.is_none() {
                     self.at_point(t, datum)
                 } else {
-                    quadrature.moments(&*self.likelihood, t, kept[5], datum)
+                    quadrature.slopes(likelihood, t, sd, datum)
                 };
                 kept[..5].copy_from_slice(&[v * m.e0, v * m.e1, v * m.q0, v * m.q1, v * m.q2]);
             }
@@ -238,26 +241,27 @@ impl Hierarchical {
         });
     }
 
-    /// f(w), exact; or −log p at the mean if `point`.
-    fn energy(&self, w: &Gaussian, point: bool) -> Result<f64, Error> {
-        let rows = self.row_moments(w, point)?;
+    /// f(w), exact, but for h; or −log p at a point.
+    fn energy(&self, at: At<'_>) -> Result<f64, Error> {
+        let rows = self.row_moments(at, true)?;
         let (nodes, first) = (self.forest.nodes(), &self.layout.first);
         let leaf = |run: usize| {
             let mut sum = 0.0;
             for k in run * RUN..((run + 1) * RUN).min(nodes.len()) {
                 let (node, width) = (&nodes[k], nodes[k].width);
                 sum += rows[KEPT * first[k]..KEPT * first[k + 1]].iter().step_by(KEPT).sum::<f64>();
-                let (mut path, mut at) = (vec![0.0; width * width], vec![0.0; width]);
-                if !point {
-                    self.forest.path(w.factor().values(), k, &mut path);
+                let (mut path, mut whitened) = (Vec::new(), vec![0.0; width]);
+                if let Some(factor) = at.factor {
+                    path.resize(width * width, 0.0);
+                    self.forest.path(factor, k, &mut path);
                 }
                 for coordinate in node.start..node.start + node.size {
-                    let (entries, residual, precision) = self.prior_row(coordinate, w.mean());
-                    let variance = if point {
+                    let (entries, residual, precision) = self.prior_row(coordinate, at.mean);
+                    let variance = if at.factor.is_none() {
                         0.0
                     } else {
-                        whiten(&path, entries, &mut at);
-                        dot(&at, &at)
+                        whiten(&path, entries, &mut whitened);
+                        dot(&whitened, &whitened)
                     };
                     sum += 0.5 * precision * (residual * residual + variance);
                 }
@@ -266,11 +270,29 @@ impl Hierarchical {
         };
         let total =
             certus::parallel::reduce(nodes.len().div_ceil(RUN), 1, &leaf, &|a, b| a + b).unwrap_or(0.0);
-        Ok(total + self.constant + if point { 0.0 } else { w.neg_entropy() })
+        Ok(total + self.constant)
     }
 
     /// f(w) = E[−log p] + h(w), exact to rounding, all constants included.
     pub fn neg_elbo(&self, w: &Gaussian) -> Result<f64, Error> {
-        self.energy(w, false)
+        Ok(self.energy(At::of(w))? + w.neg_entropy())
+    }
+}
+
+/// Where sums over rows are taken: at a Gaussian, or at a point.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    mean: &'a [f64],
+    /// The values of C; `None` at a point.
+    factor: Option<&'a [f64]>,
+}
+
+impl<'a> At<'a> {
+    fn of(w: &'a Gaussian) -> Self {
+        Self { mean: w.mean(), factor: Some(w.factor().values()) }
+    }
+
+    fn point(mean: &'a [f64]) -> Self {
+        Self { mean, factor: None }
     }
 }

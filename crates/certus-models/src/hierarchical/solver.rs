@@ -1,11 +1,9 @@
 //! The Laplace start and the exact solver on the pattern: Newton-CG with cost linear in the number of groups.
 
-use certus::Gaussian;
 use certus::factor::{Factor, Pattern};
-use certus::frame::Frame;
+use certus::{Family, Gaussian};
 
-use super::Hierarchical;
-use super::sums::Whitened;
+use super::{At, Hierarchical};
 use crate::error::Error;
 use crate::laplace::{Laplace, check_start};
 use crate::newton::{ExactState, Newton, dot};
@@ -19,27 +17,28 @@ impl Hierarchical {
     /// The same from a point of one's own, with how it was reached.
     pub fn laplace_from(&self, start: &[f64]) -> Result<Laplace, Error> {
         check_start(start, self.dim())?;
-        let mut w = Gaussian::new(start.to_vec(), self.origin().factor().clone())?;
-        let mut value = self.energy(&w, true)?;
+        let mut point = start.to_vec();
+        let mut value = self.energy(At::point(&point))?;
         let (mut gradients, mut hessians, mut last) = (1, 0, f64::INFINITY);
         for iterations in 0..200 {
-            let here = self.first_order(&w, true)?;
+            let here = self.first_order(At::point(&point))?;
             (gradients, hessians) = (gradients + 1, hessians + 1);
-            let factor = self.forest.inverse_factor(&here.factor).ok_or_else(|| {
-                let reason = "the Hessian is singular; give every global coefficient a proper prior".into();
-                Error::NotIdentified { reason, direction: Vec::new() }
-            })?;
+            let (slope, hessian) = (here.mean, here.factor);
+            drop(here.rows);
+            let factor = self.inverse_hessian(hessian)?;
             let (mut half, mut step) = (vec![0.0; self.dim()], vec![0.0; self.dim()]);
-            factor.add_apply_transpose(&here.mean, &mut half);
+            factor.add_apply_transpose(&slope, &mut half);
             factor.add_apply(&half, &mut step);
             let decrement = 0.5 * dot(&half, &half);
             last = decrement;
             let mut tau = 1.0;
             let mut moved = None;
             while decrement > 1e-20 * (1.0 + value.abs()) && tau > 1e-12 {
-                let mean = w.mean().iter().zip(&step).map(|(z, s)| z - tau * s).collect();
-                let trial = Gaussian::new(mean, factor.clone())?;
-                let f = self.energy(&trial, true)?;
+                let trial: Vec<f64> = point.iter().zip(&step).map(|(z, s)| z - tau * s).collect();
+                if let Some(i) = trial.iter().position(|z| !z.is_finite()) {
+                    return Err(Error::NotFinite(format!("the search for the mode left at coordinate {i}")));
+                }
+                let f = self.energy(At::point(&trial))?;
                 gradients += 1;
                 if f <= value - 2e-4 * tau * decrement + 1e-13 * value.abs() {
                     moved = Some((trial, f));
@@ -48,26 +47,33 @@ impl Hierarchical {
                 tau *= 0.5;
             }
             let Some((next, f)) = moved else {
-                let gaussian = Gaussian::new(w.mean().to_vec(), factor)?;
+                let gaussian = Gaussian::new(point, factor)?;
                 return Ok(Laplace { gaussian, iterations, decrement, gradients, hessians });
             };
-            (w, value) = (next, f);
+            drop(factor);
+            (point, value) = (next, f);
             if decrement < 1e-14 {
-                let here = self.first_order(&w, true)?;
-                (gradients, hessians) = (gradients + 1, hessians + 1);
-                if let Some(factor) = self.forest.inverse_factor(&here.factor) {
-                    let gaussian = Gaussian::new(w.mean().to_vec(), factor)?;
-                    return Ok(Laplace {
-                        gaussian,
-                        iterations: iterations + 1,
-                        decrement,
-                        gradients,
-                        hessians,
-                    });
-                }
+                break;
             }
         }
-        Ok(Laplace { gaussian: w, iterations: 200, decrement: last, gradients, hessians })
+        let factor = self.inverse_hessian(self.first_order(At::point(&point))?.factor)?;
+        let gaussian = Gaussian::new(point, factor)?;
+        let iterations = hessians;
+        Ok(Laplace {
+            gaussian,
+            iterations,
+            decrement: last,
+            gradients: gradients + 1,
+            hessians: hessians + 1,
+        })
+    }
+
+    /// The factor C with C Cᵀ = H⁻¹.
+    fn inverse_hessian(&self, hessian: Vec<f64>) -> Result<Factor, Error> {
+        self.forest.inverse_factor(hessian).ok_or_else(|| {
+            let reason = "the Hessian is singular; give every global coefficient a proper prior".into();
+            Error::NotIdentified { reason, direction: Vec::new() }
+        })
     }
 
     /// The state at a Gaussian on the pattern.
@@ -75,15 +81,27 @@ impl Hierarchical {
         ExactState::starting(start.clone(), |w| self.neg_elbo(w))
     }
 
-    /// One Newton-CG step with a line search on the exact f.
+    /// One Newton-CG step with a line search on the exact f. With millions of latents every vector counts: the iterate is moved out of
+    /// the state and back, and the gradient is kept once.
     pub fn exact_step(&self, state: &mut ExactState) -> Result<(), Error> {
-        let w = state.gaussian.clone();
-        let gradient = self.whitened_gradient(&w)?;
-        let descent = gradient.mean.iter().chain(&gradient.factor).map(|v| -v).collect();
+        let gradient = self.whitened_gradient(&state.gaussian)?;
+        let mut descent = gradient.mean;
+        descent.reserve_exact(gradient.factor.len());
+        descent.extend_from_slice(&gradient.factor);
+        drop(gradient.factor);
+        descent.iter_mut().for_each(|g| *g = -*g);
         // h adds its own curvature on the diagonal of the factor
-        let mut weight = vec![1.0; self.dim() + self.forest.tree.stored()];
-        self.forest.diagonal().for_each(|i| weight[self.dim() + i] = 0.5);
-        state.advance(&Here { model: self, w, gradient, descent, weight })
+        let mut curved = vec![false; descent.len()];
+        self.forest.diagonal().for_each(|i| curved[self.dim() + i] = true);
+        let standin = Gaussian::isotropic(vec![0.0], 1.0, &Family::Lower)?;
+        let w = std::mem::replace(&mut state.gaussian, standin);
+        let here = Here { model: self, w, rows: gradient.rows, descent, curved };
+        let before = state.iterations;
+        let result = state.advance(&here);
+        if state.iterations == before {
+            state.gaussian = here.w;
+        }
+        result
     }
 
     /// (m + τ C dm, C(I + τ dC)): patterns are closed under products.
@@ -97,9 +115,8 @@ impl Hierarchical {
             inner[i] += 1.0;
         }
         let inner = Factor::Pattern(Pattern::new(self.forest.tree.clone(), inner)?);
-        let turned = Gaussian::new(vec![0.0; self.dim()], inner)?;
-        let frame = Frame::new(mean, w.factor().clone())?;
-        Ok(frame.to_original(&turned)?)
+        let factor = w.factor().times(&inner).ok_or_else(|| Error::Model(OFF_PATTERN.into()))?;
+        Ok(Gaussian::new(mean, factor)?)
     }
 
     /// From the Laplace approximation to the optimum.
@@ -108,13 +125,16 @@ impl Hierarchical {
     }
 }
 
+const OFF_PATTERN: &str = "the Gaussian must be on the pattern of the model";
+
 /// A model at an iterate, for one step.
 struct Here<'a> {
     model: &'a Hierarchical,
     w: Gaussian,
-    gradient: Whitened,
+    rows: Vec<f64>,
     descent: Vec<f64>,
-    weight: Vec<f64>,
+    /// The entries that h curves.
+    curved: Vec<bool>,
 }
 
 impl Newton for Here<'_> {
@@ -123,11 +143,11 @@ impl Newton for Here<'_> {
     }
 
     fn weight(&self, i: usize) -> f64 {
-        self.weight[i]
+        if self.curved[i] { 0.5 } else { 1.0 }
     }
 
     fn hessian_times(&self, p: &[f64], out: &mut [f64]) -> Result<(), Error> {
-        self.model.hessian_times(&self.w, &self.gradient, p, out)
+        self.model.hessian_times(&self.w, &self.rows, p, out)
     }
 
     /// A triangular I + τ dC is positive where its diagonal is: it stays above 0.1.

@@ -2,7 +2,7 @@
 
 use certus::Gaussian;
 
-use super::{Entry, Hierarchical, KEPT};
+use super::{At, Entry, Hierarchical, KEPT};
 use crate::error::Error;
 use crate::forest::Visit;
 use crate::newton::dot;
@@ -46,24 +46,25 @@ impl Hierarchical {
         }
     }
 
-    /// Gradient and Gauss-Newton sums at w: g = Σ e₁ ã, S = Σ q₀ ã ãᵀ on the pattern, ã = Cᵀa (or a itself if `point`, and then S is
+    /// Gradient and Gauss-Newton sums: g = Σ e₁ ã, S = Σ q₀ ã ãᵀ on the pattern, ã = Cᵀa (or a itself at a point, and then S is
     /// stored as a symmetric matrix).
-    pub(super) fn first_order(&self, w: &Gaussian, point: bool) -> Result<Whitened, Error> {
-        self.sums_at(w, self.row_moments(w, point)?, point)
+    pub(super) fn first_order(&self, at: At<'_>) -> Result<Whitened, Error> {
+        self.sums_at(at, self.row_moments(at, false)?)
     }
 
     /// The same for given moments of the rows.
-    pub(super) fn sums_at(&self, w: &Gaussian, rows: Vec<f64>, point: bool) -> Result<Whitened, Error> {
+    pub(super) fn sums_at(&self, at: At<'_>, rows: Vec<f64>) -> Result<Whitened, Error> {
         let failure = Failure::default();
         let (mut mean, mut factor) = (vec![0.0; self.dim()], vec![0.0; self.forest.tree.stored()]);
         self.forest.upward(&mut mean, &mut factor, &|mut visit| {
             let width = self.forest.nodes()[visit.node].width;
-            let (mut path, mut at) = (vec![0.0; width * width], vec![0.0; width]);
-            if !point {
-                self.forest.path(w.factor().values(), visit.node, &mut path);
+            let (mut path, mut whitened) = (Vec::new(), vec![0.0; width]);
+            if let Some(factor) = at.factor {
+                path.resize(width * width, 0.0);
+                self.forest.path(factor, visit.node, &mut path);
             }
-            failure.note(self.visit(visit.node, w.mean(), &rows, |entries, [e1, q0, _, _]| {
-                if point {
+            failure.note(self.visit(visit.node, at.mean, &rows, |entries, [e1, q0, _, _]| {
+                if at.factor.is_none() {
                     // few entries: nothing to whiten
                     for &(j, v) in entries {
                         visit.vector[j] += e1 * v;
@@ -73,19 +74,18 @@ impl Hierarchical {
                     }
                     return;
                 }
-                whiten(&path, entries.iter().copied(), &mut at);
+                whiten(&path, entries.iter().copied(), &mut whitened);
                 for j in 0..width {
-                    visit.vector[j] += e1 * at[j];
-                    let scaled = q0 * at[j];
-                    for i in j..width {
-                        visit.square[j * width + i] += scaled * at[i];
-                    }
+                    visit.vector[j] += e1 * whitened[j];
+                    let scaled = q0 * whitened[j];
+                    let column = &mut visit.square[j * width + j..(j + 1) * width];
+                    column.iter_mut().zip(&whitened[j..]).for_each(|(s, a)| *s += scaled * a);
                 }
             }));
             self.keep(&mut visit);
         });
         failure.into_result()?;
-        if point {
+        if at.factor.is_none() {
             self.mirror_own_blocks(&mut factor);
         }
         Ok(Whitened { mean, factor, rows })
@@ -105,7 +105,7 @@ impl Hierarchical {
 
     /// The exact gradient of f at w in its own frame, on the pattern: g_m and proj(S) − I.
     pub(super) fn whitened_gradient(&self, w: &Gaussian) -> Result<Whitened, Error> {
-        let mut g = self.first_order(w, false)?;
+        let mut g = self.first_order(At::of(w))?;
         self.forest.diagonal().for_each(|i| g.factor[i] -= 1.0);
         Ok(g)
     }
@@ -116,11 +116,12 @@ impl Hierarchical {
         Ok((dot(&g.mean, &g.mean) + dot(&g.factor, &g.factor)).sqrt())
     }
 
-    /// The Hessian of f at w applied to a direction (mean, factor) on the pattern, in the whitened frame (Lemma B; h curves the diagonal).
+    /// The Hessian of f at w, with the moments of the rows there, applied to a direction (mean, factor) on the pattern, in the whitened
+    /// frame (Lemma B; h curves the diagonal).
     pub(super) fn hessian_times(
         &self,
         w: &Gaussian,
-        at_w: &Whitened,
+        rows: &[f64],
         direction: &[f64],
         result: &mut [f64],
     ) -> Result<(), Error> {
@@ -136,7 +137,7 @@ impl Hierarchical {
             self.forest.path(w.factor().values(), visit.node, &mut path);
             self.forest.path(dc, visit.node, &mut turn);
             self.forest.path_vector(dm, visit.node, &mut step);
-            failure.note(self.visit(visit.node, w.mean(), &at_w.rows, |entries, [_, q0, q1, q2]| {
+            failure.note(self.visit(visit.node, w.mean(), rows, |entries, [_, q0, q1, q2]| {
                 whiten(&path, entries.iter().copied(), &mut at);
                 whiten(&turn, at.iter().copied().enumerate(), &mut b);
                 lemma_b(&at, &b, dot(&at, &step), [q0, q1, q2], visit.vector, visit.square);

@@ -3,7 +3,7 @@
 
 use certus::{Curvature, Provenance, Target, TargetError};
 
-use super::{Entry, Hierarchical, KEPT};
+use super::{At, Entry, Hierarchical, KEPT};
 use crate::error::Error;
 use crate::rows::Failure;
 
@@ -14,7 +14,7 @@ impl Hierarchical {
         for (k, kept) in rows.chunks_exact_mut(KEPT).enumerate() {
             kept[2] = self.layout.weight[k] * weight(k);
         }
-        Ok(self.sums_at(&self.origin(), rows, true)?.factor)
+        Ok(self.sums_at(At::point(&vec![0.0; self.dim()]), rows)?.factor)
     }
 
     /// μ and M of −log p, found the first time; `None` where φ″ is not bounded.
@@ -38,7 +38,7 @@ impl Hierarchical {
         let shifted = |matrix: &[f64], sign: f64, shift: f64| {
             let mut m: Vec<f64> = matrix.iter().map(|x| sign * x).collect();
             self.forest.diagonal().for_each(|i| m[i] += shift);
-            self.forest.inverse_factor(&m).is_some()
+            self.forest.inverse_factor(m).is_some()
         };
         // the trace of the largest path bounds M from above to begin with
         let mut above = 1.0;

@@ -38,10 +38,11 @@ def run_settings(
     batch: int | None = None,
     iterations: int | None = None,
     row_batch: int | None = None,
+    factor: str | None = None,
 ) -> dict[str, Any]:
     """The settings of a run, in the words of fit.json."""
     words: dict[str, Any] = {"gap": number("gap", gap), "delta": number("delta", delta), "seed": whole("seed", seed)}
-    for name, text in (("method", method), ("level", level), ("constants", constants)):
+    for name, text in (("method", method), ("level", level), ("constants", constants), ("factor", factor)):
         if text is not None:
             if not isinstance(text, str):
                 raise UsageError(f"{name} is {text!r}, but a word is required")

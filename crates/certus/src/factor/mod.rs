@@ -165,6 +165,16 @@ impl Factor {
         true
     }
 
+    /// C D for two factors on one pattern; `None` for others, whose products leave their space or are dense.
+    pub fn times(&self, right: &Self) -> Option<Self> {
+        match (self, right) {
+            (Factor::Pattern(c), Factor::Pattern(d)) if c.tree() == d.tree() => {
+                Some(Factor::Pattern(c.times(d)))
+            }
+            _ => None,
+        }
+    }
+
     /// s C.
     #[must_use]
     pub fn scaled(mut self, s: f64) -> Self {
@@ -184,6 +194,7 @@ impl Factor {
     pub fn log_det(&self) -> f64 {
         match self {
             Factor::Symmetric(c) => c.log_det(),
+            Factor::Pattern(c) => c.log_det(),
             _ => (0..self.dim()).map(|i| self.diagonal(i).ln()).sum(),
         }
     }

@@ -190,8 +190,8 @@ impl Pattern {
     /// P C for two factors on one pattern: (P C)_kj = Σ_b P_kb C_bj over the ancestors b of k, and the columns of C's
     /// row b are a prefix of the columns of k.
     pub(crate) fn times(&self, right: &Self) -> Self {
-        let mut product = self.clone();
-        product.turn(right, &mut Vec::new());
+        let mut product = Self::zeros(self.tree.clone());
+        self.add_product(right, &mut product.values);
         product
     }
 
@@ -199,18 +199,34 @@ impl Pattern {
     pub(crate) fn turn(&mut self, right: &Self, scratch: &mut Vec<f64>) {
         scratch.clear();
         scratch.resize(self.values.len(), 0.0);
-        for node in self.tree.nodes() {
-            let left = panel(&self.values, node);
-            let out = &mut scratch[node.offset..][..node.size * node.width];
-            self.tree.for_each_ancestor(node, |column, b| {
-                let block = &left[column * node.size..][..b.size * node.size];
-                let columns = panel(&right.values, b).chunks_exact(b.size);
-                for (z, c) in out.chunks_exact_mut(node.size).zip(columns) {
-                    kernel::add_times(node.size, 1.0, block, c, z);
-                }
-            });
-        }
+        self.add_product(right, scratch);
         std::mem::swap(&mut self.values, scratch);
+    }
+
+    /// out += P C; rows are independent, so threads take runs of nodes.
+    fn add_product(&self, right: &Self, out: &mut [f64]) {
+        over_panels(&self.tree, 0..self.tree.nodes().len(), out, &|nodes, out| {
+            for node in nodes {
+                let left = panel(&self.values, node);
+                let out = &mut out[node.offset - nodes[0].offset..][..node.size * node.width];
+                self.tree.for_each_ancestor(node, |column, b| {
+                    let block = &left[column * node.size..][..b.size * node.size];
+                    let columns = panel(&right.values, b).chunks_exact(b.size);
+                    for (z, c) in out.chunks_exact_mut(node.size).zip(columns) {
+                        kernel::add_times(node.size, 1.0, block, c, z);
+                    }
+                });
+            }
+        });
+    }
+
+    /// Σ log C_ii, in order.
+    pub(crate) fn log_det(&self) -> f64 {
+        let own = |node: &Node| {
+            let (own, size) = (node.offset + (node.width - node.size) * node.size, node.size);
+            (0..size).map(move |i| self.values[own + i * (size + 1)].ln())
+        };
+        self.tree.nodes().iter().flat_map(own).sum()
     }
 
     /// Sweeps the nodes in order (or in reverse) for each sample; threads take runs of samples.

@@ -28,6 +28,7 @@ pub struct Tree {
     nodes: Vec<Node>,
     dim: usize,
     levels: usize,
+    widest: usize,
     stored: usize,
 }
 
@@ -54,7 +55,9 @@ impl Tree {
         if nodes.is_empty() {
             return Err(Error::invalid("the number of blocks", 0, "at least one block is required"));
         }
-        Ok(Self { nodes, dim: start, levels: depths.into_iter().max().unwrap_or(1), stored: offset })
+        let levels = depths.into_iter().max().unwrap_or(1);
+        let widest = nodes.iter().map(|n| n.width).max().unwrap_or(0);
+        Ok(Self { nodes, dim: start, levels, widest, stored: offset })
     }
 
     /// d independent coordinates (mean field).
@@ -74,6 +77,28 @@ impl Tree {
         Self::new(&sizes, &parents)
     }
 
+    /// A Markov chain of `length` blocks of `size` coordinates by nested dissection: the middle block is the root, and the halves on both sides
+    /// are chains of their own. Rows have at most `size · ⌈log₂(length + 1)⌉` entries, where the order of the chain itself would fill the
+    /// factor. The nodes come level by level; the second result says which block of the chain each one is.
+    pub fn chain(length: usize, size: usize) -> Result<(Self, Vec<usize>), Error> {
+        let mut halves = vec![(0..length, None)];
+        let (mut parents, mut places) = (Vec::with_capacity(length), Vec::with_capacity(length));
+        let mut next = 0;
+        while next < halves.len() {
+            let (range, parent) = halves[next].clone();
+            next += 1;
+            if range.is_empty() {
+                continue;
+            }
+            let (node, middle) = (places.len(), range.start + range.len() / 2);
+            parents.push(parent);
+            places.push(middle);
+            halves.push((range.start..middle, Some(node)));
+            halves.push((middle + 1..range.end, Some(node)));
+        }
+        Ok((Self::new(&vec![size; parents.len()], &parents)?, places))
+    }
+
     /// The blocks, root first.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -91,7 +116,7 @@ impl Tree {
 
     /// k, the largest number of entries in a row.
     pub fn widest(&self) -> usize {
-        self.nodes.iter().map(|n| n.width).max().unwrap_or(0)
+        self.widest
     }
 
     /// Stored values: every panel in full, the upper triangles of the own blocks being zero.
@@ -118,5 +143,33 @@ impl Tree {
             visit(a.width - a.size, a);
             next = a.parent.map(|p| &self.nodes[p]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seven blocks of two: the middle one is the root, every leaf has two above it, and neighbours lie on one path.
+    #[test]
+    fn a_chain_is_cut_in_halves() {
+        let (tree, places) = Tree::chain(7, 2).expect("a chain");
+        assert_eq!(places, [3, 1, 5, 0, 2, 4, 6]);
+        let parents: Vec<_> = tree.nodes().iter().map(|n| n.parent).collect();
+        assert_eq!(parents, [None, Some(0), Some(0), Some(1), Some(1), Some(2), Some(2)]);
+        assert_eq!((tree.dim(), tree.levels(), tree.widest()), (14, 3, 6));
+        let above = |mut k: usize, other: usize| loop {
+            match tree.nodes()[k].parent {
+                Some(p) if p == other => return true,
+                Some(p) => k = p,
+                None => return false,
+            }
+        };
+        for i in 1..7 {
+            let [a, b] =
+                [i - 1, i].map(|place| places.iter().position(|p| *p == place).expect("every place"));
+            assert!(above(a, b) || above(b, a), "{i}");
+        }
+        assert!(Tree::chain(0, 1).is_err());
     }
 }
