@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::number;
+
 /// Certified Gaussian posteriors from CSV, Parquet and Arrow files.
 #[derive(Debug, Parser)]
 #[command(name = "certus", version, max_term_width = 110, propagate_version = true)]
@@ -124,7 +126,7 @@ impl Command {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelName {
-    /// Normal errors with a known sd, --sigma
+    /// Normal errors
     Linear,
     /// 0/1 responses
     Logistic,
@@ -134,7 +136,7 @@ pub enum ModelName {
     Probit,
     /// Counts
     Poisson,
-    /// Counts with extra spread, --dispersion
+    /// Counts with extra spread
     NegativeBinomial,
 }
 
@@ -149,6 +151,8 @@ pub enum MethodChoice {
     Exact,
     /// Draws, certified by exact passes
     Stochastic,
+    /// Batches of rows and draws in a certified ball, with an exact pass at the end
+    Subsampled,
     /// Algorithm 1 of the paper: prox, energy estimator
     ProxEnergy,
     /// Algorithm 2: projection, entropy estimator
@@ -262,31 +266,31 @@ pub struct FitArguments {
     #[arg(long, value_name = "COL", help_heading = "Terms")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trials: Option<String>,
-    /// Dispersion (negative-binomial)
+    /// Dispersion (negative-binomial) [default: found from the data]
     #[arg(long, value_name = "X", help_heading = "Terms")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dispersion: Option<f64>,
-    /// Sd of the errors (linear)
+    /// Sd of the errors (linear) [default: found from the data]
     #[arg(long, value_name = "X", help_heading = "Terms")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sigma: Option<f64>,
-    /// Prior sd of coefficients, per sd of the feature unless --no-standardise; 'inf' = flat [default: 2.5]
+    /// Prior sd of coefficients, per sd of the feature unless --no-standardise, and without --sigma in sds of the response; 'inf' = flat [default: 2.5]
     #[arg(long, value_name = "X", help_heading = "Prior")]
     #[serde(with = "number", skip_serializing_if = "Option::is_none")]
     pub prior_sd: Option<f64>,
-    /// Prior sd of the intercept; 'inf' = flat [default: 10]
+    /// Prior sd of the intercept, in the same units; 'inf' = flat [default: 10]
     #[arg(long, value_name = "X", help_heading = "Prior")]
     #[serde(with = "number", skip_serializing_if = "Option::is_none")]
     pub intercept_prior_sd: Option<f64>,
-    /// Prior of a group sd that is not given [default: half-normal]
+    /// Prior of scales that are not given: group sd, sigma, 1/sqrt(dispersion) [default: half-normal]
     #[arg(long, value_parser = ["half-normal", "half-t", "exponential", "flat"], help_heading = "Prior")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sd_prior: Option<String>,
-    /// Its scale [default: 2.5]
+    /// Its scale, in the units of --prior-sd [default: 2.5]
     #[arg(long, value_name = "X", help_heading = "Prior")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sd_prior_scale: Option<f64>,
-    /// A group sd that is not given: its posterior, or the maximum of its likelihood [default: posterior]
+    /// Scales that are not given: their posterior, or the maximum of the likelihood [default: posterior]
     #[arg(long, value_parser = ["posterior", "estimate"], help_heading = "Method")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scales: Option<String>,
@@ -322,14 +326,18 @@ pub struct FitArguments {
     #[arg(long, value_enum, help_heading = "Method")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constants: Option<ConstantsChoice>,
-    /// Draws per iteration of the paper's methods [default: 10]
+    /// Draws per iteration of the paper's methods [default: 10], pairs of draws of subsampled [default: 8]
     #[arg(long, value_name = "N", help_heading = "Method")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<usize>,
-    /// Iterations of the paper's methods [default: 10000]
+    /// Iterations of the paper's methods [default: 10000] or of subsampled [default: those of its plan]
     #[arg(long, value_name = "N", help_heading = "Method")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iterations: Option<u64>,
+    /// Rows per iteration of subsampled [default: 1024]
+    #[arg(long, value_name = "N", help_heading = "Method")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row_batch: Option<usize>,
     /// The gap to reach, in nats [default: 0.01]
     #[arg(long, value_name = "NATS", help_heading = "Goal")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -386,34 +394,4 @@ pub struct FitArguments {
     #[arg(skip)]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub priors: BTreeMap<String, f64>,
-}
-
-/// Numbers that may be infinite, which JSON cannot say: 'inf' there.
-mod number {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either {
-        Number(f64),
-        Text(String),
-    }
-
-    pub(super) fn serialize<S: Serializer>(x: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
-        match x {
-            Some(x) if x.is_finite() => serializer.serialize_f64(*x),
-            Some(x) => serializer.serialize_str(&x.to_string()),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-        Ok(match Option::<Either>::deserialize(deserializer)? {
-            None => None,
-            Some(Either::Number(x)) => Some(x),
-            Some(Either::Text(text)) => {
-                Some(text.parse().map_err(|_| D::Error::custom(format!("\"{text}\" is no number")))?)
-            }
-        })
-    }
 }

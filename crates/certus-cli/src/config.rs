@@ -77,6 +77,7 @@ pub fn merge(flags: FitArguments, file: FitArguments) -> FitArguments {
         constants,
         batch,
         iterations,
+        row_batch,
         gap,
         delta,
         level,

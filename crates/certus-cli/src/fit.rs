@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use certus::fit::Status;
 use certus::{Goal, Outcome};
-use certus_data::{GroupTable, Problem, Way};
+use certus_data::{GroupTable, Numbers, Problem, Way};
 use certus_store::directory::{MEANING, SETTINGS};
 use certus_store::record::{Data, Parameter};
 use certus_store::{Arrays, Checkpoints, Fingerprint, FitDirectory, Kind, Meta, Record, Timer};
@@ -38,7 +38,8 @@ impl FitArguments {
         let method = serde_json::to_value(self.method.unwrap_or_default()).expect("a word");
         let constants = self.constants.map(|c| serde_json::to_value(c).expect("a word"));
         let constants = constants.as_ref().and_then(|c| c.as_str());
-        let way = Way::new(method.as_str().unwrap_or_default(), constants, self.batch, self.iterations)?;
+        let numbers = Numbers { batch: self.batch, iterations: self.iterations, row_batch: self.row_batch };
+        let way = Way::new(method.as_str().unwrap_or_default(), constants, numbers)?;
         let diagonal = self.factor == Some(FactorChoice::Diagonal);
         Ok(if diagonal { way.with_independence()? } else { way })
     }

@@ -10,6 +10,7 @@ mod exit;
 mod fit;
 mod groups;
 mod many;
+mod number;
 mod port;
 mod request;
 mod results;

@@ -37,24 +37,23 @@ impl Stored {
         Ok(Self { directory, record, arguments, meaning })
     }
 
-    /// The posterior of the sd between groups; nothing where there is none, or where the fit has no arrays.
+    /// The posterior of the first scale that was not given; nothing where there is none, or where the fit has no arrays.
     fn density(&self) -> Vec<(f64, f64)> {
         let mixed = self.arrays().and_then(|arrays| self.mixed(&arrays));
         mixed.ok().flatten().map(|(mixed, varies)| mixed.density(&varies)).unwrap_or_default()
     }
 
-    /// The mixture of a fit whose group sd was not given, and what varies.
+    /// The mixture of a fit whose scales were not all given, and which.
     fn mixed(&self, arrays: &Arrays) -> Result<Option<(Mixed, Varies)>, Failure> {
         let bad = |words: String| Failure::new(Code::Data, words);
         let family = self.arguments.family()?;
-        match (Varies::of(&self.meaning.encoding, family, self.arguments.sigma)?, &arrays.vectors) {
-            (None, _) => Ok(None),
-            (Some(varies), vectors) => {
-                let mixed = Mixed::of_vectors(self.meaning.dim(), vectors)
-                    .ok_or_else(|| bad("the arrays have no grid of sds, but an sd was not given".into()))?;
-                Ok(Some((mixed.map_err(bad)?, varies)))
-            }
-        }
+        let (sigma, dispersion) = (self.arguments.sigma, self.arguments.dispersion);
+        let Some(varies) = Varies::of(&self.meaning.encoding, family, sigma, dispersion)? else {
+            return Ok(None);
+        };
+        let mixed = Mixed::of_vectors(self.meaning.dim(), varies.scales.len(), &arrays.vectors)
+            .ok_or_else(|| bad(format!("the arrays have no grid, but {} was not given", varies.names())))?;
+        Ok(Some((mixed.map_err(bad)?, varies)))
     }
 
     fn arrays(&self) -> Result<Arrays, Failure> {
@@ -109,6 +108,7 @@ pub fn predict(dir: &Path, new: &Path, to: &Path, groups: Option<&str>) -> Resul
         (Some((mixed, varies)), groups) => {
             let word = groups.unwrap_or("known");
             whose = match word {
+                _ if varies.effect.is_none() => "",
                 "known" => " for the rows' own groups",
                 "new" => " for new groups",
                 _ => " averaged over the population of groups",

@@ -1,4 +1,4 @@
-//! The run of a fit whose group sd is not given: groups integrated out, nothing to checkpoint, the result as a mixture.
+//! The run of a fit whose scales are not all given: nothing to checkpoint, the result as a mixture.
 
 use std::ops::ControlFlow;
 
@@ -32,7 +32,8 @@ impl Run<'_> {
             }
             Err(certus_models::Error::Stopped) => {
                 let code = self.signals.seen().unwrap_or(Code::Limit);
-                let words = "stopped before there was an estimate of the sd; certus resume begins anew";
+                let words =
+                    "stopped before there was an estimate of what was not given; certus resume begins anew";
                 self.failed(problem, Failure::new(code, words), directory.as_ref())
             }
             Err(error) => {

@@ -116,7 +116,7 @@ fn certificate(record: &Record) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What is known of an sd between groups.
+/// What is known of scales that were not given.
 fn scaled(scale: &Scale, honest: Option<&str>) -> Vec<(&'static str, String)> {
     let estimate = number(scale.estimate);
     let first = match scale.interval {
@@ -127,7 +127,9 @@ fn scaled(scale: &Scale, honest: Option<&str>) -> Vec<(&'static str, String)> {
         ),
         None => {
             let why = scale.reason.as_deref().unwrap_or("nobody asked");
-            format!("{} {estimate}: a maximum of the likelihood, without a proof: {why}", scale.name)
+            let others: String =
+                scale.others.iter().map(|o| format!(", {} {}", o.name, number(o.estimate))).collect();
+            format!("{} {estimate}{others}: a maximum of the likelihood, without a proof: {why}", scale.name)
         }
     };
     let mut lines = vec![("scale", first)];
@@ -139,7 +141,13 @@ fn scaled(scale: &Scale, honest: Option<&str>) -> Vec<(&'static str, String)> {
         let one = |e: &GroupEffect| format!("{} {} ± {}", e.group, number(Some(e.mean)), number(Some(e.sd)));
         lines.push((
             "effects",
-            format!("{} groups of {}, from {} to {}", scale.groups, scale.group, one(first), one(last)),
+            format!(
+                "{} groups of {}, from {} to {}",
+                scale.groups,
+                scale.group.as_deref().unwrap_or_default(),
+                one(first),
+                one(last)
+            ),
         ));
     }
     lines.extend(honest.map(|words| ("posterior", words.to_string())));

@@ -1,4 +1,4 @@
-//! `certus verify` of a fit whose group sd was not given: does its interval hold a maximum, and do the weights of the grid follow from the data?
+//! `certus verify` of a fit whose scales were not all given: does an interval hold a maximum, and do the weights of the grid follow from the data?
 
 use certus_data::{Mixed, Problem, Scales, Varying};
 use certus_store::record::{Level, Parameter, Scale};
@@ -17,8 +17,9 @@ pub(crate) fn check(
     record: &Record,
     arrays: &Arrays,
 ) -> Result<String, Failure> {
-    let Some(mixed) = Mixed::of_vectors(problem.meaning.dim(), &arrays.vectors) else {
-        return Err(refuted("the arrays have no grid of sds"));
+    let count = varying.varies.scales.len();
+    let Some(mixed) = Mixed::of_vectors(problem.meaning.dim(), count, &arrays.vectors) else {
+        return Err(refuted("the arrays have no grid of scales"));
     };
     let mixed = mixed.map_err(refuted)?;
     let gaussian = mixed.gaussian().map_err(|e| refuted(e.to_string()))?;
@@ -30,37 +31,54 @@ pub(crate) fn check(
     follows(&mixed.parameters(&problem.quantities, &varying.varies), &record.parameters)?;
     let mut out = format!("all {} parameters follow from the arrays\n", record.parameters.len());
     let Some(scale) = &record.certificate.scale else {
-        return Err(refuted("an sd was not given, but fit.json has no certificate.scale"));
+        return Err(refuted("a scale was not given, but fit.json has no certificate.scale"));
     };
-    let estimate = scale.estimate.ok_or_else(|| refuted("certificate.scale has no estimate"))?;
-    out.push_str(&interval(varying, &mixed, scale, estimate / varying.varies.unit)?);
+    let stated: Vec<(&str, Option<f64>)> = std::iter::once((scale.name.as_str(), scale.estimate))
+        .chain(scale.others.iter().map(|o| (o.name.as_str(), o.estimate)))
+        .collect();
+    let known = varying.varies.scales.iter().map(|own| own.name.as_str());
+    if !known.eq(stated.iter().map(|s| s.0)) {
+        return Err(refuted(format!(
+            "certificate.scale speaks of {}, but what was not given is {}",
+            scale.names(),
+            varying.varies.names()
+        )));
+    }
+    let mut estimates = Vec::new();
+    for (own, (name, estimate)) in varying.varies.scales.iter().zip(stated) {
+        let estimate = estimate.filter(|e| *e >= 0.0 && e.is_finite());
+        let words = || refuted(format!("certificate.scale has no estimate of {name}"));
+        estimates.push(estimate.ok_or_else(words)? / own.unit);
+    }
+    out.push_str(&interval(varying, &mixed, scale, &estimates)?);
     if scale.scales == "posterior" {
-        let differ = varying.model.weights_differ(&mixed.mixture(), varying.prior)?;
+        let differ = varying.model.weights_differ(&mixed, &varying.priors)?;
         if differ.is_nan() || differ > WEIGHT {
             return Err(refuted(format!(
-                "the weights of the grid of sds differ by {differ:.1e} from those that follow from the data"
+                "the weights of the grid differ by {differ:.1e} from those that follow from the data"
             )));
         }
         out.push_str(&format!(
-            "the weights of the {} sds of the grid follow from the data\n",
+            "the weights of the {} nodes of the grid follow from the data\n",
             mixed.nodes.len()
         ));
     } else if varying.scales == Scales::Posterior {
-        out.push_str("the run was stopped before the posterior of the sd was known\n");
+        out.push_str("the run was stopped before the posterior was known\n");
     }
     Ok(out)
 }
 
 /// The likelihood at the ends of the interval, and at the estimate between them.
-fn interval(varying: &Varying, mixed: &Mixed, scale: &Scale, sd: f64) -> Result<String, Failure> {
+fn interval(varying: &Varying, mixed: &Mixed, scale: &Scale, at: &[f64]) -> Result<String, Failure> {
     // the node nearest to the estimate has coefficients to begin with
-    let nearest = mixed.nodes.iter().min_by(|a, b| (a.sd - sd).abs().total_cmp(&(b.sd - sd).abs()));
-    let start = nearest.map_or(&mixed.nodes[0], |node| node);
-    let (proved, ends) = match (scale.level, scale.interval) {
-        (Level::Proved, Some(ends)) => (true, ends.map(|e| e / varying.varies.unit)),
-        _ => (false, [sd; 2]),
+    let away = |k: &usize| mixed.scales[*k].iter().zip(at).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+    let nearest = (0..mixed.nodes.len()).min_by(|a, b| away(a).total_cmp(&away(b))).unwrap_or(0);
+    let start = &mixed.nodes[nearest];
+    let ends = match (scale.level, scale.interval) {
+        (Level::Proved, Some(ends)) => Some(ends.map(|e| e / varying.varies.scales[0].unit)),
+        _ => None,
     };
-    let found = varying.model.confirm(&start.mean, sd, ends)?;
+    let (found, proved) = (varying.model.confirm(&start.mean, at, ends)?, ends.is_some());
     let claimed = scale.log_likelihood.unwrap_or(f64::NAN);
     let allowed =
         1e-8 * (1.0 + found.log_likelihood.abs()) + if found.error.is_finite() { found.error } else { 0.0 };
@@ -73,7 +91,7 @@ fn interval(varying: &Varying, mixed: &Mixed, scale: &Scale, sd: f64) -> Result<
     }
     let mut out = format!("the log likelihood at the estimate is {claimed:.6}: confirmed\n");
     if !proved {
-        out.push_str("nothing is claimed to be proved of the sd\n");
+        out.push_str("nothing is claimed to be proved of where the maximum is\n");
         return Ok(out);
     }
     let [low, high] = scale.interval.unwrap_or_default();

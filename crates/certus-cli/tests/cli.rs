@@ -138,8 +138,6 @@ fn exit_codes() {
     assert!(text.contains("\"assumption_violated\""), "{text}");
     expect(&certus(&["fit"]), 64, "model");
     expect(&certus(&["fit", "logistic", good, "--response", "y", "--nonsense"]), 64, "nonsense");
-    expect(&certus(&["fit", "linear", good, "--response", "y"]), 64, "--sigma");
-    expect(&certus(&["fit", "negative-binomial", good, "--response", "y"]), 64, "--dispersion");
     expect(&certus(&["fit", "logistic", good, "--response", "y", "--group", "x1: *"]), 64, "--group-sd");
     expect(&certus(&["fit", "logistic", good, "--response", "yy"]), 65, "yy");
     let text = write("text.csv", "y,x\n0,1\n1,two\n");
@@ -502,7 +500,7 @@ fn the_table() {
 #[test]
 fn methods_of_the_paper() {
     let file = data("logit_d10.csv");
-    for method in ["prox-energy", "prox-cv", "proj-entropy", "proj-stl", "ball-stl"] {
+    for method in ["prox-energy", "prox-cv", "proj-entropy", "proj-stl", "ball-stl", "subsampled"] {
         let fit = [
             "fit",
             "logistic",
@@ -533,6 +531,7 @@ fn methods_of_the_paper() {
     }
     let fit = ["fit", "logistic", file.to_str().unwrap(), "--response", "y"];
     expect(&certus(&[&fit[..], &["--batch", "3"]].concat()), 64, "batch belongs");
+    expect(&certus(&[&fit[..], &["--row-batch", "3"]].concat()), 64, "row-batch belongs");
     expect(&certus(&[&fit[..], &["--method", "ball-stl", "--constants", "paper"]].concat()), 64, "paper");
 }
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use certus::Goal;
 use certus_data::many::{Chunks, GroupFit, Many, ManyHow, Watcher};
-use certus_data::{Column, Family, Request, Spec, Table, Way};
+use certus_data::{Column, Family, Numbers, Request, Spec, Table, Way};
 use parquet::basic::{Compression, Repetition, Type as Physical};
 use parquet::data_type::{DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
@@ -129,7 +129,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rows = table.rows();
     let how = ManyHow {
         goal: Goal::default(),
-        way: Way::new("auto", None, None, None)?,
+        way: Way::new("auto", None, Numbers::default())?,
         level: None,
         threads: None,
         memory: None,

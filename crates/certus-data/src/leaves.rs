@@ -4,11 +4,11 @@
 //! scratch file of plain numbers answers that at the speed of the disk, while a scan would decode the file again up to each leaf.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::Write;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use certus_models::rows::{Block, LEAF, Leaf, Rows};
 use certus_models::{Error, Ranks};
@@ -139,7 +139,7 @@ impl Writer {
             kept: (0..self.width - extras.count()).collect(),
             extras,
             memory: self.memory,
-            spilled: self.spilled.map(Mutex::new),
+            spilled: self.spilled,
             own: self.own,
             ranks: self.ranks,
         })
@@ -164,7 +164,7 @@ pub(crate) struct Leaves {
     kept: Vec<usize>,
     extras: Extras,
     memory: Vec<Vec<f64>>,
-    spilled: Option<Mutex<File>>,
+    spilled: Option<File>,
     /// The leaves that are here.
     own: Range<usize>,
     ranks: Option<Arc<dyn Ranks>>,
@@ -188,15 +188,31 @@ impl Leaves {
         let wanted = self.kept.iter().copied().chain(self.width - self.extras.count()..self.width);
         let start = (index - self.own.start - self.memory.len()) * LEAF * self.width * 8;
         let mut bytes = vec![0; (self.kept.len() + self.extras.count()) * n * 8];
-        {
-            let mut file = file.lock().map_err(|_| std::io::Error::other("a reader panicked"))?;
+        if bytes.len() == self.width * n * 8 {
+            read_at(file, &mut bytes, start)?;
+        } else {
             for (column, part) in wanted.zip(bytes.chunks_exact_mut(8 * n)) {
-                file.seek(SeekFrom::Start((start + column * n * 8) as u64))?;
-                file.read_exact(part)?;
+                read_at(file, part, start + column * n * 8)?;
             }
         }
         Ok(bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect())
     }
+}
+
+/// Bytes from a place of the file; threads read at once.
+#[cfg(unix)]
+fn read_at(file: &File, out: &mut [u8], place: usize) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, place as u64)
+}
+
+/// Bytes from a place of the file; threads read one after the other, because a file has one place here.
+#[cfg(not(unix))]
+fn read_at(mut file: &File, out: &mut [u8], place: usize) -> std::io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _turn = TURN.lock().map_err(|_| std::io::Error::other("a reader panicked"))?;
+    file.seek(SeekFrom::Start(place as u64))?;
+    file.read_exact(out)
 }
 
 impl Rows for Leaves {

@@ -7,9 +7,9 @@ use certus_models::rows::{Rows, leaves};
 use crate::account::dependence;
 use crate::encoding::{Coding, Encoding, Feature, How, Part};
 use crate::error::DataError;
-use crate::prepare::{Prepared, response};
+use crate::prepare::Prepared;
 use crate::spec::Spec;
-use crate::summary::{constants, dependent, fingerprint, moments};
+use crate::summary::{Extent, dependent, fingerprint, summarise};
 
 impl Prepared {
     /// Rows of complete finite numbers, `names` of their columns in order. `None` if a column must be dropped for being constant, which only
@@ -23,23 +23,25 @@ impl Prepared {
             return Err(DataError::BadData("there is no row of data".into()));
         }
         check(&*rows, names, spec)?;
-        if spec.intercept && !constants(&*rows)?.is_empty() {
+        let extent = Extent::of(&*rows)?;
+        if spec.intercept && !extent.constants().is_empty() {
             return Ok(None);
         }
         if names.is_empty() && !spec.intercept {
             return Err(DataError::BadData("no feature is left: there is no column and no intercept".into()));
         }
-        let feature = |(column, (name, (mean, sd))): (usize, (&String, (f64, f64)))| Feature {
+        let summary = summarise(&*rows, &extent, spec.intercept, &[])?;
+        let feature = |(column, (name, (mean, sd))): (usize, (&String, &(f64, f64)))| Feature {
             name: name.clone(),
             term: name.clone(),
             parts: vec![Part { column, level: None }],
-            mean,
-            sd,
+            mean: *mean,
+            sd: *sd,
         };
         let encoding = Encoding {
             response: spec.response.clone(),
             columns: names.iter().map(|n| Coding { name: n.clone(), how: How::Number }).collect(),
-            features: names.iter().zip(moments(&*rows, spec.intercept)?).enumerate().map(feature).collect(),
+            features: names.iter().zip(&summary.moments).enumerate().map(feature).collect(),
             groups: Vec::new(),
             trials: spec.trials.clone(),
             offset: spec.offset.clone(),
@@ -51,8 +53,8 @@ impl Prepared {
         Ok(Some(Self {
             rows_used: rows.len(),
             rows_dropped: 0,
-            response: response(&*rows)?,
-            fingerprint: fingerprint(&*rows, &encoding, &[])?,
+            response: summary.response,
+            fingerprint: fingerprint(&*rows, &encoding, &summary),
             rows,
             encoding,
             codes: Vec::new(),

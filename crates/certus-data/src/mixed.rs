@@ -1,77 +1,22 @@
-//! The posterior of a model whose group sd is not known: a mixture of Gaussians over a grid of sds, its marginals and draws on the user's scale, and the vectors it
-//! is kept as.
-
-use std::collections::BTreeMap;
-use std::f64::consts::PI;
+//! The posterior of a model whose scales are not all known: a mixture of Gaussians over a grid of scales, its marginals and draws on the user's scale.
 
 use certus::factor::Lower;
 use certus::gaussian::NORMAL_95;
 use certus::random::{Purpose, Random};
 use certus::{Factor, Gaussian, linalg};
 use certus_models::collapsed::{Effect, Mixture, Node};
+use certus_models::scales::Grid;
 use certus_models::special::normal_cdf;
 use certus_store::record::Parameter;
 
-use crate::encoding::Encoding;
-use crate::error::DataError;
 use crate::meaning::Quantity;
-use crate::scales::unknown;
-use crate::spec::Family;
+use crate::varies::{Row, Shape, Varies, VaryingEffect};
 
 /// Numbers of covariances between effects and coefficients that are kept, at most.
 const KEPT: usize = 50_000_000;
 
-/// The coefficient that varies by a group of unknown sd, and how that sd reads on the user's scale.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Varies {
-    /// Its name, `sd(city)`, or `sd(city: rain)` for a slope.
-    pub name: String,
-    /// The group.
-    pub group: String,
-    /// The column of the design.
-    pub feature: usize,
-    /// One unit of the design on the user's scale.
-    pub unit: f64,
-    /// What is added to the centred column so that it varies as the user's does.
-    pub shift: f64,
-    /// Variance of a response on the latent scale given its group, where there is such a scale: the share of the variance that lies between groups (ICC) is then
-    /// sd²/(sd² + this).
-    pub latent: Option<f64>,
-}
-
-impl Varies {
-    /// Of a fit; `None` if every sd was given.
-    pub fn of(encoding: &Encoding, family: Family, sigma: Option<f64>) -> Result<Option<Self>, DataError> {
-        let Some((group, feature)) = unknown(encoding)? else { return Ok(None) };
-        let (center, scale) = encoding.center_and_scale();
-        let slope = feature.checked_sub(usize::from(encoding.intercept));
-        let latent = match family {
-            Family::Logistic | Family::Binomial => Some(PI * PI / 3.0),
-            Family::Probit => Some(1.0),
-            Family::Linear => sigma.map(|s| s * s),
-            Family::Poisson | Family::NegativeBinomial => None,
-        };
-        Ok(Some(Self {
-            name: match slope {
-                Some(j) => format!("sd({}: {})", group.name, encoding.features[j].name),
-                None => format!("sd({})", group.name),
-            },
-            group: group.name.clone(),
-            feature,
-            unit: slope.map_or(1.0, |j| 1.0 / scale[j]),
-            shift: slope.map_or(0.0, |j| center[j] / scale[j]),
-            latent: latent.filter(|_| slope.is_none()),
-        }))
-    }
-
-    fn icc(&self, sd: f64) -> Option<f64> {
-        self.latent.map(|latent| sd * sd / (sd * sd + latent))
-    }
-
-    fn icc_name(&self) -> String {
-        format!("icc({})", self.group)
-    }
-}
+/// Bins of the density of a scale beside which there is another.
+const BINS: usize = 30;
 
 /// The effects of the groups by level: all that predictions need.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,7 +35,7 @@ pub struct Effects {
 
 impl Effects {
     /// rows, mean, sd, q05, q50, q95 of every group on the user's scale, group after group.
-    pub fn table(&self, varies: &Varies) -> Vec<f64> {
+    pub fn table(&self, varies: &VaryingEffect) -> Vec<f64> {
         let row = |g: usize| {
             let [mean, sd] = [self.mean[g], self.variance[g].sqrt()].map(|x| x * varies.unit);
             let quantiles = self.quantiles[3 * g..][..3].iter().map(|q| q * varies.unit);
@@ -115,10 +60,14 @@ impl Effects {
 /// A mixture of Gaussians, on the scale of the design.
 #[derive(Clone, Debug)]
 pub struct Mixed {
-    /// From the smallest sd to the largest; one if the sd was estimated.
+    /// One per node of the grid, whose first scale is its sd; one if the scales were estimated.
     pub nodes: Vec<Node>,
-    /// The standard error of log sd, if it was estimated.
-    pub log_sd_error: Option<f64>,
+    /// The scales of every node.
+    pub scales: Vec<Vec<f64>>,
+    /// Where every node is on the grid.
+    pub keys: Vec<[i64; 2]>,
+    /// The covariance of the log scales, row after row, if they were estimated.
+    pub log_covariance: Option<Vec<f64>>,
     /// The groups' own.
     pub effects: Option<Effects>,
 }
@@ -154,11 +103,6 @@ impl Law {
 }
 
 impl Mixed {
-    /// Of a mixture.
-    pub(crate) fn new(mixture: Mixture, log_sd_error: Option<f64>) -> Self {
-        Self { nodes: mixture.nodes, log_sd_error, effects: None }
-    }
-
     /// Coefficients.
     pub fn dim(&self) -> usize {
         self.nodes[0].mean.len()
@@ -170,9 +114,27 @@ impl Mixed {
         Mixture { nodes, log_evidence: f64::NAN, refinement: f64::NAN, evaluations: 0 }
     }
 
-    /// Fewer nodes, see [`Mixture::thinned`].
-    pub(crate) fn thinned(&self) -> Vec<Node> {
-        self.mixture().thinned().nodes
+    fn grid(&self) -> Grid {
+        let weights: Vec<f64> = self.nodes.iter().map(|n| n.weight).collect();
+        Grid::new(&self.keys, &self.scales, &weights)
+    }
+
+    /// Fewer nodes and their scales for work that is done at each: see [`Mixture::thinned`]; of a lattice of two scales every second on either axis, which is
+    /// the lattice before its last refinement.
+    pub(crate) fn thinned(&self) -> (Vec<Node>, Vec<Vec<f64>>) {
+        if self.scales[0].len() == 1 {
+            let nodes = self.mixture().thinned().nodes;
+            let scales = nodes.iter().map(|n| vec![n.sd]).collect();
+            return (nodes, scales);
+        }
+        let even = |key: &[i64; 2]| key.iter().all(|k| k % 2 == 0);
+        let all = self.nodes.iter().zip(&self.scales).zip(&self.keys);
+        let kept = all.filter(|((node, _), key)| even(key) && node.weight > 1e-6);
+        let (mut nodes, scales): (Vec<Node>, Vec<_>) =
+            kept.map(|((node, scales), _)| (node.clone(), scales.clone())).unzip();
+        let sum: f64 = nodes.iter().map(|n| n.weight).sum();
+        nodes.iter_mut().for_each(|n| n.weight /= sum);
+        (nodes, scales)
     }
 
     /// The Gaussian with the mean and the covariance of the coefficients.
@@ -213,32 +175,44 @@ impl Mixed {
         Law(nodes.iter().map(one).collect())
     }
 
-    /// Mean, sd and quantiles of an increasing function of the sd.
-    fn of_sd(&self, f: impl Fn(f64) -> f64) -> Option<[f64; 5]> {
-        if let Some(error) = self.log_sd_error {
-            let sd = self.nodes[0].sd;
-            let at = |z: f64| f((sd.ln() + z * error).exp());
-            // the delta method, by a difference
-            let slope = (f(sd * 1e-4f64.exp()) - f(sd * (-1e-4f64).exp())) / 2e-4;
-            return Some([f(sd), slope * error, at(-NORMAL_95), f(sd), at(NORMAL_95)]);
+    /// Mean, sd and quantiles of what follows from the scales; those that are nothing are NaN, and all are where nothing is known but a value.
+    fn of_scales(&self, row: &Row, grid: &Grid) -> [f64; 5] {
+        let mut value = [f64::NAN; 5];
+        if let Some(covariance) = &self.log_covariance {
+            let (c, k) = (&row.combination, row.combination.len());
+            let variance: f64 = (0..k * k).map(|e| c[e / k] * covariance[e] * c[e % k]).sum();
+            let logs = c.iter().zip(&self.scales[0]).filter(|(c, _)| **c != 0.0);
+            let x: f64 = logs.map(|(c, s)| c * s.ln()).sum();
+            value[0] = row.shape.of(x);
+            if variance > 0.0 && x.is_finite() {
+                let error = variance.sqrt();
+                // the delta method, by a difference
+                let slope = (row.shape.of(x + 1e-4) - row.shape.of(x - 1e-4)) / 2e-4;
+                let mut ends = [-NORMAL_95, NORMAL_95].map(|z| row.shape.of(x + z * error));
+                ends.sort_by(f64::total_cmp);
+                value = [value[0], slope.abs() * error, ends[0], value[0], ends[1]];
+            }
+            return value;
         }
-        if self.nodes.len() == 1 {
-            return None;
+        if row.shape != Shape::Dispersion {
+            let each = || self.nodes.iter().map(|n| n.weight).zip(self.scales.iter().map(|s| row.at(s)));
+            value[0] = each().map(|(w, x)| w * x).sum();
+            value[1] = each().map(|(w, x)| w * (x - value[0]).powi(2)).sum::<f64>().sqrt();
         }
-        let mean: f64 = self.nodes.iter().map(|n| n.weight * f(n.sd)).sum();
-        let square: f64 = self.nodes.iter().map(|n| n.weight * (f(n.sd) - mean).powi(2)).sum();
-        let mixture = self.mixture();
-        let at = |p: f64| f(mixture.sd_quantile(p));
-        Some([mean, square.sqrt(), at(0.05), at(0.5), at(0.95)])
+        let law = grid.law(&row.combination);
+        let mut quantiles = [0.05, 0.5, 0.95].map(|p| row.shape.of(law.quantile(p)));
+        quantiles.sort_by(f64::total_cmp);
+        value[2..].copy_from_slice(&quantiles);
+        value
     }
 
-    /// The rows of the table: coefficients, the sd, the ICC.
+    /// The rows of the table: coefficients, then what follows from the scales.
     pub fn parameters(&self, quantities: &[Quantity], varies: &Varies) -> Vec<Parameter> {
-        let row = |name: &str, of: Option<[f64; 5]>, alone: f64| {
-            let finite = |k: usize| of.map(|x| x[k]).filter(|x| x.is_finite());
+        let row = |name: &str, of: [f64; 5]| {
+            let finite = |k: usize| Some(of[k]).filter(|x| x.is_finite());
             Parameter {
                 name: name.into(),
-                mean: finite(0).or(Some(alone)),
+                mean: finite(0),
                 sd: finite(1),
                 q05: finite(2),
                 q50: finite(3),
@@ -252,63 +226,57 @@ impl Mixed {
             let own = if self.nodes.len() == 1 {
                 Parameter::normal(&q.name, mean, sd)
             } else {
-                let all = [mean, sd, law.quantile(0.05), law.quantile(0.5), law.quantile(0.95)];
-                row(&q.name, Some(all), mean)
+                row(&q.name, [mean, sd, law.quantile(0.05), law.quantile(0.5), law.quantile(0.95)])
             };
             out.push(own);
         }
-        let sd = self.nodes[0].sd;
-        out.push(row(&varies.name, self.of_sd(|s| s * varies.unit), sd * varies.unit));
-        if let Some(icc) = varies.icc(sd) {
-            let law = self.of_sd(|s| varies.icc(s).unwrap_or_default());
-            out.push(row(&varies.icc_name(), law, icc));
-        }
+        let grid = self.grid();
+        out.extend(varies.rows.iter().map(|own| row(&own.name, self.of_scales(own, &grid))));
         out
     }
 
-    /// `n` draws of the parameters, one after the other; draw k depends on the seed and k only. An estimated sd stays where it is.
+    /// `n` draws of the parameters, one after the other; draw k depends on the seed and k only. Estimated scales stay where they are.
     pub fn draws(&self, quantities: &[Quantity], varies: &Varies, n: usize, seed: u64) -> Vec<f64> {
         let d = self.dim();
         let random = Random::new(seed, Purpose::Sample, 0);
-        let (mut normals, mut luck) = (vec![0.0; d * n], vec![0.0; n]);
+        let (mut normals, mut luck, mut other) = (vec![0.0; d * n], vec![0.0; n], vec![0.0; n]);
         random.normals(0, 0, d, &mut normals);
         random.uniforms(1, 0, 1, &mut luck);
-        let mixture = self.mixture();
-        let mut out = Vec::with_capacity(n * (quantities.len() + 2));
-        for (u, luck) in normals.chunks_exact(d).zip(luck) {
-            let mut below = 0.0;
-            let node = self.nodes.iter().find(|node| {
-                below += node.weight;
-                luck < below
-            });
-            let node = node.unwrap_or(&self.nodes[self.nodes.len() - 1]);
+        random.uniforms(2, 0, 1, &mut other);
+        let grid = self.grid();
+        let sampler = grid.sampler();
+        let mut out = Vec::with_capacity(n * (quantities.len() + varies.rows.len()));
+        for ((u, luck), other) in normals.chunks_exact(d).zip(luck).zip(other) {
+            let (place, scales) =
+                if self.nodes.len() == 1 { (0, self.scales[0].clone()) } else { sampler.draw([luck, other]) };
+            let node = &self.nodes[place];
             let mut z = node.mean.clone();
             linalg::add_square_times(&node.factor, d, true, u, &mut z);
             out.extend(quantities.iter().map(|q| q.terms.iter().map(|(i, a)| a * z[*i]).sum::<f64>()));
-            let sd = if self.nodes.len() == 1 { node.sd } else { mixture.sd_quantile(luck) };
-            out.push(sd * varies.unit);
-            out.extend(varies.icc(sd));
+            out.extend(varies.rows.iter().map(|row| row.at(&scales)));
         }
         out
     }
 
     /// A with A Aᵀ the covariance of the parameters, row after row, and its number of columns.
     pub fn spread(&self, quantities: &[Quantity], varies: &Varies) -> (Vec<f64>, usize) {
-        let (d, columns) = (self.dim(), self.nodes.len() * (self.dim() + 1) + 1);
+        let (d, more) = (self.dim(), varies.rows.len());
+        let columns = self.nodes.len() * (d + 1) + more;
         let count = quantities.len();
-        let rows = count + 1 + usize::from(varies.latent.is_some());
+        let rows = count + more;
         let mut out = vec![0.0; rows * columns];
-        let means = |node: &Node| -> Vec<f64> {
+        let means = |k: usize| -> Vec<f64> {
+            let node = &self.nodes[k];
             let own = quantities.iter().map(|q| q.terms.iter().map(|(i, a)| a * node.mean[*i]).sum::<f64>());
-            own.chain([node.sd * varies.unit]).chain(varies.icc(node.sd)).collect()
+            own.chain(varies.rows.iter().map(|row| row.at(&self.scales[k]))).collect()
         };
         let mut center = vec![0.0; rows];
-        for node in &self.nodes {
-            center.iter_mut().zip(means(node)).for_each(|(c, m)| *c += node.weight * m);
+        for (k, node) in self.nodes.iter().enumerate() {
+            center.iter_mut().zip(means(k)).for_each(|(c, m)| *c += node.weight * m);
         }
         for (k, node) in self.nodes.iter().enumerate() {
             let root = node.weight.sqrt();
-            for (i, mean) in means(node).into_iter().enumerate() {
+            for (i, mean) in means(k).into_iter().enumerate() {
                 let row = &mut out[i * columns..][k * (d + 1)..][..d + 1];
                 row[d] = root * (mean - center[i]);
                 if let Some(q) = quantities.get(i) {
@@ -318,92 +286,43 @@ impl Mixed {
                 }
             }
         }
-        // an estimated sd varies by its standard error, and the ICC with it
-        if self.log_sd_error.is_some() {
-            let functions = [self.of_sd(|s| s * varies.unit), self.of_sd(|s| varies.icc(s).unwrap_or(0.0))];
-            for (i, of) in (count..rows).zip(functions) {
-                out[(i + 1) * columns - 1] = of.map_or(0.0, |x| x[1]);
+        let grid = self.grid();
+        for (i, row) in varies.rows.iter().enumerate() {
+            let own = &mut out[(count + i) * columns..][..columns];
+            if self.log_covariance.is_some() {
+                // estimated scales vary by their standard errors
+                own.fill(0.0);
+                let sd = self.of_scales(row, &grid)[1];
+                own[columns - more + i] = if sd.is_nan() { 0.0 } else { sd };
+            } else if row.shape == Shape::Dispersion {
+                // it may have no variance
+                own.fill(f64::NAN);
             }
         }
         (out, columns)
     }
 
-    /// Points of the density of the sd on the user's scale; none if it was estimated.
+    /// Points of the density of the first scale on the user's scale; none if it was estimated.
     pub fn density(&self, varies: &Varies) -> Vec<(f64, f64)> {
+        let unit = varies.scales[0].unit;
         if self.nodes.len() < 2 {
             return Vec::new();
         }
-        let step = (self.nodes[1].sd / self.nodes[0].sd).ln();
-        let point = |n: &Node| (n.sd * varies.unit, n.weight / (step * n.sd * varies.unit));
-        self.nodes.iter().map(point).collect()
-    }
-
-    /// The vectors it is kept as.
-    pub fn vectors(&self) -> BTreeMap<String, Vec<f64>> {
-        let d = self.dim();
-        let lower =
-            |n: &Node| (0..d).flat_map(|j| n.factor[j * d + j..(j + 1) * d].to_vec()).collect::<Vec<_>>();
-        let mut out: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        let mut add = |name: &str, values: Vec<f64>| out.insert(name.to_string(), values);
-        add("scale.sd", self.nodes.iter().map(|n| n.sd).collect());
-        add("scale.weight", self.nodes.iter().map(|n| n.weight).collect());
-        add("scale.mean", self.nodes.iter().flat_map(|n| n.mean.clone()).collect());
-        add("scale.factor", self.nodes.iter().flat_map(lower).collect());
-        if let Some(error) = self.log_sd_error {
-            add("scale.log_sd_error", vec![error]);
+        if self.scales[0].len() == 1 {
+            let step = (self.nodes[1].sd / self.nodes[0].sd).ln();
+            let point = |n: &Node| (n.sd * unit, n.weight / (step * n.sd * unit));
+            return self.nodes.iter().map(point).collect();
         }
-        if let Some(effects) = &self.effects {
-            add("effect.mean", effects.mean.clone());
-            add("effect.variance", effects.variance.clone());
-            add("effect.covariance", effects.covariance.clone());
-            add("effect.rows", effects.rows.clone());
-            add("effect.quantiles", effects.quantiles.clone());
+        let mut first = vec![0.0; self.scales[0].len()];
+        first[0] = 1.0;
+        let law = self.grid().law(&first);
+        let (low, high) = (law.quantile(5e-4), law.quantile(1.0 - 5e-4));
+        let step = (high - low) / BINS as f64;
+        let mut masses = [0.0; BINS];
+        for (x, mass) in law.masses().iter().filter(|(x, _)| (low..high).contains(x)) {
+            masses[(((x - low) / step) as usize).min(BINS - 1)] += mass;
         }
-        out
-    }
-
-    /// Reads [`Mixed::vectors`]; `None` if there are none, an error in words if they do not fit together.
-    pub fn of_vectors(dim: usize, vectors: &BTreeMap<String, Vec<f64>>) -> Option<Result<Self, String>> {
-        let sds = vectors.get("scale.sd")?;
-        let (count, packed) = (sds.len(), dim * (dim + 1) / 2);
-        let part = |name: &str, length: usize| -> Result<&Vec<f64>, String> {
-            let found = vectors.get(name).ok_or(format!("the arrays have no {name}"))?;
-            if found.len() == length {
-                return Ok(found);
-            }
-            Err(format!("{name} has {} entries, but {length} are required", found.len()))
-        };
-        let read = || {
-            let (weights, means) = (part("scale.weight", count)?, part("scale.mean", count * dim)?);
-            let factors = part("scale.factor", count * packed)?;
-            let sum: f64 = weights.iter().sum();
-            let sorted = sds.windows(2).all(|w| w[0] < w[1]) && sds.first().is_some_and(|s| *s >= 0.0);
-            if !sorted || (sum - 1.0).abs() > 1e-9 || weights.iter().any(|w| *w < 0.0) {
-                return Err("the sds of the grid do not grow, or their weights do not sum to 1".into());
-            }
-            let node = |k: usize| {
-                let mut factor = vec![0.0; dim * dim];
-                let mut from = k * packed;
-                for j in 0..dim {
-                    factor[j * dim + j..(j + 1) * dim].copy_from_slice(&factors[from..][..dim - j]);
-                    from += dim - j;
-                }
-                let mean = means[k * dim..][..dim].to_vec();
-                Node { sd: sds[k], weight: weights[k], mean, factor, error: f64::INFINITY }
-            };
-            let effects = match vectors.get("effect.mean") {
-                Some(mean) => Some(Effects {
-                    mean: mean.clone(),
-                    variance: part("effect.variance", mean.len())?.clone(),
-                    covariance: part("effect.covariance", mean.len() * dim)?.clone(),
-                    rows: part("effect.rows", mean.len())?.clone(),
-                    quantiles: part("effect.quantiles", 3 * mean.len())?.clone(),
-                }),
-                None => None,
-            };
-            let log_sd_error = vectors.get("scale.log_sd_error").and_then(|v| v.first()).copied();
-            Ok(Self { nodes: (0..count).map(node).collect(), log_sd_error, effects })
-        };
-        Some(read())
+        let place = |k: usize| (low + (k as f64 + 0.5) * step).exp() * unit;
+        masses.iter().enumerate().map(|(k, mass)| (place(k), mass / (step * place(k)))).collect()
     }
 }

@@ -31,6 +31,34 @@ pub struct Prediction {
     pub linear_sd: f64,
 }
 
+impl Prediction {
+    /// Of a linear predictor t ~ N(mean, sd²).
+    pub(crate) fn normal(family: Family, trials: f64, mean: f64, sd: f64) -> Self {
+        let at = |z: f64| trials * family.response(mean + z * sd);
+        Self {
+            mean: trials * family.expected_response(mean, sd),
+            sd: trials * family.response_sd(mean, sd),
+            q05: at(-NORMAL_95),
+            q50: at(0.0),
+            q95: at(NORMAL_95),
+            linear_mean: mean,
+            linear_sd: sd,
+        }
+    }
+
+    /// Of the mean, the sd and the quantile function of the expected response of one trial, and the moments of the linear predictor.
+    pub(crate) fn of(
+        trials: f64,
+        (mean, sd): (f64, f64),
+        quantile: impl Fn(f64) -> f64,
+        (linear_mean, linear_sd): (f64, f64),
+    ) -> Self {
+        let at = |p: f64| trials * quantile(p);
+        let (mean, sd) = (trials * mean, trials * sd);
+        Self { mean, sd, q05: at(0.05), q50: at(0.5), q95: at(0.95), linear_mean, linear_sd }
+    }
+}
+
 impl Family {
     /// The expected response of one trial at the linear predictor t.
     pub fn response(self, t: f64) -> f64 {
@@ -120,17 +148,7 @@ pub fn predict(
     let (mut combinations, mut out) = (Combinations::new(w), Vec::new());
     each_row(meaning, source, storage, |terms, offset, trials, _| {
         let (mean, sd) = combinations.moments(terms);
-        let mean = mean + offset;
-        let at = |z: f64| trials * family.response(mean + z * sd);
-        out.push(Prediction {
-            mean: trials * family.expected_response(mean, sd),
-            sd: trials * family.response_sd(mean, sd),
-            q05: at(-NORMAL_95),
-            q50: at(0.0),
-            q95: at(NORMAL_95),
-            linear_mean: mean,
-            linear_sd: sd,
-        });
+        out.push(Prediction::normal(family, trials, mean + offset, sd));
     })?;
     Ok(out)
 }

@@ -4,17 +4,17 @@ use std::str::FromStr;
 
 use certus::Gaussian;
 use certus::combination::Combinations;
-use certus::gaussian::NORMAL_95;
-use certus_models::collapsed::Node;
+use certus_models::collapsed::{Node, quantile};
 
 use crate::encoding::How;
 use crate::error::DataError;
 use crate::leaves::Storage;
 use crate::meaning::Meaning;
-use crate::mixed::{Law, Mixed, Varies};
+use crate::mixed::{Law, Mixed};
 use crate::predict::{Prediction, each_row};
 use crate::spec::Family;
 use crate::table::Source;
+use crate::varies::Varies;
 
 /// Steps of a rule for a normal law, in sds, and how far it goes.
 const STEP: f64 = 0.25;
@@ -47,7 +47,7 @@ impl FromStr for Groups {
     }
 }
 
-/// Predictions for the rows of a source, in its order. New groups and the population need no column of groups.
+/// Predictions for the rows of a source, in its order. New groups and the population need no column of groups; where there are no groups, `groups` is `Known`.
 pub fn predict_mixed(
     family: Family,
     meaning: &Meaning,
@@ -59,7 +59,12 @@ pub fn predict_mixed(
 ) -> Result<Vec<Prediction>, DataError> {
     let mut meaning = meaning.clone();
     let known = groups == Groups::Known;
-    if known && mixed.effects.is_none() {
+    if varies.effect.is_none() && !known {
+        return Err(DataError::Usage(
+            "groups belongs to fits with groups, and there are none: leave it out".into(),
+        ));
+    }
+    if known && varies.effect.is_some() && mixed.effects.is_none() {
         let words = "the fit does not have the effects of its groups, for it was stopped or they are too many: predict for new groups or the population (groups new, population)";
         return Err(DataError::Usage(words.into()));
     }
@@ -71,10 +76,15 @@ pub fn predict_mixed(
         }
     }
     let gaussian = mixed.gaussian().map_err(certus_models::Error::from)?;
-    let (mut combinations, nodes, mut out) = (Combinations::new(&gaussian), mixed.thinned(), Vec::new());
+    let (mut combinations, (nodes, _), mut out) = (Combinations::new(&gaussian), mixed.thinned(), Vec::new());
     each_row(&meaning, source, storage, |terms, offset, trials, levels| {
+        let Some(effect) = &varies.effect else {
+            // nothing varies, so every group is as good as any
+            out.push(Row { family, z: 0.0, offset, trials }.new_group(&nodes, terms));
+            return;
+        };
         // the intercept's own column is 1
-        let z = terms.iter().find(|t| t.0 == varies.feature).map_or(0.0, |t| t.1) + varies.shift;
+        let z = terms.iter().find(|t| t.0 == effect.feature).map_or(0.0, |t| t.1) + effect.shift;
         let row = Row { family, z, offset, trials };
         out.push(match groups {
             Groups::Known => row.known(&gaussian, &mut combinations, mixed, terms, levels[0]),
@@ -110,16 +120,7 @@ impl Row {
         let variance = sd * sd + self.z * self.z * effects.variance[level] + 2.0 * self.z * with;
         let mean = mean + self.offset + self.z * effects.mean[level];
         let sd = variance.max(0.0).sqrt();
-        let at = |x: f64| self.trials * self.family.response(mean + x * sd);
-        Prediction {
-            mean: self.trials * self.family.expected_response(mean, sd),
-            sd: self.trials * self.family.response_sd(mean, sd),
-            q05: at(-NORMAL_95),
-            q50: at(0.0),
-            q95: at(NORMAL_95),
-            linear_mean: mean,
-            linear_sd: sd,
-        }
+        Prediction::normal(self.family, self.trials, mean, sd)
     }
 
     /// t ~ N(aβ̂ + offset, |Lᵀa|² + z²σ²) at each sd of the grid.
@@ -133,7 +134,6 @@ impl Row {
     }
 
     fn of_law(&self, law: &Law) -> Prediction {
-        let (linear_mean, linear_sd) = law.moments();
         let mean: f64 = law.0.iter().map(|[w, m, s]| w * self.family.expected_response(*m, *s)).sum();
         let square: f64 = law
             .0
@@ -143,16 +143,8 @@ impl Row {
                 w * (self.family.response_sd(*m, *s).powi(2) + (own - mean).powi(2))
             })
             .sum();
-        let at = |p: f64| self.trials * self.family.response(law.quantile(p));
-        Prediction {
-            mean: self.trials * mean,
-            sd: self.trials * square.sqrt(),
-            q05: at(0.05),
-            q50: at(0.5),
-            q95: at(0.95),
-            linear_mean,
-            linear_sd,
-        }
+        let at = |p: f64| self.family.response(law.quantile(p));
+        Prediction::of(self.trials, (mean, square.sqrt()), at, law.moments())
     }
 
     /// r(m, σ) = ∫ response(m + zσu) N(u) du is what is predicted; m = aβ + offset and σ have their posterior.
@@ -171,29 +163,7 @@ impl Row {
         let mean: f64 = atoms.iter().map(|(r, w)| w * r).sum();
         let square: f64 = atoms.iter().map(|(r, w)| w * (r - mean).powi(2)).sum();
         atoms.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let at = |p: f64| self.trials * quantile(&atoms, p);
-        Prediction {
-            mean: self.trials * mean,
-            sd: self.trials * square.sqrt(),
-            q05: at(0.05),
-            q50: at(0.5),
-            q95: at(0.95),
-            linear_mean: center + self.offset,
-            linear_sd,
-        }
+        let moments = (mean, square.sqrt());
+        Prediction::of(self.trials, moments, |p| quantile(&atoms, p), (center + self.offset, linear_sd))
     }
-}
-
-/// Where the distribution function, linear between the middles of the atoms, is p.
-fn quantile(atoms: &[(f64, f64)], p: f64) -> f64 {
-    let (mut below, mut last) = (0.0, (0.0, atoms[0].0));
-    for (x, weight) in atoms {
-        let at = below + 0.5 * weight;
-        if at >= p {
-            let part = if at > last.0 { (p - last.0) / (at - last.0) } else { 1.0 };
-            return last.1 + part * (x - last.1);
-        }
-        (below, last) = (below + weight, (at, *x));
-    }
-    atoms[atoms.len() - 1].0
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use certus_models::rows::{Leaf, Rows, add};
+use certus_models::rows::Rows;
 use certus_models::{Design, GroupTerm};
 
 use crate::account::{dependence, notes};
@@ -12,7 +12,7 @@ use crate::leaves::{Leaves, Storage, Writer};
 use crate::profile::profile;
 use crate::resolve::{check_numbers, columns_and_groups, expand, slopes, terms};
 use crate::spec::Spec;
-use crate::summary::{all, constants, dependent, fingerprint, moments, over_leaves};
+use crate::summary::{Extent, dependent, fingerprint, summarise};
 use crate::table::Source;
 
 /// A column that is not in the design, and why.
@@ -67,7 +67,9 @@ impl Prepared {
     pub fn design(&self) -> Result<Design, DataError> {
         let (rows, intercept) = (self.rows.clone(), self.encoding.intercept);
         Ok(if self.encoding.standardise {
-            Design::standardised(rows, intercept)?
+            // the means and sds are known, and two passes over the rows are spared
+            let (center, scale) = self.encoding.center_and_scale();
+            Design::transformed(rows, intercept, center, scale)?
         } else {
             Design::new(rows, intercept)
         })
@@ -90,7 +92,7 @@ impl Prepared {
     }
 }
 
-/// [`prepare_with`] up to 512 MiB of memory for the rows.
+/// [`prepare_with`] up to 384 MiB of memory for the rows.
 pub fn prepare(source: &dyn Source, spec: &Spec) -> Result<Prepared, DataError> {
     prepare_with(source, spec, &Storage::default())
 }
@@ -112,13 +114,15 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
     let profile = profile(source, &mut encoding, spec.missing)?;
     expand(&mut encoding, &terms);
     let (mut leaves, codes) = fill(source, spec, &encoding, storage, profile.used)?;
-    let dropped = drop_constants(&mut leaves, &mut encoding)?;
+    let mut extent = Extent::of(&leaves)?;
+    let dropped = drop_constants(&mut leaves, &mut extent, &mut encoding);
     if encoding.features.is_empty() && (!terms.is_empty() || !spec.intercept) {
         let names: Vec<String> = dropped.iter().map(|l| format!("'{}' {}", l.name, l.reason)).collect();
         return Err(DataError::BadData(format!("no feature is left: {}", names.join("; "))));
     }
-    for (feature, (mean, sd)) in encoding.features.iter_mut().zip(moments(&leaves, spec.intercept)?) {
-        (feature.mean, feature.sd) = (mean, sd);
+    let summary = summarise(&leaves, &extent, spec.intercept, &codes)?;
+    for (feature, (mean, sd)) in encoding.features.iter_mut().zip(&summary.moments) {
+        (feature.mean, feature.sd) = (*mean, *sd);
     }
     let mut notes = notes(spec, &encoding, &profile, &ignored, &dropped);
     slopes(spec, &mut encoding, &dropped, &mut notes)?;
@@ -126,8 +130,8 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
     Ok(Prepared {
         rows_used: profile.used,
         rows_dropped: profile.incomplete,
-        response: response(&leaves)?,
-        fingerprint: fingerprint(&leaves, &encoding, &codes)?,
+        response: summary.response,
+        fingerprint: fingerprint(&leaves, &encoding, &summary),
         rows: Arc::new(leaves),
         encoding,
         codes,
@@ -176,13 +180,14 @@ fn fill(
 }
 
 /// A constant column is dropped if there is an intercept, which says the same.
-fn drop_constants(leaves: &mut Leaves, encoding: &mut Encoding) -> Result<Vec<Left>, DataError> {
+fn drop_constants(leaves: &mut Leaves, extent: &mut Extent, encoding: &mut Encoding) -> Vec<Left> {
     if !encoding.intercept {
-        return Ok(Vec::new());
+        return Vec::new();
     }
-    let constant = constants(leaves)?;
+    let constant = extent.constants();
     let places: Vec<usize> = constant.iter().map(|(j, _)| *j).collect();
     leaves.remove(&places);
+    extent.remove(&places);
     let left = constant.iter().map(|(j, value)| Left {
         name: encoding.features[*j].name.clone(),
         reason: format!("is {value} in every row, which the intercept says already"),
@@ -190,27 +195,5 @@ fn drop_constants(leaves: &mut Leaves, encoding: &mut Encoding) -> Result<Vec<Le
     let left = left.collect();
     let mut place = 0..;
     encoding.features.retain(|_| !places.contains(&place.next().expect("endless")));
-    Ok(left)
-}
-
-pub(crate) fn response(leaves: &dyn Rows) -> Result<ResponseSummary, DataError> {
-    let n = leaves.len() as f64;
-    let start = [0.0, f64::INFINITY, f64::NEG_INFINITY];
-    let range = over_leaves(
-        leaves,
-        &all(leaves),
-        &start,
-        |leaf, out| {
-            leaf.y
-                .iter()
-                .for_each(|y| (out[0], out[1], out[2]) = (out[0] + y, out[1].min(*y), out[2].max(*y)));
-        },
-        |a, b| (a[0], a[1], a[2]) = (a[0] + b[0], a[1].min(b[1]), a[2].max(b[2])),
-    )?;
-    let mean = range[0] / n;
-    let deviation = |leaf: &Leaf<'_>, out: &mut [f64]| {
-        leaf.y.iter().for_each(|y| out[0] += (y - mean) * (y - mean));
-    };
-    let squares = over_leaves(leaves, &all(leaves), &[0.0], deviation, add)?;
-    Ok(ResponseSummary { mean, sd: (squares[0] / n).sqrt(), min: range[1], max: range[2] })
+    left
 }

@@ -14,7 +14,7 @@ use crate::error::DataError;
 use crate::leaves::Storage;
 use crate::meaning::{Meaning, Quantity};
 use crate::prepare::{Prepared, prepare_with};
-use crate::scales::{ScaleRequest, unknown};
+use crate::scales::{Own, ScaleRequest, own};
 use crate::spec::{Family, Spec, nearest};
 use crate::table::Source;
 use crate::varying::Varying;
@@ -27,9 +27,9 @@ const MEMORY: usize = 8 << 30;
 pub struct Request {
     /// The columns.
     pub spec: Spec,
-    /// The sd of the errors of a linear model.
+    /// The sd of the errors of a linear model, if it is known.
     pub sigma: Option<f64>,
-    /// The dispersion of a negative-binomial model.
+    /// The dispersion of a negative-binomial model, if it is known.
     pub dispersion: Option<f64>,
     /// Prior sd of the coefficients of the design; infinite for a flat prior.
     pub prior_sd: f64,
@@ -37,7 +37,7 @@ pub struct Request {
     pub intercept_prior_sd: f64,
     /// Prior sds by coefficient or term, instead of the two above.
     pub priors: BTreeMap<String, f64>,
-    /// What is asked of sds of groups that are not given.
+    /// What is asked of scales that are not given.
     pub scale: ScaleRequest,
 }
 
@@ -49,17 +49,34 @@ impl Request {
         Self { spec, sigma, dispersion, prior_sd: 2.5, intercept_prior_sd: 10.0, priors, scale }
     }
 
-    /// The likelihood.
+    /// The scale of the likelihood that is not given, if it has one.
+    pub(crate) fn own(&self) -> Option<Own> {
+        own(self.spec.family, self.sigma, self.dispersion)
+    }
+
+    /// The likelihood; its own scale must be given.
     pub fn likelihood(&self) -> Result<Arc<dyn Likelihood>, DataError> {
-        let needed = |value: Option<f64>, flag: &str, what: &str| {
-            value.ok_or_else(|| {
-                let words = format!(
-                    "{what} needs {flag} (--{flag} X, in Python {flag}=X): estimating it is not built yet"
-                );
-                DataError::Usage(words)
-            })
+        let unknown = |flag: &str| {
+            DataError::Usage(format!("{flag} is not given, so there is no one likelihood: give {flag}"))
         };
         let refuse = |e: certus_models::Error| DataError::Usage(e.to_string());
+        Ok(match self.spec.family {
+            Family::Linear => {
+                Arc::new(Linear::new(self.sigma.ok_or_else(|| unknown("sigma"))?).map_err(refuse)?)
+            }
+            Family::Logistic => Arc::new(Logistic),
+            Family::Binomial => Arc::new(Binomial),
+            Family::Probit => Arc::new(Probit),
+            Family::Poisson => Arc::new(Poisson),
+            Family::NegativeBinomial => {
+                let dispersion = self.dispersion.ok_or_else(|| unknown("dispersion"))?;
+                Arc::new(NegativeBinomial::new(dispersion).map_err(refuse)?)
+            }
+        })
+    }
+
+    /// What can be refused without data.
+    pub(crate) fn refuse(&self) -> Result<(), DataError> {
         let given = [
             (self.sigma, Family::Linear, "sigma", "linear"),
             (self.dispersion, Family::NegativeBinomial, "dispersion", "negative-binomial"),
@@ -69,25 +86,10 @@ impl Request {
                 return Err(DataError::Usage(format!("{flag} belongs to the model {model}: leave it out")));
             }
         }
-        Ok(match self.spec.family {
-            Family::Linear => {
-                Arc::new(Linear::new(needed(self.sigma, "sigma", "a linear model")?).map_err(refuse)?)
-            }
-            Family::Logistic => Arc::new(Logistic),
-            Family::Binomial => Arc::new(Binomial),
-            Family::Probit => Arc::new(Probit),
-            Family::Poisson => Arc::new(Poisson),
-            Family::NegativeBinomial => {
-                let dispersion = needed(self.dispersion, "dispersion", "a negative-binomial model")?;
-                Arc::new(NegativeBinomial::new(dispersion).map_err(refuse)?)
-            }
-        })
-    }
-
-    /// What can be refused without data.
-    pub(crate) fn refuse(&self) -> Result<(), DataError> {
-        self.likelihood()?;
-        if self.spec.groups.iter().all(|g| g.sd.is_some()) {
+        if self.own().is_none() {
+            self.likelihood()?;
+        }
+        if self.own().is_none() && self.spec.groups.iter().all(|g| g.sd.is_some()) {
             self.scale.refuse_without_unknown()?;
         }
         let named = self.priors.iter().map(|(name, sd)| (name.as_str(), *sd));
@@ -107,7 +109,7 @@ pub enum Fitted {
     Dense(Box<Glm>),
     /// And of groups.
     Grouped(Box<Hierarchical>),
-    /// And of groups whose sd is not known, integrated out.
+    /// With scales that are not known, groups integrated out.
     Collapsed(Box<Varying>),
 }
 
@@ -138,27 +140,38 @@ impl Problem {
     /// Reads the source and builds the model.
     pub fn new(source: &dyn Source, request: &Request, storage: &Storage) -> Result<Self, DataError> {
         request.refuse()?;
+        if let (Some(ranks), Some(own)) = (storage.ranks.as_ref().filter(|r| r.count() > 1), request.own()) {
+            return Err(DataError::Usage(format!(
+                "{} is not given: such a model can't be spread over {} processes yet; give it, or run one, without mpirun",
+                own.flag(),
+                ranks.count()
+            )));
+        }
         Self::of(prepare_with(source, &request.spec, storage)?, request)
     }
 
     /// Builds the model of rows that are ready.
     pub fn of(prepared: Prepared, request: &Request) -> Result<Self, DataError> {
         request.refuse()?;
-        let likelihood = request.likelihood()?;
-        let sds = prior_sds(request, &prepared)?;
-        let mut priors = prior_lines(&prepared, &sds);
-        let prior = Prior::independent(vec![0.0; sds.len()], &sds)?;
+        let yardstick = Yardstick::of(request, &prepared)?;
+        let sds = prior_sds(request, &prepared, yardstick.sd)?;
+        let mut mean = vec![0.0; sds.len()];
+        if prepared.encoding.intercept && sds[0].is_finite() {
+            mean[0] = yardstick.mean;
+        }
+        let mut priors = prior_lines(&prepared, &mean, &sds);
+        let prior = Prior::independent(mean, &sds)?;
         let design = prepared.design()?;
-        let (fitted, meaning) = if let Some((_, feature)) = unknown(&prepared.encoding)? {
-            let model = Varying::new(&prepared, &design, feature, likelihood, prior, request)?;
-            priors.extend(model.prior_line());
+        let varying = Varying::new(&prepared, &design, &prior, request, yardstick.sd)?;
+        let (fitted, meaning) = if let Some(model) = varying {
+            priors.extend(model.prior_lines());
             (Fitted::Collapsed(Box::new(model)), Meaning::dense(prepared.encoding.clone()))
         } else if prepared.encoding.groups.is_empty() {
-            let model = Glm::new(design, likelihood, prior)?;
+            let model = Glm::new(design, request.likelihood()?, prior)?;
             (Fitted::Dense(Box::new(model)), Meaning::dense(prepared.encoding.clone()))
         } else {
             let terms = prepared.group_terms(None)?;
-            let model = Hierarchical::new(design, &terms, likelihood, &prior, MEMORY)?;
+            let model = Hierarchical::new(design, &terms, request.likelihood()?, &prior, MEMORY)?;
             let meaning = Meaning::grouped(prepared.encoding.clone(), model.latents());
             (Fitted::Grouped(Box::new(model)), meaning)
         };
@@ -229,8 +242,41 @@ pub fn on_user_scale(quantities: &[Quantity], w: &Gaussian) -> Vec<Normal> {
     quantities.iter().map(each).collect()
 }
 
-/// The prior sd of every column of the design.
-fn prior_sds(request: &Request, prepared: &Prepared) -> Result<Vec<f64>, DataError> {
+/// What priors speak of: 0 and 1 of the response as it is, but its own mean and sd where nothing else says how large it is, because its noise is not known.
+struct Yardstick {
+    mean: f64,
+    sd: f64,
+}
+
+impl Yardstick {
+    fn of(request: &Request, prepared: &Prepared) -> Result<Self, DataError> {
+        if request.own() != Some(Own::Noise) || !request.spec.standardise {
+            return Ok(Self { mean: 0.0, sd: 1.0 });
+        }
+        let (rows, n) = (&*prepared.rows, prepared.rows_used as f64);
+        let sum = |f: &dyn Fn(f64) -> f64| -> Result<f64, DataError> {
+            let mut sum = 0.0;
+            for index in 0..certus_models::rows::leaves(rows) {
+                rows.leaf(index, &mut |leaf| {
+                    sum += (0..leaf.y.len()).map(|i| f(leaf.y[i] - leaf.offset_of(i))).sum::<f64>();
+                })?;
+            }
+            Ok(sum)
+        };
+        let mean = sum(&|y| y)? / n;
+        let sd = (sum(&|y| (y - mean).powi(2))? / n).sqrt();
+        if sd > 0.0 && sd.is_finite() {
+            return Ok(Self { mean, sd });
+        }
+        Err(DataError::BadData(format!(
+            "the response {} is the same in all {n} rows, so nothing is known of the noise: give sigma",
+            prepared.encoding.response
+        )))
+    }
+}
+
+/// The prior sd of every column of the design, in units of the response.
+fn prior_sds(request: &Request, prepared: &Prepared, unit: f64) -> Result<Vec<f64>, DataError> {
     let encoding = &prepared.encoding;
     let names = encoding.coefficients();
     let terms: Vec<&str> = encoding.features.iter().map(|f| f.term.as_str()).collect();
@@ -246,19 +292,20 @@ fn prior_sds(request: &Request, prepared: &Prepared) -> Result<Vec<f64>, DataErr
     let sd = |(j, name): (usize, &String)| {
         let general = if j < first { request.intercept_prior_sd } else { request.prior_sd };
         let term = j.checked_sub(first).and_then(|j| request.priors.get(terms[j]));
-        request.priors.get(name).or(term).copied().unwrap_or(general)
+        unit * request.priors.get(name).or(term).copied().unwrap_or(general)
     };
     Ok(names.iter().enumerate().map(sd).collect())
 }
 
 /// The prior on the user's scale. The intercept's speaks of a row with average features if they are centred.
-fn prior_lines(prepared: &Prepared, sds: &[f64]) -> Vec<String> {
+fn prior_lines(prepared: &Prepared, means: &[f64], sds: &[f64]) -> Vec<String> {
     let encoding = &prepared.encoding;
     let (center, scale) = encoding.center_and_scale();
     let first = usize::from(encoding.intercept);
     let line = |(j, name): (usize, String)| {
         let sd = j.checked_sub(first).map_or(sds[j], |k| sds[j] / scale[k]);
-        let law = if sd.is_infinite() { "flat".into() } else { format!("N(0, {}²)", short(sd)) };
+        let mean = if means[j] == 0.0 { "0".into() } else { significant(means[j], 5) };
+        let law = if sd.is_infinite() { "flat".into() } else { format!("N({mean}, {}²)", short(sd)) };
         let at =
             if j < first && center.iter().any(|c| *c != 0.0) { " where features are average" } else { "" };
         format!("{name} ~ {law}{at}")

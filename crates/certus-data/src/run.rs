@@ -8,16 +8,16 @@ use certus::certificate::{Level, Posterior, figure};
 use certus::diagnostics::importance;
 use certus::factor::{Factor, Lower};
 use certus::fit::Status;
-use certus::theorem::Constants;
-use certus::{Gaussian, Goal, MethodName, Outcome};
+use certus::{Gaussian, Goal, Outcome};
 use certus_models::auto::{
-    Chosen, MOST_MEMORY, MOST_WORK, Method, Model, ModelState, Observer, Route, planned, resume,
+    MOST_MEMORY, MOST_WORK, Method, Model, ModelState, Observer, Route, planned, resume, subsampled,
 };
 use certus_models::{MeanField, PosteriorSettings};
 
 use crate::error::DataError;
 use crate::problem::{Fitted, Problem};
-use crate::varying::Varying;
+use crate::way::INDEPENDENT;
+use crate::way::Way;
 
 /// Multiplications that the draws of the certificate of the posterior may take: a second or two.
 const POSTERIOR_WORK: f64 = 1e9;
@@ -27,111 +27,6 @@ const POSTERIOR_DRAWS: (f64, f64) = (1e5, 4e3);
 const ESTIMATE_DRAWS: f64 = 2e4;
 /// A bound of the KL divergence, in nats, beyond which it says nothing that anybody could use: then an estimate is given instead.
 const USEFUL: f64 = 1.0;
-
-/// How to fit: without settings, or by one of the paper's methods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Exact or stochastic.
-    Auto(Method),
-    /// The same over Gaussians with independent coordinates.
-    MeanField(Method),
-    /// A method with its settings.
-    Planned(Chosen),
-}
-
-impl Way {
-    /// The paper's methods and ours built like them.
-    pub const PLANNED: [(&str, MethodName); 5] = [
-        ("prox-energy", MethodName::ProxEnergy),
-        ("proj-entropy", MethodName::ProjEntropy),
-        ("proj-stl", MethodName::ProjStl),
-        ("prox-cv", MethodName::ProxCv),
-        ("ball-stl", MethodName::BallStl),
-    ];
-
-    /// From the words of the command line; `constants`, `batch` and `iterations` belong to the paper's methods only.
-    pub fn new(
-        method: &str,
-        constants: Option<&str>,
-        batch: Option<usize>,
-        iterations: Option<u64>,
-    ) -> Result<Self, DataError> {
-        let usage = |words: String| Err(DataError::Usage(words));
-        let names = Self::PLANNED.map(|(name, _)| name).join(", ");
-        let own = [Method::Auto, Method::Exact, Method::Stochastic];
-        if let Some(own) = own.into_iter().find(|m| m.as_str() == method) {
-            let given = [
-                ("batch", batch.is_some()),
-                ("iterations", iterations.is_some()),
-                ("constants", constants.is_some()),
-            ];
-            return match given.into_iter().find(|(_, given)| *given) {
-                Some((name, _)) => {
-                    usage(format!("{name} belongs to the paper's methods (method {names}): leave it out"))
-                }
-                None => Ok(Way::Auto(own)),
-            };
-        }
-        let Some((_, name)) = Self::PLANNED.into_iter().find(|(name, _)| *name == method) else {
-            return usage(format!(
-                "there is no method '{method}': use one of auto, exact, stochastic, {names}"
-            ));
-        };
-        let constants = match (constants.unwrap_or("local"), name) {
-            ("paper", MethodName::BallStl | MethodName::ProxCv) => {
-                return usage(
-                    "constants paper: this method is not in the paper, so it has no constants of it".into(),
-                );
-            }
-            ("paper", _) => Constants::Paper,
-            ("local" | "sharp", _) => Constants::Sharp,
-            (other, _) => {
-                return usage(format!("there are no constants '{other}': use one of local, sharp, paper"));
-            }
-        };
-        let usual = Chosen::default();
-        Ok(Way::Planned(Chosen {
-            method: name,
-            constants,
-            batch: batch.unwrap_or(usual.batch),
-            iterations: iterations.unwrap_or(usual.iterations),
-        }))
-    }
-
-    /// The same over Gaussians with independent coordinates (`factor diagonal`).
-    pub fn with_independence(self) -> Result<Self, DataError> {
-        match self {
-            Way::Auto(method) | Way::MeanField(method) => Ok(Way::MeanField(method)),
-            Way::Planned(_) => Err(DataError::Usage(
-                "factor diagonal goes with the methods auto, exact and stochastic".into(),
-            )),
-        }
-    }
-
-    /// What will be done, and why.
-    pub fn described(&self, problem: &Problem) -> String {
-        match self {
-            Way::Auto(Method::Auto) => match problem.model() {
-                Some(model) => Route::choose(model.size(), MOST_WORK, MOST_MEMORY).why,
-                None => problem.collapsed().map_or(String::new(), Varying::route),
-            },
-            Way::Auto(method) => format!("{}: it was asked for", method.as_str()),
-            Way::MeanField(Method::Auto) => match problem.mean_field() {
-                Ok(field) => {
-                    format!("{INDEPENDENT}: {}", Route::choose(field.size(), MOST_WORK, MOST_MEMORY).why)
-                }
-                Err(error) => error.to_string(),
-            },
-            Way::MeanField(method) => format!("{INDEPENDENT}: {}: it was asked for", method.as_str()),
-            Way::Planned(chosen) => {
-                format!(
-                    "{:?}: it was asked for, {} iterations of {} draws",
-                    chosen.method, chosen.iterations, chosen.batch
-                )
-            }
-        }
-    }
-}
 
 /// How strong the statement must be for the goal to count as reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -189,6 +84,7 @@ impl Problem {
         };
         match way {
             Way::Planned(chosen) => planned(model, goal, chosen, saved, observer),
+            Way::Subsampled(chosen) => subsampled(model, goal, chosen, saved, observer),
             Way::Auto(method) => unsettled(model, goal, *method, saved, observer),
             Way::MeanField(method) => {
                 let field = self.mean_field()?;
@@ -314,9 +210,6 @@ impl Problem {
     }
 }
 
-/// What a diagonal factor is called where people read it; the coordinates are those in which the fit is made (standardised, unless told).
-const INDEPENDENT: &str = "independent coefficients";
-
 /// A run without settings.
 fn unsettled(
     model: &dyn Model,
@@ -378,14 +271,22 @@ mod tests {
 
     #[test]
     fn words_name_the_ways() {
-        assert_eq!(Way::new("exact", None, None, None).ok(), Some(Way::Auto(Method::Exact)));
+        let none = Numbers::default();
+        let three = Numbers { batch: Some(3), ..none };
+        assert_eq!(Way::new("exact", None, none).ok(), Some(Way::Auto(Method::Exact)));
         let chosen = Chosen { method: MethodName::ProjStl, batch: 3, ..Chosen::default() };
-        assert_eq!(Way::new("proj-stl", None, Some(3), None).ok(), Some(Way::Planned(chosen)));
+        assert_eq!(Way::new("proj-stl", None, three).ok(), Some(Way::Planned(chosen)));
+        let rows = Numbers { row_batch: Some(50), ..three };
+        let chosen = Subsampling { rows: 50, pairs: 3, iterations: None };
+        assert_eq!(Way::new("subsampled", None, rows).ok(), Some(Way::Subsampled(chosen)));
         for (given, word) in [
-            (Way::new("newton", None, None, None), "there is no method 'newton'"),
-            (Way::new("auto", None, Some(3), None), "batch belongs to the paper's methods"),
-            (Way::new("ball-stl", Some("paper"), None, None), "not in the paper"),
-            (Way::new("proj-stl", Some("best"), None, None), "there are no constants 'best'"),
+            (Way::new("newton", None, none), "there is no method 'newton'"),
+            (Way::new("auto", None, three), "batch belongs to the paper's methods"),
+            (Way::new("ball-stl", Some("paper"), none), "not in the paper"),
+            (Way::new("proj-stl", Some("best"), none), "there are no constants 'best'"),
+            (Way::new("auto", None, Numbers { row_batch: Some(5), ..none }), "row-batch belongs"),
+            (Way::new("subsampled", Some("sharp"), none), "local"),
+            (Way::new("subsampled", None, Numbers { row_batch: Some(0), ..none }), "row-batch is 0"),
         ] {
             let error = given.unwrap_err();
             assert!(error.exit_code() == 64 && error.to_string().contains(word), "{error}");

@@ -1,4 +1,4 @@
-//! What is asked of a group's sd that is not given: how it is found, and its prior.
+//! What is asked of scales that are not given (the sd of a group, the noise, the dispersion): which can be had, how they are found, and their prior.
 
 use std::str::FromStr;
 
@@ -6,8 +6,9 @@ use certus_models::collapsed::SdPrior;
 
 use crate::encoding::{Encoding, Group};
 use crate::error::DataError;
+use crate::spec::Family;
 
-/// Scale of the prior of an sd: as wide as that of the coefficients.
+/// Scale of the prior of a scale: as wide as that of the coefficients.
 const SCALE: f64 = 2.5;
 /// Degrees of freedom of the half-t prior.
 const FREEDOM: f64 = 3.0;
@@ -89,7 +90,7 @@ impl ScaleRequest {
         let given = [("scales", self.scales.is_some()), ("sd-prior", self.prior.is_some())];
         match given.into_iter().find(|(_, given)| *given) {
             Some((name, _)) => Err(DataError::Usage(format!(
-                "{name} is given, but no sd of a group is unknown: leave it out, or leave out group-sd"
+                "{name} is given, but no sd of a group is unknown, and neither noise nor dispersion: leave it out, or leave out group-sd, sigma or dispersion"
             ))),
             None => Ok(()),
         }
@@ -107,18 +108,80 @@ pub(crate) fn prior_words(prior: SdPrior, unit: f64) -> String {
     }
 }
 
-/// The group whose sd is unknown and the column that varies by it, if there is one. The only place that says which models with unknown sds can be had.
-pub(crate) fn unknown(encoding: &Encoding) -> Result<Option<(&Group, usize)>, DataError> {
-    let groups = &encoding.groups;
-    let Some(group) = groups.iter().find(|g| g.sd.is_none()) else { return Ok(None) };
+/// The same prior in other units.
+pub(crate) fn in_units(prior: SdPrior, of: f64) -> SdPrior {
+    match prior {
+        SdPrior::HalfNormal(scale) => SdPrior::HalfNormal(scale * of),
+        SdPrior::HalfT(df, scale) => SdPrior::HalfT(df, scale * of),
+        SdPrior::Exponential(mean) => SdPrior::Exponential(mean * of),
+        SdPrior::Flat => SdPrior::Flat,
+    }
+}
+
+/// A scale of the likelihood itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    /// The sd of the errors of a linear model.
+    Noise,
+    /// The dispersion of negative-binomial counts.
+    Dispersion,
+}
+
+impl Own {
+    /// Its name among the arguments.
+    pub(crate) fn flag(self) -> &'static str {
+        match self {
+            Self::Noise => "sigma",
+            Self::Dispersion => "dispersion",
+        }
+    }
+}
+
+/// What is not given of a model, one of the two at least.
+pub(crate) struct Unknown<'a> {
+    /// The group whose sd is not given, and the column that varies by it.
+    pub(crate) effect: Option<(&'a Group, usize)>,
+    /// The scale of the likelihood.
+    pub(crate) own: Option<Own>,
+}
+
+/// The scale of the likelihood, if it has one that is not given.
+pub(crate) fn own(family: Family, sigma: Option<f64>, dispersion: Option<f64>) -> Option<Own> {
+    match family {
+        Family::Linear if sigma.is_none() => Some(Own::Noise),
+        Family::NegativeBinomial if dispersion.is_none() => Some(Own::Dispersion),
+        _ => None,
+    }
+}
+
+/// What is not given; `None` if everything is. The only place that says which models with unknown scales can be had.
+pub(crate) fn unknown(
+    encoding: &Encoding,
+    family: Family,
+    sigma: Option<f64>,
+    dispersion: Option<f64>,
+) -> Result<Option<Unknown<'_>>, DataError> {
+    let (groups, own) = (&encoding.groups, own(family, sigma, dispersion));
+    let word = own.map_or("", Own::flag);
+    let Some(group) = groups.iter().find(|g| g.sd.is_none()) else {
+        return match (own, groups.first()) {
+            (None, _) => Ok(None),
+            (Some(_), None) => Ok(Some(Unknown { effect: None, own })),
+            (Some(_), Some(group)) => Err(DataError::Usage(format!(
+                "{word} is not given, but the sd of the group {} is: give both (--{word} X, in Python {word}=X), or neither, which can be had with one effect of one group",
+                group.name
+            ))),
+        };
+    };
+    let also = if own.is_some() { format!(" and {word}") } else { String::new() };
     let refuse = |what: String| {
         let name = &group.name;
         Err(DataError::Usage(format!(
-            "the sd of the group {name} is not given, and {what}: give the sds (--group-sd X or {name}=X, in Python group_sd=X or {{\"{name}\": X}}), or leave one effect of one group"
+            "the sd of the group {name} is not given, and {what}: give the sds{also} (--group-sd X or {name}=X, in Python group_sd=X or {{\"{name}\": X}}), or leave one effect of one group"
         )))
     };
     match (groups.len(), group.slopes.as_slice()) {
-        (1, [feature]) => Ok(Some((group, *feature))),
+        (1, [feature]) => Ok(Some(Unknown { effect: Some((group, *feature)), own })),
         (1, several) => refuse(format!(
             "{} coefficients vary by it, but only one with an unknown sd is built yet",
             several.len()

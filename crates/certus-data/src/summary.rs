@@ -1,4 +1,4 @@
-//! What the encoded rows are like: ranges, means and standard deviations, columns that follow from others, and a fingerprint.
+//! What the encoded rows are like, in two passes: ranges, means and standard deviations, a fingerprint; and which columns follow from others.
 //! Sums run over leaves in the one fixed tree, so that they do not depend on threads or ranks.
 
 use certus_models::ranks::{self, halves, whole};
@@ -6,6 +6,7 @@ use certus_models::rows::{LEAF, Leaf, Rows, add, leaves};
 
 use crate::encoding::Encoding;
 use crate::error::DataError;
+use crate::prepare::ResponseSummary;
 
 /// A column is said to follow from others if they explain all but this part of its square sum; rounding leaves about 1e-13.
 const UNEXPLAINED: f64 = 1e-10;
@@ -36,51 +37,91 @@ pub(crate) fn all(rows: &dyn Rows) -> Vec<usize> {
     (0..leaves(rows)).collect()
 }
 
-/// Features that have the same value in every row, with it.
-pub(crate) fn constants(rows: &dyn Rows) -> Result<Vec<(usize, f64)>, DataError> {
-    let p = rows.columns();
-    let ranges = over_leaves(
-        rows,
-        &all(rows),
-        &[f64::INFINITY, f64::NEG_INFINITY].repeat(p),
-        |leaf, out| {
-            for (j, range) in out.chunks_exact_mut(2).enumerate() {
-                for i in 0..leaf.y.len() {
-                    let x = leaf.x.get(i, j);
-                    (range[0], range[1]) = (range[0].min(x), range[1].max(x));
+/// What one pass tells of every feature and of the response: least, greatest, sum.
+pub(crate) struct Extent {
+    features: Vec<[f64; 3]>,
+    response: [f64; 3],
+}
+
+const NOTHING: [f64; 3] = [f64::INFINITY, f64::NEG_INFINITY, 0.0];
+
+/// Takes note of values; their sum is added at the end, so that it depends on them alone.
+fn extend(out: &mut [f64], values: impl Iterator<Item = f64>) {
+    let mut sum = 0.0;
+    for x in values {
+        (out[0], out[1], sum) = (out[0].min(x), out[1].max(x), sum + x);
+    }
+    out[2] += sum;
+}
+
+impl Extent {
+    pub(crate) fn of(rows: &dyn Rows) -> Result<Self, DataError> {
+        let p = rows.columns();
+        let all = over_leaves(
+            rows,
+            &all(rows),
+            &NOTHING.repeat(p + 1),
+            |leaf, out| {
+                let (features, response) = out.split_at_mut(3 * p);
+                for (j, out) in features.chunks_exact_mut(3).enumerate() {
+                    extend(out, (0..leaf.y.len()).map(|i| leaf.x.get(i, j)));
                 }
-            }
-        },
-        |a, b| {
-            for (a, b) in a.chunks_exact_mut(2).zip(b.chunks_exact(2)) {
-                (a[0], a[1]) = (a[0].min(b[0]), a[1].max(b[1]));
-            }
-        },
-    )?;
-    let constant = |(j, range): (usize, &[f64])| (range[0] == range[1]).then_some((j, range[0]));
-    Ok(ranges.chunks_exact(2).enumerate().filter_map(constant).collect())
+                extend(response, leaf.y.iter().copied());
+            },
+            |a, b| {
+                for (a, b) in a.chunks_exact_mut(3).zip(b.chunks_exact(3)) {
+                    (a[0], a[1], a[2]) = (a[0].min(b[0]), a[1].max(b[1]), a[2] + b[2]);
+                }
+            },
+        )?;
+        let mut parts = all.as_chunks::<3>().0.to_vec();
+        let response = parts.pop().unwrap_or(NOTHING);
+        Ok(Self { features: parts, response })
+    }
+
+    /// Features that have the same value in every row, with it.
+    pub(crate) fn constants(&self) -> Vec<(usize, f64)> {
+        let constant = |(j, part): (usize, &[f64; 3])| (part[0] == part[1]).then_some((j, part[0]));
+        self.features.iter().enumerate().filter_map(constant).collect()
+    }
+
+    /// Forgets features.
+    pub(crate) fn remove(&mut self, features: &[usize]) {
+        let mut place = 0..;
+        self.features.retain(|_| !features.contains(&place.next().expect("endless")));
+    }
+}
+
+/// What a second pass tells, knowing the first.
+pub(crate) struct Summary {
+    /// Mean and standard deviation of every feature.
+    pub(crate) moments: Vec<(f64, f64)>,
+    pub(crate) response: ResponseSummary,
+    /// A hash of all cells.
+    cells: u64,
 }
 
 /// Mean and standard deviation of every feature, with the operations of `Design::standardised`, so that the bits agree: the deviations
 /// are taken from the mean if there is an intercept, else from 0. A standard deviation below 1e-12 of the size counts as 0.
-pub(crate) fn moments(rows: &dyn Rows, intercept: bool) -> Result<Vec<(f64, f64)>, DataError> {
+///
+/// The hash is of all cells of every leaf (features, response, trials, offset, weight, groups) as 64-bit words in order; leaves are joined in
+/// the fixed tree.
+pub(crate) fn summarise(
+    rows: &dyn Rows,
+    extent: &Extent,
+    intercept: bool,
+    codes: &[Vec<u32>],
+) -> Result<Summary, DataError> {
     let (p, n) = (rows.columns(), rows.len() as f64);
-    let which = all(rows);
+    let means: Vec<f64> = extent.features.iter().map(|part| part[2] / n).collect();
+    let about: Vec<f64> = if intercept { means.clone() } else { vec![0.0; p] };
+    let [min, max, sum] = extent.response;
+    let mean = sum / n;
+    // per feature Σ x and Σ x² about its center, Σ (y − mean)², the hash in two halves
     let sums = over_leaves(
         rows,
-        &which,
-        &vec![0.0; p],
-        |leaf, out| {
-            (0..p).for_each(|j| out[j] += (0..leaf.y.len()).map(|i| leaf.x.get(i, j)).sum::<f64>());
-        },
-        add,
-    )?;
-    let means: Vec<f64> = sums.iter().map(|s| s / n).collect();
-    let about: Vec<f64> = if intercept { means.clone() } else { vec![0.0; p] };
-    let squares = over_leaves(
-        rows,
-        &which,
-        &vec![0.0; 2 * p],
+        &all(rows),
+        &vec![0.0; 2 * p + 3],
         |leaf, out| {
             for j in 0..p {
                 for i in 0..leaf.y.len() {
@@ -89,15 +130,25 @@ pub(crate) fn moments(rows: &dyn Rows, intercept: bool) -> Result<Vec<(f64, f64)
                     out[p + j] += x * x;
                 }
             }
+            leaf.y.iter().for_each(|y| out[2 * p] += (y - mean) * (y - mean));
+            out[2 * p + 1..].copy_from_slice(&halves(cells_hash(leaf, codes)));
         },
-        add,
+        |a, b| {
+            let both = mix(mix(1, whole(&a[2 * p + 1..])), whole(&b[2 * p + 1..]));
+            add(&mut a[..=2 * p], &b[..=2 * p]);
+            a[2 * p + 1..].copy_from_slice(&halves(both));
+        },
     )?;
     let sd = |j: usize| {
-        let (mean, square) = (squares[j] / n, squares[p + j] / n);
+        let (mean, square) = (sums[j] / n, sums[p + j] / n);
         let variance = (square - mean * mean).max(0.0);
         if variance > 1e-24 * (square + about[j] * about[j]) { variance.sqrt() } else { 0.0 }
     };
-    Ok((0..p).map(|j| (means[j], sd(j))).collect())
+    Ok(Summary {
+        moments: (0..p).map(|j| (means[j], sd(j))).collect(),
+        response: ResponseSummary { mean, sd: (sums[2 * p] / n).sqrt(), min, max },
+        cells: whole(&sums[2 * p + 1..]),
+    })
 }
 
 /// A feature that is a combination of earlier ones, and of which (`None` is the intercept).
@@ -194,42 +245,31 @@ pub(crate) fn text_hash(hash: u64, text: &str) -> u64 {
     text.bytes().fold(mix(hash, text.len() as u64), |hash, byte| mix(hash, u64::from(byte)))
 }
 
-/// The fingerprint of the data used: the names of features, levels and groups, then all cells of every leaf (features, response, trials,
-/// offset, weight, groups) as 64-bit words in order; leaves are joined in the fixed tree. It tells data apart, it does not protect them.
-pub(crate) fn fingerprint(
-    rows: &dyn Rows,
-    encoding: &Encoding,
-    codes: &[Vec<u32>],
-) -> Result<u64, DataError> {
-    let text = text_hash;
+fn cells_hash(leaf: &Leaf<'_>, codes: &[Vec<u32>]) -> u64 {
+    let (mut hash, n) = (0, leaf.y.len());
+    for j in 0..leaf.x.columns() {
+        hash = (0..n).fold(hash, |hash, i| mix(hash, leaf.x.get(i, j).to_bits()));
+    }
+    for part in [leaf.y, leaf.trials, leaf.offset, leaf.weight] {
+        hash = part.iter().fold(mix(hash, part.len() as u64), |hash, x| mix(hash, x.to_bits()));
+    }
+    for code in codes {
+        let part = &code[leaf.first..leaf.first + n];
+        hash = part.iter().fold(hash, |hash, c| mix(hash, u64::from(*c)));
+    }
+    hash
+}
+
+/// The fingerprint of the data used: the names of features, levels and groups, then all cells. It tells data apart, it does not protect
+/// them.
+pub(crate) fn fingerprint(rows: &dyn Rows, encoding: &Encoding, summary: &Summary) -> u64 {
     let mut header = mix(0, rows.len() as u64);
     for name in encoding.coefficients() {
-        header = text(header, &name);
+        header = text_hash(header, &name);
     }
     for group in &encoding.groups {
-        header = group.levels.iter().fold(text(header, &group.name), |hash, level| text(hash, level));
+        let name = text_hash(header, &group.name);
+        header = group.levels.iter().fold(name, |hash, level| text_hash(hash, level));
     }
-    let cells = over_leaves(
-        rows,
-        &all(rows),
-        &[0.0; 2],
-        |leaf, out| {
-            let mut word = 0;
-            let hash = &mut word;
-            let n = leaf.y.len();
-            for j in 0..leaf.x.columns() {
-                *hash = (0..n).fold(*hash, |hash, i| mix(hash, leaf.x.get(i, j).to_bits()));
-            }
-            for part in [leaf.y, leaf.trials, leaf.offset, leaf.weight] {
-                *hash = part.iter().fold(mix(*hash, part.len() as u64), |hash, x| mix(hash, x.to_bits()));
-            }
-            for code in codes {
-                let part = &code[leaf.first..leaf.first + n];
-                *hash = part.iter().fold(*hash, |hash, c| mix(hash, u64::from(*c)));
-            }
-            out.copy_from_slice(&halves(word));
-        },
-        |a, b| a.copy_from_slice(&halves(mix(mix(1, whole(a)), whole(b)))),
-    )?;
-    Ok(mix(header, whole(&cells)))
+    mix(header, summary.cells)
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use certus::Goal;
 use certus_data::many::{Chunks, Ended, GroupFit, Key, Many, ManyHow, Watcher};
-use certus_data::{Column, Family, Features, Problem, Request, Spec, Storage, Table, Way};
+use certus_data::{Column, Family, Features, Numbers, Problem, Request, Spec, Storage, Table, Way};
 
 fn wave(k: usize) -> f64 {
     (k as f64 * 1.618).sin() + 0.5 * (k as f64 * 0.71).cos()
@@ -34,7 +34,7 @@ fn request() -> Request {
 }
 
 fn how(threads: usize, memory: Option<usize>) -> ManyHow {
-    let way = Way::new("auto", None, None, None).unwrap();
+    let way = Way::new("auto", None, Numbers::default()).unwrap();
     ManyHow { goal: Goal::default(), way, level: None, threads: Some(threads), memory }
 }
 
@@ -81,7 +81,7 @@ fn a_group_is_a_table_of_its_own() {
         own.spec.by = vec!["key".into()];
         let problem = Problem::new(&table(&alone), &own, &Storage::default()).unwrap();
         let goal = Goal { model_key: Key::Text(format!("g{g}")).model_key(), ..Goal::default() };
-        let way = Way::new("auto", None, None, None).unwrap();
+        let way = Way::new("auto", None, Numbers::default()).unwrap();
         let outcome = problem.run(&goal, &way, None, &mut |_, _| ControlFlow::Continue(())).unwrap();
         let named: Vec<(String, f64, f64)> = problem
             .quantities

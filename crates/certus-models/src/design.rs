@@ -69,6 +69,31 @@ impl Design {
         Ok(Self { rows, intercept, transform: Some((center, scale)) })
     }
 
+    /// Columns centred and scaled by numbers that are known already; one of each per column.
+    pub fn transformed(
+        rows: Arc<dyn Rows>,
+        intercept: bool,
+        center: Vec<f64>,
+        scale: Vec<f64>,
+    ) -> Result<Self, Error> {
+        let p = rows.columns();
+        if center.len() != p || scale.len() != p {
+            return Err(Error::Data(format!(
+                "{} centers and {} scales for {p} columns: one of each is required",
+                center.len(),
+                scale.len()
+            )));
+        }
+        if let Some(j) = (0..p).find(|&j| !(center[j].is_finite() && scale[j].is_finite() && scale[j] > 0.0))
+        {
+            return Err(Error::Data(format!(
+                "column {j} has the center {} and the scale {}, but finite numbers and a scale above 0 are required",
+                center[j], scale[j]
+            )));
+        }
+        Ok(Self { rows, intercept, transform: Some((center, scale)) })
+    }
+
     /// d.
     pub fn dim(&self) -> usize {
         self.rows.columns() + usize::from(self.intercept)
@@ -93,14 +118,15 @@ impl Design {
         })
     }
 
-    fn check(&self, first_bad: &dyn Fn(&Leaf<'_>) -> Option<String>) -> Result<(), Error> {
-        let mut bad = None;
-        for index in crate::rows::own_leaves(&*self.rows) {
-            self.rows.leaf(index, &mut |leaf| bad = first_bad(&leaf))?;
-            if bad.is_some() {
-                break;
-            }
-        }
+    fn check(&self, first_bad: &(impl Fn(&Leaf<'_>) -> Option<String> + Sync)) -> Result<(), Error> {
+        let own = crate::rows::own_leaves(&*self.rows);
+        let leaf = |k: usize| {
+            let mut bad = None;
+            self.rows.leaf(own.start + k, &mut |leaf| bad = first_bad(&leaf))?;
+            Ok(bad)
+        };
+        let first = |a: Result<Option<String>, Error>, b: Result<Option<String>, Error>| Ok(a?.or(b?));
+        let bad = certus::parallel::reduce(own.len(), 1, &leaf, &first).transpose()?.flatten();
         // ranks hold rows in order, so the first rank with a bad row has the first one
         let bad = match self.rows.ranks() {
             Some(ranks) => ranks.first_words(bad),

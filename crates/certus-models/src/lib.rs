@@ -23,6 +23,7 @@ pub mod ranks;
 pub mod rows;
 pub mod scales;
 pub mod special;
+pub mod subsampled;
 pub mod verify;
 
 pub use design::Design;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use certus_models::collapsed::{Collapsed, Order, SdPrior};
 use certus_models::likelihood::{Likelihood, Linear, NegativeBinomial};
-use certus_models::scales::{Care, Crossed, Dispersion, LinearNoise, Scaled};
+use certus_models::scales::{Care, Crossed, Dispersion, Grouping, LinearNoise, Scaled};
 use certus_models::special::ln_gamma;
 use certus_models::{Design, Glm, Memory, Prior};
 
@@ -113,6 +113,29 @@ fn noise_without_groups_has_a_closed_form() {
     }
 }
 
+/// Responses of mean 10⁸ and sd about 1, with and without groups: what is found of the noise is that of the same responses about 0, to the digits that the responses
+/// themselves have left, 10⁸ε = 2e-8; sums of squares of the responses themselves would leave nothing at all.
+#[test]
+fn noise_far_from_zero_keeps_its_digits() {
+    let mut dice = Dice::new(21);
+    let (memory, group) = rows(&mut dice, 12, 6, 0.7, None);
+    let mut far = memory.clone();
+    far.y.iter_mut().for_each(|y| *y += 1e8);
+    for grouping in [None, Some(Grouping { codes: &group, column: None, shift: 0.0 })] {
+        let [near, far] = [&memory, &far].map(|memory| {
+            LinearNoise::new(&design(memory), grouping, prior(f64::INFINITY)).unwrap().estimate().unwrap()
+        });
+        for (a, b) in near.scales.iter().zip(&far.scales) {
+            assert!((a / b - 1.0).abs() < 1e-5, "{:?} {:?}", near.scales, far.scales);
+        }
+        assert!((far.beta[0] - near.beta[0] - 1e8).abs() < 1e-6, "{:?} {:?}", near.beta, far.beta);
+        assert!((far.beta[1] - near.beta[1]).abs() < 1e-6);
+        // a row's share of −F moves by |r|·1e-8 at most
+        assert!((far.log_likelihood - near.log_likelihood).abs() < 1e-5);
+        assert_eq!(far.intervals[0].proved.is_ok(), grouping.is_none());
+    }
+}
+
 /// The closed form with groups is the likelihood with groups integrated out, for intercepts and slopes, weights and offsets.
 #[test]
 fn noise_with_groups_is_the_collapsed_likelihood() {
@@ -121,7 +144,12 @@ fn noise_with_groups_is_the_collapsed_likelihood() {
         let (mut memory, group) = rows(&mut dice, 15, 6, 0.8, None);
         memory.weight = memory.y.iter().map(|_| 0.5 + dice.uniform()).collect();
         memory.offset = memory.y.iter().map(|_| 0.3 * dice.normal()).collect();
-        let model = LinearNoise::new(&design(&memory), Some((&group, effect)), prior(1.5)).unwrap();
+        let model = LinearNoise::new(
+            &design(&memory),
+            Some(Grouping { codes: &group, column: effect, shift: 0.0 }),
+            prior(1.5),
+        )
+        .unwrap();
         for x in [[0.3, -0.4], [-1.0, 0.2], [2.0, 0.0]] {
             let logs = model.log_scales(&x);
             let given = model.given(&x, &[0.0; 3], Care::Full).unwrap();
@@ -145,7 +173,12 @@ fn noise_with_groups_is_the_collapsed_likelihood() {
 fn two_scales_of_a_linear_model() {
     let mut dice = Dice::new(13);
     let (memory, group) = rows(&mut dice, 20, 6, 0.7, None);
-    let model = LinearNoise::new(&design(&memory), Some((&group, None)), prior(2.5)).unwrap();
+    let model = LinearNoise::new(
+        &design(&memory),
+        Some(Grouping { codes: &group, column: None, shift: 0.0 }),
+        prior(2.5),
+    )
+    .unwrap();
     let found = model.estimate().unwrap();
     let likelihood = |sigma: f64| -> Collapsed {
         let likelihood: Arc<dyn Likelihood> = Arc::new(Linear::new(sigma).unwrap());
@@ -204,7 +237,7 @@ fn two_scales_of_a_linear_model() {
     }
     assert!((posterior.mixture.coefficient(1).0 - sums[5] / sums[0]).abs() < 1e-5);
     // effects: those of the collapsed model with every node's noise
-    let effects = model.effects(&posterior);
+    let effects = model.effects_of(0..model.groups(), &posterior.mixture.nodes, &posterior.scales);
     assert_eq!(effects.len(), 20);
     let mut means = vec![0.0; 20];
     let mut together = vec![0.0; 20];
@@ -234,8 +267,14 @@ fn no_effect_in_a_linear_model_is_zero() {
     let mut zeros = 0;
     for _ in 0..16 {
         let (memory, group) = rows(&mut dice, 30, 6, 0.0, None);
-        let found =
-            LinearNoise::new(&design(&memory), Some((&group, None)), prior(2.5)).unwrap().estimate().unwrap();
+        let found = LinearNoise::new(
+            &design(&memory),
+            Some(Grouping { codes: &group, column: None, shift: 0.0 }),
+            prior(2.5),
+        )
+        .unwrap()
+        .estimate()
+        .unwrap();
         assert!((found.scales[1] / 0.6 - 1.0).abs() < 0.4, "{found:?}");
         assert!(found.log_errors[1] < 0.2);
         zeros += usize::from(found.scales[0] == 0.0);
@@ -345,7 +384,7 @@ fn dispersion_with_groups() {
         assert!((mean - found.scales[j]).abs() < sd);
     }
     assert!(posterior.mixture.nodes.iter().all(|n| n.error < 1e-6));
-    let effects = model.effects(&posterior).unwrap();
+    let effects = model.effects_of(0..model.groups(), &posterior.mixture.nodes, &posterior.scales).unwrap();
     assert_eq!(effects.len(), 120);
     assert!(effects.iter().all(|e| e.sd > 0.05 && e.sd < 0.7 && e.quantiles[0] < e.quantiles[2]));
     println!("{} evaluations, {} nodes", posterior.mixture.evaluations, posterior.mixture.nodes.len());

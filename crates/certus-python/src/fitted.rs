@@ -28,7 +28,7 @@ pub(crate) struct Fitted {
     /// What the latents mean; `None` if they are the coordinates of a target.
     meaning: Option<Meaning>,
     quantities: Vec<Quantity>,
-    /// The mixture of a model whose group sd was not given.
+    /// The mixture of a model whose scales were not all given.
     mixed: Option<(Mixed, Varies)>,
 }
 
@@ -132,13 +132,15 @@ impl Fitted {
         }
         let bad = |words: String| raise(py, 65, &words);
         let settings = Settings::read(py, &record.settings.to_string());
-        let mixed = match (&meaning, Mixed::of_vectors(dim, &arrays.vectors)) {
-            (Some(meaning), Some(mixed)) => {
+        let mixed = match (&meaning, arrays.vectors.contains_key("scale.sd")) {
+            (Some(meaning), true) => {
                 let family = record.model.parse().map_err(|e| data(py, &e))?;
-                let varies =
-                    Varies::of(&meaning.encoding, family, settings?.sigma()).map_err(|e| data(py, &e))?;
-                let varies = varies.ok_or_else(|| bad("a grid of sds, but every sd is given".into()))?;
-                Some((mixed.map_err(bad)?, varies))
+                let (sigma, dispersion) = settings?.scales();
+                let varies = Varies::of(&meaning.encoding, family, sigma, dispersion);
+                let varies = varies.map_err(|e| data(py, &e))?;
+                let varies = varies.ok_or_else(|| bad("a grid of scales, but all are given".into()))?;
+                let mixed = Mixed::of_vectors(dim, varies.scales.len(), &arrays.vectors);
+                mixed.transpose().map_err(bad)?.map(|mixed| (mixed, varies))
             }
             _ => None,
         };
@@ -161,7 +163,7 @@ impl Fitted {
             Some(_) => Err(usage(
                 py,
                 &format!(
-                    "{what} is of one Gaussian, but the groups' sd was not given, so this is a mixture of them: use fit.sample"
+                    "{what} is of one Gaussian, but scales of the model were not given, so this is a mixture of them: use fit.sample"
                 ),
             )),
             None => Ok(()),
@@ -265,11 +267,11 @@ impl Fitted {
     /// The names of the groups whose sd was not given, and of each rows, mean, sd, q05, q50, q95 of its effect; `None` if there are none.
     fn groups<'py>(&self, py: Python<'py>) -> PyResult<Option<Named<'py>>> {
         let (Some((mixed, varies)), Some(meaning)) = (&self.mixed, &self.meaning) else { return Ok(None) };
-        let Some(effects) = &mixed.effects else { return Ok(None) };
+        let (Some(effects), Some(effect)) = (&mixed.effects, &varies.effect) else { return Ok(None) };
         let group = &meaning.encoding.groups[0];
         let names: Vec<String> = (0..group.levels.len()).map(|k| group.level_name(k)).collect();
         let rows = names.len();
-        Ok(Some((names, matrix(py, effects.table(varies), rows, 6)?)))
+        Ok(Some((names, matrix(py, effects.table(effect), rows, 6)?)))
     }
 
     /// Per row of new columns: mean, sd, q05, q50, q95, linear_mean, linear_sd.

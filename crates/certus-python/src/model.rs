@@ -141,7 +141,7 @@ impl Model {
         self.problem.meaning.dim()
     }
 
-    /// True if groups are integrated out, because their sd is not given.
+    /// True if scales of it are not given.
     #[getter]
     fn collapsed(&self) -> bool {
         self.problem.collapsed().is_some()
@@ -218,8 +218,7 @@ impl Model {
         let mut values = vec![0.0; latents.shape()[0]];
         let mut gradients = vec![0.0; points.len()];
         let Some(model) = self.problem.model() else {
-            let words =
-                "the groups of this model are integrated out, so its posterior has no density of latents";
+            let words = "scales of this model are not given, so its posterior has no density of latents";
             return Err(usage(py, words));
         };
         py.detach(|| {
@@ -290,9 +289,11 @@ impl Model {
         match (ended, stopped) {
             (_, Some(error)) if !interrupt(py, &error) => Err(error),
             (Err(certus_models::Error::Stopped), Some(error)) => Err(error),
-            (Err(certus_models::Error::Stopped), None) => {
-                Err(raise(py, 10, "max_time ran out before there was an estimate of the sd: give more"))
-            }
+            (Err(certus_models::Error::Stopped), None) => Err(raise(
+                py,
+                10,
+                "max_time ran out before there was an estimate of what was not given: give more",
+            )),
             (Err(error), _) => {
                 let witness = problem.witness(&error);
                 let error = DataError::from(error);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use certus::{Goal, Outcome};
-use certus_data::{Asked, Family, Features, GroupSpec, Missing, Request, ScaleRequest, Spec, Way};
+use certus_data::{Asked, Family, Features, GroupSpec, Missing, Numbers, Request, ScaleRequest, Spec, Way};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,8 @@ pub(crate) struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     iterations: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    row_batch: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     factor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gap: Option<f64>,
@@ -113,6 +115,7 @@ impl Settings {
             constants: run.constants,
             batch: run.batch,
             iterations: run.iterations,
+            row_batch: run.row_batch,
             factor: run.factor,
             gap: run.gap,
             delta: run.delta,
@@ -150,8 +153,8 @@ impl Settings {
 
     pub(crate) fn way(&self, py: Python<'_>) -> PyResult<Way> {
         let method = self.method.as_deref().unwrap_or("auto");
-        let way = Way::new(method, self.constants.as_deref(), self.batch, self.iterations)
-            .map_err(|e| data(py, &e))?;
+        let numbers = Numbers { batch: self.batch, iterations: self.iterations, row_batch: self.row_batch };
+        let way = Way::new(method, self.constants.as_deref(), numbers).map_err(|e| data(py, &e))?;
         let groups = self.group.as_ref().is_some_and(|groups| !groups.is_empty());
         match (self.factor.as_deref(), groups) {
             (None | Some("auto"), _) | (Some("dense"), false) | (Some("arrow"), true) => Ok(way),
@@ -174,8 +177,9 @@ impl Settings {
         self.level.as_ref().map(|level| level.parse().map_err(|e| data(py, &e))).transpose()
     }
 
-    pub(crate) fn sigma(&self) -> Option<f64> {
-        self.sigma
+    /// Sigma and dispersion, as far as they were given.
+    pub(crate) fn scales(&self) -> (Option<f64>, Option<f64>) {
+        (self.sigma, self.dispersion)
     }
 
     /// The level asked for, applied.

@@ -186,11 +186,7 @@ def test_refusals(df, formula, arguments, error, words):
         certus.logistic(formula, data=df, **arguments)
 
 
-def test_unknown_scales_are_refused(df):
-    with pytest.raises(certus.UsageError, match="sigma"):
-        certus.linear("value ~ a", data=df)
-    with pytest.raises(certus.UsageError, match="dispersion"):
-        certus.negative_binomial("count ~ a", data=df)
+def test_trials_are_needed(df):
     with pytest.raises(certus.UsageError, match="trials"):
         certus.binomial("hits ~ a", data=df)
 
@@ -254,6 +250,18 @@ def test_the_papers_methods(df):
     assert fit.status in ("reached", "limit") and fit.settings.method == "prox-energy"
     with pytest.raises(certus.UsageError, match="batch"):
         certus.logistic("y ~ a", data=df).fit(batch=5)
+
+
+def test_batches_of_rows(df):
+    model = certus.logistic("y ~ a", data=df)
+    fit = model.fit(method="subsampled", row_batch=50, gap=0.05)
+    assert fit.status == "reached" and fit.certificate.gap.level == "proved" and fit.certificate.gap.bound <= 0.05
+    assert fit.settings.row_batch == 50 and "50 rows" in fit.route
+    assert (fit.mean == model.fit(method="subsampled", row_batch=50, gap=0.05, threads=1).mean).all()
+    with pytest.raises(certus.UsageError, match="row.batch"):
+        model.fit(row_batch=5)
+    with pytest.raises(certus.UsageError, match="row_batch"):
+        model.fit(method="subsampled", row_batch=0)
 
 
 def test_independent_coefficients():

@@ -105,7 +105,8 @@ fn scale() -> Scale {
     });
     Scale {
         name: "sd(g)".into(),
-        group: "g".into(),
+        group: Some("g".into()),
+        others: Vec::new(),
         groups: 12,
         scales: "posterior".into(),
         prior: Some("half-normal(2.5)".into()),

@@ -22,6 +22,7 @@ const TASK: usize = 16 * BLOCK;
 /// | purpose | iteration | whose |
 /// |---|---|---|
 /// | `Step` | t | step t of a run |
+/// | `Rows` | t | the batch of rows of step t |
 /// | `Check` | k = 1, 2, … | the k-th check of [`crate::certificate::Checks`], of the gap or of the posterior |
 /// | `Check` | 0xD6·2³² to 0xD6·2³² + 3 | the envelope of `certus-models` |
 /// | `Estimate` | 0; 1 | [`crate::diagnostics::neg_elbo`]; [`crate::diagnostics::importance()`] |
@@ -44,6 +45,8 @@ pub enum Purpose {
     Simulate = 4,
     /// Estimates, which certify nothing.
     Estimate = 5,
+    /// Which rows a step looks at.
+    Rows = 6,
 }
 
 /// A source of independent standard normal vectors with random access.

@@ -453,10 +453,23 @@ fn constants_by_hand() {
     let second = OneStep::SecondMoment { mu: 2.0, beta: 10.0, nu: 3.0 };
     close(second.next(2.0, 0.01), (1.0 - 0.04 + 0.001) * 2.0 + 3e-4);
     close(second.best_step(2.0), 4.0 / 23.0);
-    let ball =
-        OneStep::Ball { mu: 1.0, smoothness: 3.0, dim: 4.0, bias: 0.2, spread: 0.5, tilt: 0.7, batch: 2.0 };
+    let ball = |rows: f64| OneStep::Ball {
+        mu: 1.0,
+        smoothness: 3.0,
+        dim: 4.0,
+        bias: 0.2,
+        spread: 0.5,
+        tilt: 0.7,
+        batch: 2.0,
+        rows,
+    };
     let x = (3.0 * 2f64.sqrt() + 0.2).powi(2) + 0.5;
-    close(ball.next(2.0, 0.1), 0.81 * 2.0 + 0.01 * (7.0 * x + 1.4 * f64::sqrt(x)) / 2.0);
+    let noise = (7.0 * x + 1.4 * f64::sqrt(x)) / 2.0;
+    close(ball(0.0).next(2.0, 0.1), 0.81 * 2.0 + 0.01 * noise);
+    // rows are drawn once for all draws of a step
+    close(ball(5.0).next(2.0, 0.1), 0.81 * 2.0 + 0.01 * (noise + 5.0));
+    close(ball(500.0).best_step(2.0), 2.0 / (2.0 + noise + 500.0));
+    let ball = ball(0.0);
     assert_eq!(ball.next(2.0, 0.51), f64::INFINITY);
     // B5 with η = 1 written out: λ = M(1 − 2/B)₊ + 2Λ/B; the free η can only do better
     let variance =
@@ -562,8 +575,15 @@ fn local_constants_by_hand() {
         spread: 1.5625,
         tilt: 2.5,
         batch: 3.0,
+        rows: 0.0,
     };
     assert!((theorem.next(0.1, 0.02) / one.next(0.1, 0.02) - 1.0).abs() < 1e-14);
+    let (rows, step) = (local.clone().with_row_noise(4.0).unwrap(), 0.02_f64);
+    let more = Theorem::ball(&rows, 3).next(0.1, step) - theorem.next(0.1, step);
+    assert!((more / (4.0 * step * step) - 1.0).abs() < 1e-9);
+    for bad in [-1.0, f64::NAN, f64::INFINITY] {
+        assert!(local.clone().with_row_noise(bad).is_err());
+    }
 }
 
 /// The returned mean is the theorem's: Σ θ^{t+1} w_t over t = 1..T after a prox and over t = 0..T−1 after a projection.

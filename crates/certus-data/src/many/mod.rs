@@ -24,8 +24,9 @@ use crate::error::DataError;
 use crate::leaves::Storage;
 use crate::problem::{Problem, Request};
 use crate::resolve::{check_numbers, columns_and_groups, terms};
-use crate::run::{Asked, Way};
+use crate::run::Asked;
 use crate::table::Source;
+use crate::way::Way;
 
 /// What became of one group.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +64,12 @@ impl Many {
     pub fn new(source: &dyn Source, request: &Request, by: &str) -> Result<Self, DataError> {
         let mut request = request.clone();
         request.spec.by = vec![by.to_string()];
+        if let Some(own) = request.own() {
+            let word = own.flag();
+            return Err(DataError::Usage(format!(
+                "{word} is not given: many models need it (--{word} X), because it is found for one model at a time only (certus fit)"
+            )));
+        }
         if let Some(group) = request.spec.groups.first() {
             return Err(DataError::Usage(format!(
                 "the group term '{}' can't be had in many models at once yet: leave it out, or fit the models one by one",

@@ -7,9 +7,10 @@ use certus::Goal;
 
 use super::{Chunks, Gathered, GroupFit, Many};
 use crate::error::DataError;
-use crate::run::{Asked, Way};
+use crate::run::Asked;
 use crate::summary::mix;
 use crate::table::Source;
+use crate::way::Way;
 
 /// Bytes of rows at a time. What does not fit is read in another pass.
 const MEMORY: usize = 1 << 30;

@@ -11,7 +11,7 @@
 //! Statements have the strongest level that the model allows: proved, or, for probit regression, estimated, because the error of its
 //! quadrature is known from experience only. [`Outcome::message`] says so.
 //!
-//! [`planned`] runs one of the paper's methods instead, with its own steps, and certifies where it ends.
+//! [`planned`] runs one of the paper's methods instead, with its own steps, and certifies where it ends; [`subsampled`] does so with batches of rows.
 //!
 //! A run is a [`ModelState`] and its [`step`](ModelState::step): it can be saved after any step, and [`resume`] goes on with the same bits,
 //! for any number of threads.
@@ -32,11 +32,13 @@ mod planned;
 mod route;
 mod state;
 mod stochastic;
+mod subsampled;
 
 pub use model::Model;
 pub use planned::{Chosen, planned};
 pub use route::{MOST_MEMORY, MOST_WORK, Route, Size};
 pub use state::ModelState;
+pub use subsampled::{Subsampling, subsampled};
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -26,6 +26,10 @@ pub trait Model: Target + Certified {
     fn exact_step(&self, state: &mut ExactState) -> Result<(), Error>;
     /// A ball around w, in its frame, that provably contains the optimum, with the constants of Theorem G; or why there is none.
     fn certified_ball(&self, w: &Gaussian) -> Result<Result<Local, String>, Error>;
+    /// The model itself if it is a dense one, whose rows can be drawn in batches.
+    fn dense(&self) -> Option<&Glm> {
+        None
+    }
     /// The processes over which the rows are spread.
     fn ranks(&self) -> Option<&dyn Ranks> {
         None
@@ -64,6 +68,10 @@ impl Model for Glm {
             Err(Error::Model(reason) | Error::NotFinite(reason)) => Ok(Err(reason)),
             other => other,
         }
+    }
+
+    fn dense(&self) -> Option<&Glm> {
+        Some(self)
     }
 
     fn ranks(&self) -> Option<&dyn Ranks> {

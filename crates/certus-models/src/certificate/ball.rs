@@ -7,7 +7,7 @@ use certus::theorem::{Constants, Local, LocalParts, Problem, Theorem};
 use certus::{Family, Gaussian, Provenance, linalg};
 
 use super::dense::Dense;
-use super::row::{Upper, gamma};
+use super::row::{Row, Upper, gamma};
 use super::theorem::{Surroundings, THETAS};
 use crate::error::Error;
 use crate::glm::Glm;
@@ -39,12 +39,8 @@ impl Glm {
             if radius >= 1.0 {
                 break;
             }
-            let below = at.lower(radius, 1.0)?;
-            let mut curvature = 0.0_f64;
-            for theta in THETAS {
-                let bowl = at.bowl(&below, radius, 1.0, theta)?;
-                curvature = curvature.max(bowl.map_or(0.0, |b| b.mean.min(b.factor)));
-            }
+            let bowls = at.bowls(radius, 1.0, &THETAS)?;
+            let curvature = bowls.iter().flatten().map(|b| b.mean.min(b.factor)).fold(0.0, f64::max);
             if curvature <= 0.0 {
                 return Ok(Err(format!(
                     "within radius {radius:.2} of q no positive curvature could be proved"
@@ -86,14 +82,18 @@ impl Dense<'_> {
     /// c_n ≥ √E φ‴² there, A = (1+r)⁴τ₀², τ = (1+r)²τ₂.
     fn constants(&self, radius: f64, strong_convexity: f64, slope: f64) -> Result<Local, Error> {
         let (d, likelihood) = (self.dim(), self.model().likelihood());
-        let grids = Upper::new(likelihood, self.largest_sd(), radius);
-        let mut most = vec![(0.0, 0.0); self.rows().len()];
-        certus::parallel::for_each_piece(&mut most, 256, 1, &|piece, part| {
-            for (row, out) in self.rows()[256 * piece..].iter().zip(part) {
-                *out = row.upper(likelihood, &grids, radius).unwrap_or((f64::INFINITY, f64::INFINITY));
+        let grids = Upper::new(likelihood, self.placed().largest_sd(), radius);
+        // two numbers of every row, kept however many there are: each takes two quadratures
+        let mut numbers = vec![0.0; 2 * self.model().here().len()];
+        self.placed().map(2, &mut numbers, &|rows, _, out| {
+            for (row, out) in rows.iter().zip(out.chunks_exact_mut(2)) {
+                let (bend, twist) =
+                    row.upper(likelihood, &grids, radius).unwrap_or((f64::INFINITY, f64::INFINITY));
+                out.copy_from_slice(&[bend, twist]);
             }
-        });
-        let mut unknown = [f64::from(u8::from(most.iter().any(|m| !(m.0 + m.1).is_finite())))];
+        })?;
+        let most = numbers.as_chunks::<2>().0;
+        let mut unknown = [f64::from(u8::from(most.iter().any(|m| !(m[0] + m[1]).is_finite())))];
         rows::most(self.model().design.rows(), &mut unknown);
         if unknown[0] > 0.0 {
             return Err(Error::Model(format!(
@@ -101,11 +101,11 @@ impl Dense<'_> {
                 likelihood.name()
             )));
         }
-        let [(h, error), _] = self.curvature(&|k| (most[k].0, 0.0))?;
+        let (h, error) = self.curvature(1, &|k, _, out| out[0] = most[k][0])?.remove(0);
         let (_, top) = linalg::extreme_eigenvalues(&h, d)
             .ok_or_else(|| Error::NotFinite("the curvature around q is not finite".into()))?;
         let top = top + error + gamma(16 * d + 64) * dot(&h, &h).sqrt();
-        let (tau_0, tau_2) = self.tensor_norms(&most)?;
+        let (tau_0, tau_2) = self.tensor_norms(most)?;
         let s = (1.0 + radius).powi(2);
         let proved = likelihood.strip_is_proved();
         Ok(Local::new(LocalParts {
@@ -122,45 +122,46 @@ impl Dense<'_> {
     }
 
     /// |Σ k ã ãᵀ|_F for two sets of weights ≥ 0, from above.
-    fn gram_norms(&self, weight: &(impl Fn(usize) -> (f64, f64) + Sync)) -> Result<[f64; 2], Error> {
+    fn gram_norms(&self, weight: &(impl Fn(usize, &Row) -> [f64; 2] + Sync)) -> Result<[f64; 2], Error> {
         let without_prior = |(mut h, error): (Vec<f64>, f64)| {
             h.iter_mut().zip(&self.prior).for_each(|(h, j)| *h -= j);
             dot(&h, &h).sqrt() * (1.0 + 1e-12) + 2.0 * error
         };
-        Ok(self.curvature(weight)?.map(without_prior))
+        let both = self.curvature(2, &|k, row, out| out.copy_from_slice(&weight(k, row)))?;
+        let norms: Vec<f64> = both.into_iter().map(without_prior).collect();
+        Ok([norms[0], norms[1]])
     }
 
     /// ã of every row that is here, one after the other.
     fn whitened_rows(&self) -> Result<Vec<f64>, Error> {
-        let (d, rows) = (self.dim(), self.model().design.rows());
-        let mut out = vec![0.0; self.rows().len() * d];
-        self.model().pool.map(rows, d, &mut out, &|leaf, scratch, out| {
-            self.with_whitened(leaf, scratch, |leaf, at| {
-                let n = leaf.data.len();
-                (0..n * d).for_each(|k| out[k] = at[(k % d) * n + k / d]);
-            });
+        let d = self.dim();
+        let mut out = vec![0.0; self.model().here().len() * d];
+        self.placed().map(d, &mut out, &|rows, at, out| {
+            let n = rows.len();
+            (0..n * d).for_each(|k| out[k] = at[(k % d) * n + k / d]);
         })?;
         Ok(out)
     }
 
     /// τ₀ and τ₂ over pairs of rows, or, for many rows, τ₀ ≤ |Σ c|ã| ããᵀ|_F and τ₂² ≤ (Σ c|ã|²)|Σ c|ã|²ããᵀ|_F.
-    fn tensor_norms(&self, most: &[(f64, f64)]) -> Result<(f64, f64), Error> {
-        let (d, rows, model) = (self.dim(), self.rows(), self.model());
+    fn tensor_norms(&self, most: &[[f64; 2]]) -> Result<(f64, f64), Error> {
+        let (d, model) = (self.dim(), self.model());
         let source = model.design.rows();
-        let sd = |k: usize| rows[k].sd + rows[k].delta;
+        let sd = |row: &Row| row.sd + row.delta;
         if source.len() > PAIRS {
-            let [zero, two] = self.gram_norms(&|k| (most[k].1 * sd(k), most[k].1 * sd(k) * sd(k)))?;
-            let origin = model.here().start;
-            let total = model.pool.sum(source, 1, &|leaf, _, out| {
-                let first = leaf.first - origin;
-                out[0] = (first..first + leaf.y.len()).map(|k| most[k].1 * sd(k) * sd(k)).sum();
+            let weight = |k: usize, row: &Row| [most[k][1] * sd(row), most[k][1] * sd(row) * sd(row)];
+            let [zero, two] = self.gram_norms(&weight)?;
+            let total = self.placed().sum(1, &|first, rows, _, out| {
+                out[0] = rows.iter().zip(&most[first..]).map(|(row, most)| most[1] * sd(row) * sd(row)).sum();
             })?;
             return Ok((zero, (total[0] * two).sqrt()));
         }
+        let rows = self.placed().kept();
         // pairs need all rows: ã, c, sd and δ of each
         let width = d + 3;
         let own = self.whitened_rows()?;
-        let each = |k: usize| own[k * d..][..d].iter().copied().chain([most[k].1, sd(k), rows[k].delta]);
+        let each =
+            |k: usize| own[k * d..][..d].iter().copied().chain([most[k][1], sd(&rows[k]), rows[k].delta]);
         let all = model.pool.everywhere(source, width, (0..rows.len()).flat_map(each).collect())?;
         let of = |k: usize| {
             let (at, rest) = all[k * width..][..width].split_at(d);
@@ -208,7 +209,7 @@ mod tests {
         let model = model(40);
         let w = model.solve_exactly().expect("an optimum").gaussian;
         let at = Dense::new(&model, &w).expect("finite");
-        let most: Vec<(f64, f64)> = (0..40).map(|k| (0.0, 0.02 + 0.001 * k as f64)).collect();
+        let most: Vec<[f64; 2]> = (0..40).map(|k| [0.0, 0.02 + 0.001 * k as f64]).collect();
         let (zero, two) = at.tensor_norms(&most).expect("finite");
         let a = at.whitened_rows().expect("kept");
         let (mut square_zero, mut square_two) = (0.0, 0.0);
@@ -216,16 +217,16 @@ mod tests {
             for k in 0..40 {
                 let norm = |i: usize| (0..3).map(|j| a[3 * i + j].powi(2)).sum::<f64>();
                 let product = (0..3).map(|j| a[3 * n + j] * a[3 * k + j]).sum::<f64>().abs();
-                square_zero += most[n].1 * most[k].1 * product.powi(3);
-                square_two += most[n].1 * most[k].1 * norm(n) * norm(k) * product;
+                square_zero += most[n][1] * most[k][1] * product.powi(3);
+                square_two += most[n][1] * most[k][1] * norm(n) * norm(k) * product;
             }
         }
         assert!(
             (zero / square_zero.sqrt() - 1.0).abs() < 1e-9 && (two / square_two.sqrt() - 1.0).abs() < 1e-9
         );
-        let sd = |k: usize| at.rows()[k].sd;
-        let [g0, g2] = at.gram_norms(&|k| (most[k].1 * sd(k), most[k].1 * sd(k) * sd(k))).expect("finite");
-        let total: f64 = (0..40).map(|k| most[k].1 * sd(k) * sd(k)).sum();
+        let weight = |k: usize, row: &Row| [most[k][1] * row.sd, most[k][1] * row.sd * row.sd];
+        let [g0, g2] = at.gram_norms(&weight).expect("finite");
+        let total: f64 = at.placed().kept().iter().enumerate().map(|(k, row)| weight(k, row)[1]).sum();
         assert!(g0 >= zero && total * g2 >= two * two);
     }
 

@@ -7,6 +7,7 @@ use certus::certificate::{Gap, Statement};
 use certus::{Factor, Family, Gaussian, Provenance, linalg};
 
 use super::dense::Dense;
+use super::placed::Placed;
 use super::row::{CHAIN, Row, gamma};
 use crate::error::Error;
 use crate::expectation::Quadrature;
@@ -100,19 +101,41 @@ pub(crate) fn losses(
     let quadrature = Quadrature::new(likelihood.strip(), largest_sd);
     let first = own_leaves(source).start;
     let leaf = |index: usize| {
-        let part = &rows[(index - first) * LEAF..];
-        let (value, error) = part.iter().take(LEAF).fold((0.0, 0.0), |(value, error), row| {
-            let m = quadrature.moments(likelihood, row.mean, row.sd, row.datum);
-            let size =
-                likelihood.scale(row.mean, row.sd, row.datum) * (1.0 + row.mean.abs() + row.sd) + m.e0.abs();
-            let own = 1e-13 * size + row.moved(&m) + gamma(chain) * m.e0.abs();
-            (value + row.weight * m.e0, error + row.weight * own)
-        });
-        Ok(vec![value, error])
+        let part = rows[(index - first) * LEAF..].iter().take(LEAF);
+        Ok(losses_of_leaf(part, likelihood, &quadrature, chain).to_vec())
     };
-    let total = over_leaves(source, 2, &leaf, &add, &drop)?;
-    let (value, error) = total.map_or((0.0, 0.0), |sum| (sum[0], sum[1]));
-    Ok(Value { value, error: 1.001 * error })
+    Ok(total(over_leaves(source, 2, &leaf, &add, &drop)?))
+}
+
+/// The same for rows in the frame of a Gaussian.
+pub(super) fn losses_of(placed: &Placed<'_>) -> Result<Value, Error> {
+    let likelihood = placed.model().likelihood();
+    let quadrature = Quadrature::new(likelihood.strip(), placed.largest_sd());
+    let sum = placed.sum(2, &|_, rows, _, out| {
+        out.copy_from_slice(&losses_of_leaf(rows.iter(), likelihood, &quadrature, CHAIN));
+    })?;
+    Ok(total(Some(sum)))
+}
+
+/// Σ E φ and its error over the rows of a leaf.
+fn losses_of_leaf<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    likelihood: &dyn Likelihood,
+    quadrature: &Quadrature,
+    chain: usize,
+) -> [f64; 2] {
+    rows.fold([0.0, 0.0], |[value, error], row| {
+        let m = quadrature.moments(likelihood, row.mean, row.sd, row.datum);
+        let size =
+            likelihood.scale(row.mean, row.sd, row.datum) * (1.0 + row.mean.abs() + row.sd) + m.e0.abs();
+        let own = 1e-13 * size + row.moved(&m) + gamma(chain) * m.e0.abs();
+        [value + row.weight * m.e0, error + row.weight * own]
+    })
+}
+
+fn total(sum: Option<Vec<f64>>) -> Value {
+    let (value, error) = sum.map_or((0.0, 0.0), |sum| (sum[0], sum[1]));
+    Value { value, error: 1.001 * error }
 }
 
 /// h(w) = −log det C − (d/2)(1 + log 2π) from the diagonal of a triangular factor.
@@ -131,8 +154,8 @@ pub(crate) fn neg_entropy(diagonal: &[f64]) -> Value {
 
 impl Certified for Glm {
     fn exact_value(&self, w: &Gaussian) -> Result<Value, Error> {
-        let (d, at) = (w.dim(), Dense::placed(self, w)?);
-        let losses = losses(at.rows(), self.design().rows(), self.likelihood(), at.largest_sd(), CHAIN)?;
+        let (d, placed) = (w.dim(), Placed::new(self, w)?);
+        let losses = losses_of(&placed)?;
         let (prior, size) = self.prior_energy_with_size(w);
         let entropy = match w.factor() {
             // log det of a matrix within γ|C| of C
@@ -143,7 +166,7 @@ impl Certified for Glm {
                 let value = w.neg_entropy();
                 Value { value, error: gamma(16 * d + 64) * (d as f64 * high / low + value.abs()) }
             }
-            _ => neg_entropy(&at.factor_diagonal()),
+            _ => neg_entropy(&placed.c.iter().step_by(d + 1).copied().collect::<Vec<_>>()),
         };
         let size = gamma(2 * d + 16) * size + gamma(8) * (losses.value.abs() + entropy.value.abs());
         let value = losses.value + prior + entropy.value;

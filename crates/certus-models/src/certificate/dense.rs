@@ -6,30 +6,23 @@ use std::sync::Arc;
 use certus::{Factor, Gaussian, Tree, linalg};
 use faer::MatRef;
 
-use super::row::{self, CHAIN, Errors, Row, Sizes, gamma, split};
+use super::placed::Placed;
+use super::row::{self, CHAIN, Errors, Row, gamma, split};
 use super::theorem::{Bowl, Surroundings, THETAS};
-use crate::design::DesignLeaf;
 use crate::error::Error;
-use crate::exact::{KEEP, is_lower, whiten};
 use crate::expectation::Quadrature;
-use crate::glm::{Glm, add_columns, predictors};
+use crate::glm::{Glm, add_columns};
 use crate::newton::dot;
 use crate::prior::Precision;
-use crate::rows::{Leaf, own_leaves};
+
+/// Numbers of partial sums of curvature matrices that may be made in one pass (8 MB): more splits of larger matrices take more passes.
+const ROOM: usize = 1 << 20;
 
 /// A model around w = (m, C), in the frame y = C⁻¹(z − m).
 pub(crate) struct Dense<'a> {
-    model: &'a Glm,
-    c: Vec<f64>,
-    /// True if C is lower triangular.
-    lower: bool,
+    placed: Placed<'a>,
     /// The pattern, or `None` for all Gaussians.
     tree: Option<Arc<Tree>>,
-    /// Those that are here.
-    rows: Vec<Row>,
-    largest_sd: f64,
-    /// Ã = A C, leaf by leaf, or empty.
-    whitened: Vec<f64>,
     /// J̃ = CᵀJC.
     pub(super) prior: Vec<f64>,
     /// A bound on the error of J̃.
@@ -47,38 +40,26 @@ impl<'a> Dense<'a> {
             Factor::Pattern(pattern) => Some(pattern.tree().clone()),
             _ => None,
         };
-        Self::over(model, w, tree)
+        Self::over(Placed::new(model, w)?, w, tree)
     }
 
     /// Over all Gaussians, whatever family w is stored in.
     pub(crate) fn over_all(model: &'a Glm, w: &Gaussian) -> Result<Self, Error> {
-        Self::over(model, w, None)
+        Self::over(Placed::new(model, w)?, w, None)
     }
 
-    fn over(model: &'a Glm, w: &Gaussian, tree: Option<Arc<Tree>>) -> Result<Self, Error> {
-        let mut at = Self { tree, ..Self::placed(model, w)? };
-        at.prior(w);
-        at.gradient()?;
-        Ok(at)
-    }
-
-    /// The rows alone: enough for values of f, not for bounds.
-    pub(super) fn placed(model: &'a Glm, w: &Gaussian) -> Result<Self, Error> {
+    fn over(placed: Placed<'a>, w: &Gaussian, tree: Option<Arc<Tree>>) -> Result<Self, Error> {
         let mut at = Self {
-            model,
-            c: w.factor().to_dense(),
-            lower: is_lower(w),
-            tree: None,
-            rows: Vec::new(),
-            largest_sd: 0.0,
-            whitened: Vec::new(),
+            placed,
+            tree,
             prior: Vec::new(),
             prior_error: 0.0,
-            mean: vec![0.0; model.dim()],
+            mean: vec![0.0; w.dim()],
             factor: Vec::new(),
             errors: Errors::default(),
         };
-        at.place(w)?;
+        at.prior(w);
+        at.gradient()?;
         Ok(at)
     }
 
@@ -86,32 +67,23 @@ impl<'a> Dense<'a> {
         self.mean.len()
     }
 
-    pub(super) fn model(&self) -> &Glm {
-        self.model
+    pub(super) fn model(&self) -> &'a Glm {
+        self.placed.model()
     }
 
-    /// Every row that is here, in the frame of w.
-    pub(super) fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
-    pub(super) fn largest_sd(&self) -> f64 {
-        self.largest_sd
-    }
-
-    /// The diagonal of C.
-    pub(super) fn factor_diagonal(&self) -> Vec<f64> {
-        self.c.iter().step_by(self.dim() + 1).copied().collect()
+    pub(super) fn placed(&self) -> &Placed<'a> {
+        &self.placed
     }
 
     /// J̃ and CᵀJ(m − μ₀). With |C_j·| = sd_j they err by γ Σ|J_ij| sd_i sd_j and γ Σ sd_i |J_ij| (|m_j| + |μ₀_j|).
     fn prior(&mut self, w: &Gaussian) {
-        let (d, prior) = (self.dim(), &self.model.prior);
-        self.prior = prior.congruent(&self.c, self.lower);
+        let (d, prior) = (self.dim(), &self.placed.model().prior);
+        let (c, lower) = (&self.placed.c, self.placed.lower);
+        self.prior = prior.congruent(c, lower);
         let dm: Vec<f64> = w.mean().iter().zip(prior.mean()).map(|(m, p)| m - p).collect();
         let mut slope = vec![0.0; d];
         prior.add_precision_times(&dm, &mut slope);
-        linalg::add_transpose_times(&self.c, d, self.lower, &slope, &mut self.mean);
+        linalg::add_transpose_times(c, d, lower, &slope, &mut self.mean);
         let sd = w.sd();
         let level: Vec<f64> = w.mean().iter().zip(prior.mean()).map(|(m, p)| m.abs() + p.abs()).collect();
         let sizes =
@@ -124,106 +96,18 @@ impl<'a> Dense<'a> {
         self.errors.mean = gamma(3 * d + 8) * vector;
     }
 
-    /// Ã if it is small enough to keep, and every row's place.
-    fn place(&mut self, w: &Gaussian) -> Result<(), Error> {
-        const KEPT: usize = 4;
-        let (d, model, sds) = (self.dim(), self.model, w.sd());
-        let here = model.here();
-        let n = here.len();
-        if n * d <= KEEP {
-            let mut whitened = vec![0.0; n * d];
-            model.pool.map(model.design.rows(), d, &mut whitened, &|leaf, scratch, out| {
-                model.design.prepare(leaf, scratch, |leaf| self.whiten(&leaf, out));
-            })?;
-            self.whitened = whitened;
-        }
-        let mut kept = vec![0.0; KEPT * n];
-        model.pool.map(model.design.rows(), KEPT, &mut kept, &|leaf, scratch, out| {
-            self.with_whitened(leaf, scratch, |leaf, whitened| {
-                let n = leaf.data.len();
-                let mut t = model.pool.buffer(n);
-                predictors(leaf, w.mean(), &mut t);
-                for i in 0..n {
-                    let square: f64 = whitened.iter().skip(i).step_by(n).map(|x| x * x).sum();
-                    let (mut spread, mut level) = (0.0, leaf.offset[i].abs());
-                    for j in 0..d {
-                        let a = leaf.a[(i, j)].abs();
-                        spread += a * sds[j];
-                        level += a * w.mean()[j].abs();
-                    }
-                    out[i * KEPT..][..KEPT].copy_from_slice(&[t[i], square.sqrt(), spread, level]);
-                }
-                model.pool.give(t);
-            });
-        })?;
-        let mut rows = vec![Row::default(); n];
-        for index in own_leaves(model.design.rows()) {
-            model.design.rows().leaf(index, &mut |leaf| {
-                for i in 0..leaf.y.len() {
-                    let k = leaf.first - here.start + i;
-                    let (mean, sd) = (kept[k * KEPT], kept[k * KEPT + 1]);
-                    let sizes = Sizes { terms: d, spread: kept[k * KEPT + 2], level: kept[k * KEPT + 3] };
-                    rows[k] = Row::new(mean, sd, leaf.weight_of(i), leaf.datum(i), sizes);
-                }
-            })?;
-        }
-        self.largest_sd = row::largest_sd(&rows, model.design.rows())?;
-        self.rows = rows;
-        Ok(())
-    }
-
-    fn whiten(&self, leaf: &DesignLeaf<'_>, out: &mut [f64]) {
-        let d = self.dim();
-        whiten(leaf, MatRef::from_column_major_slice(&self.c, d, d), self.lower, out);
-    }
-
-    /// Calls `work(leaf, its Ã (column-major))`, Ã kept or made again.
-    pub(super) fn with_whitened(
-        &self,
-        leaf: Leaf<'_>,
-        scratch: &mut Vec<f64>,
-        work: impl FnOnce(&DesignLeaf<'_>, &[f64]),
-    ) {
-        let (d, origin) = (self.dim(), self.model.here().start);
-        self.model.design.prepare(leaf, scratch, |leaf| {
-            let (first, n) = (leaf.first - origin, leaf.data.len());
-            if !self.whitened.is_empty() {
-                return work(&leaf, &self.whitened[first * d..][..n * d]);
-            }
-            let mut made = self.model.pool.buffer(n * d);
-            self.whiten(&leaf, &mut made);
-            work(&leaf, &made);
-            self.model.pool.give(made);
-        });
-    }
-
-    /// Σ over leaves of `work(first row among those that are here, rows, Ã of the leaf (column-major), out)`. Where Ã is kept nothing else of the leaf is needed.
-    fn sum(
-        &self,
-        length: usize,
-        work: &(impl Fn(usize, usize, &[f64], &mut [f64]) + Sync),
-    ) -> Result<Vec<f64>, Error> {
-        let (d, model, origin) = (self.dim(), self.model, self.model.here().start);
-        model.pool.sum(model.design.rows(), length, &|leaf, scratch, out| {
-            let (first, n) = (leaf.first - origin, leaf.y.len());
-            if self.whitened.is_empty() {
-                self.with_whitened(leaf, scratch, |_, at| work(first, n, at, out));
-            } else {
-                work(first, n, &self.whitened[first * d..][..n * d], out);
-            }
-        })
-    }
-
     /// g_m = CᵀJ(m − μ₀) + Σ e₁ ã and S = J̃ + Σ q₀ ã ãᵀ − I, projected on the pattern, and their errors.
     fn gradient(&mut self) -> Result<(), Error> {
-        let (d, likelihood) = (self.dim(), &*self.model.likelihood);
-        let quadrature = Quadrature::new(likelihood.strip(), self.largest_sd);
-        let sums = self.sum(d + d * d + 2, &|first, n, at, out| {
-            let mut work = self.model.pool.buffer(2 * n);
+        let (d, model) = (self.dim(), self.model());
+        let likelihood = model.likelihood();
+        let quadrature = Quadrature::new(likelihood.strip(), self.placed.largest_sd());
+        let sums = self.placed.sum(d + d * d + 2, &|_, rows, at, out| {
+            let n = rows.len();
+            let mut work = model.pool.buffer(2 * n);
             let (slope, bend) = work.split_at_mut(n);
             let (mean, rest) = out.split_at_mut(d);
             let (gram, errors) = rest.split_at_mut(d * d);
-            for (i, row) in self.rows[first..][..n].iter().enumerate() {
+            for (i, row) in rows.iter().enumerate() {
                 let moments = row.first_order(likelihood, &quadrature);
                 (slope[i], bend[i]) = (moments.slope, moments.bend);
                 let error = row.first_order_errors(&moments, CHAIN);
@@ -232,8 +116,8 @@ impl<'a> Dense<'a> {
             }
             let view = MatRef::from_column_major_slice(at, n, d);
             add_columns(mean, d, view, slope, n);
-            self.model.add_gram(view, bend, gram);
-            self.model.pool.give(work);
+            model.add_gram(view, bend, gram);
+            model.pool.give(work);
         })?;
         self.mean.iter_mut().zip(&sums).for_each(|(g, s)| *g += s);
         let mut s = sums[d..][..d * d].to_vec();
@@ -262,25 +146,30 @@ impl<'a> Dense<'a> {
         Ok(())
     }
 
-    /// J̃ + Σ k ã ãᵀ for two sets of weights (of row k of those that are here), and a bound on the error of each.
+    /// J̃ + Σ k ã ãᵀ for several sets of weights k, and a bound on the error of each; `weights(k, row, out)` are those of row k of the rows
+    /// that are here.
     pub(super) fn curvature(
         &self,
-        weight: &(impl Fn(usize) -> (f64, f64) + Sync),
-    ) -> Result<[(Vec<f64>, f64); 2], Error> {
-        let d = self.dim();
-        let sums = self.sum(2 * (d * d + 1), &|first, n, at, out| {
-            let mut work = self.model.pool.buffer(2 * n);
-            let (one, two) = work.split_at_mut(n);
-            let (out_one, out_two) = out.split_at_mut(d * d + 1);
-            for i in 0..n {
-                (one[i], two[i]) = weight(first + i);
-                out_one[d * d] += self.rows[first + i].curvature_error(one[i], CHAIN);
-                out_two[d * d] += self.rows[first + i].curvature_error(two[i], CHAIN);
+        sets: usize,
+        weights: &(impl Fn(usize, &Row, &mut [f64]) + Sync),
+    ) -> Result<Vec<(Vec<f64>, f64)>, Error> {
+        let (d, model) = (self.dim(), self.model());
+        let sums = self.placed.sum(sets * (d * d + 1), &|first, rows, at, out| {
+            let n = rows.len();
+            let mut work = model.pool.buffer(sets * (n + 1));
+            let (each, of_row) = work.split_at_mut(sets * n);
+            for (i, row) in rows.iter().enumerate() {
+                weights(first + i, row, of_row);
+                for (s, k) in of_row.iter().enumerate() {
+                    each[s * n + i] = *k;
+                    out[s * (d * d + 1) + d * d] += row.curvature_error(*k, CHAIN);
+                }
             }
             let view = MatRef::from_column_major_slice(at, n, d);
-            self.model.add_gram(view, one, &mut out_one[..d * d]);
-            self.model.add_gram(view, two, &mut out_two[..d * d]);
-            self.model.pool.give(work);
+            for (weight, out) in each.chunks_exact(n).zip(out.chunks_exact_mut(d * d + 1)) {
+                model.add_gram(view, weight, &mut out[..d * d]);
+            }
+            model.pool.give(work);
         })?;
         let finish = |part: &[f64]| {
             let mut h = part[..d * d].to_vec();
@@ -289,11 +178,17 @@ impl<'a> Dense<'a> {
             let error = part[d * d] * 1.001 + self.prior_error + gamma(8) * dot(&h, &h).sqrt();
             (h, error)
         };
-        Ok([finish(&sums[..d * d + 1]), finish(&sums[d * d + 1..])])
+        Ok(sums.chunks_exact(d * d + 1).map(finish).collect())
+    }
+
+    /// The bowls of pairs of curvature matrices.
+    fn weigh_all(&self, all: &[(Vec<f64>, f64)], radius: f64, omega: f64) -> Vec<Option<Bowl>> {
+        let own = (1.0 + radius / omega.sqrt()).powi(-2) * (1.0 - 1e-15);
+        all.chunks_exact(2).map(|pair| self.weigh(&pair[0], &pair[1], own)).collect()
     }
 
     /// ρ, λ_m and λ_C for H_m and H_C, with `own` the curvature of h (on every entry of a symmetric factor, on the diagonal of a pattern).
-    fn weigh(&self, [mean, factor]: &[(Vec<f64>, f64); 2], own: f64) -> Option<Bowl> {
+    fn weigh(&self, mean: &(Vec<f64>, f64), factor: &(Vec<f64>, f64), own: f64) -> Option<Bowl> {
         let d = self.dim();
         // (h, U) are those of a matrix within c·d·u·|H| of H
         let eigen = |(h, error): &(Vec<f64>, f64)| {
@@ -371,12 +266,36 @@ impl<'a> Dense<'a> {
 
 impl Surroundings for Dense<'_> {
     fn lower(&self, radius: f64, omega: f64) -> Result<Vec<[f64; 3]>, Error> {
-        Ok(row::lower(&self.rows, &*self.model.likelihood, self.largest_sd, radius, omega))
+        debug_assert!(!self.placed.is_streamed(), "only what is kept per row can be asked for");
+        let (rows, largest) = (self.placed.kept(), self.placed.largest_sd());
+        Ok(row::lower(rows, self.model().likelihood(), largest, radius, omega))
     }
 
     fn bowl(&self, lower: &[[f64; 3]], radius: f64, omega: f64, theta: f64) -> Result<Option<Bowl>, Error> {
-        let h = self.curvature(&|k| split(lower[k], theta))?;
-        Ok(self.weigh(&h, (1.0 + radius / omega.sqrt()).powi(-2) * (1.0 - 1e-15)))
+        let set = |k: usize, _: &Row, out: &mut [f64]| (out[0], out[1]) = split(lower[k], theta);
+        Ok(self.weigh_all(&self.curvature(2, &set)?, radius, omega)[0])
+    }
+
+    /// Where rows are made again, Q⁻ of a row is used for all splits at once and forgotten.
+    fn bowls(&self, radius: f64, omega: f64, thetas: &[f64]) -> Result<Vec<Option<Bowl>>, Error> {
+        if !self.placed.is_streamed() {
+            let lower = self.lower(radius, omega)?;
+            return thetas.iter().map(|theta| self.bowl(&lower, radius, omega, *theta)).collect();
+        }
+        let likelihood = self.model().likelihood();
+        let quadrature = Quadrature::lower(likelihood.strip(), self.placed.largest_sd(), radius, omega);
+        let run = ROOM / (2 * self.dim() * self.dim());
+        let mut bowls = Vec::new();
+        for thetas in thetas.chunks(run.max(1)) {
+            let sets = |_: usize, row: &Row, out: &mut [f64]| {
+                let lower = row.lower(likelihood, &quadrature, radius, omega);
+                for (theta, pair) in thetas.iter().zip(out.chunks_exact_mut(2)) {
+                    (pair[0], pair[1]) = split(lower, *theta);
+                }
+            };
+            bowls.extend(self.weigh_all(&self.curvature(2 * thetas.len(), &sets)?, radius, omega));
+        }
+        Ok(bowls)
     }
 
     fn slope(&self, omega: f64) -> f64 {
@@ -394,13 +313,64 @@ impl Surroundings for Dense<'_> {
 
     /// J̃ + Σ θ_min ã ãᵀ curves mean and factor everywhere; h adds nothing far away.
     fn everywhere(&self) -> Result<Option<Bowl>, Error> {
-        let likelihood = &*self.model.likelihood;
-        let least = |k: usize| self.rows[k].weight * likelihood.least_bend(self.rows[k].datum);
-        let h = self.curvature(&|k| (least(k), least(k)))?;
-        Ok(self.weigh(&h, 0.0))
+        let likelihood = self.model().likelihood();
+        let least =
+            |_: usize, row: &Row, out: &mut [f64]| out[0] = row.weight * likelihood.least_bend(row.datum);
+        let h = self.curvature(1, &least)?;
+        Ok(self.weigh(&h[0], &h[0], 0.0))
     }
 }
 
 fn add(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     (a.0 + b.0, a.1 + b.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::theorem::search;
+    use super::*;
+    use crate::certificate::bracket;
+    use crate::likelihood::{Likelihood, Logistic, Poisson};
+    use crate::{Design, Memory, Prior};
+
+    /// Rows that are made again for every pass give the bits of rows that are kept: f, its error, and every number of every bound.
+    #[test]
+    fn streamed_rows_give_the_same_bits() {
+        let (n, d) = (2500, 3);
+        let wave = |k: usize| (k as f64 * 1.3).sin() + (k as f64 * 0.37).cos();
+        let rows = Arc::new(Memory {
+            x: (0..n * d).map(wave).collect(),
+            y: (0..n).map(|i| f64::from(u8::from(wave(3 * i + 7) > 0.4))).collect(),
+            offset: (0..n).map(|i| 0.1 * wave(i)).collect(),
+            weight: (0..n).map(|i| 1.0 + 0.5 * wave(i).abs()).collect(),
+            columns: d,
+            ..Memory::default()
+        });
+        let likelihoods: [Arc<dyn Likelihood>; 2] = [Arc::new(Logistic), Arc::new(Poisson)];
+        for likelihood in likelihoods {
+            let prior = Prior::independent(vec![0.1; d + 1], &[1.5; 4]).expect("a prior");
+            let design = Design::standardised(rows.clone(), true).expect("finite");
+            let model = Glm::new(design, likelihood, prior).expect("a model");
+            let w = crate::laplace(&model).expect("a mode").gaussian;
+            let said = |most: usize| {
+                let placed = || Placed::keeping(&model, &w, most).expect("finite");
+                assert_eq!(placed().is_streamed(), most < 8 * n);
+                let value = bracket::losses_of(&placed()).expect("finite");
+                let at = Dense::over(placed(), &w, None).expect("finite");
+                let found = search(&at).expect("finite").found;
+                assert!(!found.is_empty());
+                format!("{value:?} {found:?} {:?}", everywhere(&at))
+            };
+            let everything = said(1 << 25);
+            // nothing kept, and Ã alone
+            assert_eq!(everything, said(0));
+            assert_eq!(everything, said(4 * n));
+        }
+    }
+
+    fn everywhere(at: &Dense<'_>) -> Vec<Option<Bowl>> {
+        let mut bowls = at.bowls(0.3, 1.5, &THETAS).expect("finite");
+        bowls.push(at.everywhere().expect("finite"));
+        bowls
+    }
 }

@@ -4,6 +4,7 @@
 mod ball;
 pub(crate) mod bracket;
 pub(crate) mod dense;
+pub(crate) mod placed;
 pub(crate) mod row;
 pub(crate) mod theorem;
 

@@ -160,13 +160,22 @@ pub(crate) struct Sizes {
 /// The trapezoid rule needs about 70 nodes per unit of sd; beyond this we decline.
 const LARGEST_SD: f64 = 3000.0;
 
-/// The largest sd of the rows, if certificates can work with them; `rows` are those of `source` that are here.
-pub(crate) fn largest_sd(rows: &[Row], source: &dyn Rows) -> Result<f64, Error> {
+/// The largest sd of some rows, and 1 if a mean or an sd is no number.
+pub(crate) fn extremes(rows: &[Row]) -> [f64; 2] {
     let largest = rows.iter().fold(0.0_f64, |a, r| a.max(r.sd));
     let bad = rows.iter().any(|r| !r.mean.is_finite() || r.sd.is_nan());
-    let mut both = [largest, f64::from(u8::from(bad))];
-    most(source, &mut both);
-    let [largest, bad] = both;
+    [largest, f64::from(u8::from(bad))]
+}
+
+/// The largest sd of the rows, if certificates can work with them; `rows` are those of `source` that are here.
+pub(crate) fn largest_sd(rows: &[Row], source: &dyn Rows) -> Result<f64, Error> {
+    largest_of_all(&mut extremes(rows), source)
+}
+
+/// The same from the [`extremes`] of the rows that are here.
+pub(crate) fn largest_of_all(here: &mut [f64; 2], source: &dyn Rows) -> Result<f64, Error> {
+    most(source, here);
+    let [largest, bad] = *here;
     if bad > 0.0 {
         return Err(Error::NotFinite("a linear predictor is not finite".into()));
     }

@@ -23,6 +23,11 @@ pub(crate) trait Surroundings {
     fn lower(&self, radius: f64, omega: f64) -> Result<Vec<[f64; 3]>, Error>;
     /// The bowl they give, or `None` if it is not positive.
     fn bowl(&self, lower: &[[f64; 3]], radius: f64, omega: f64, theta: f64) -> Result<Option<Bowl>, Error>;
+    /// Both for several splits at once.
+    fn bowls(&self, radius: f64, omega: f64, thetas: &[f64]) -> Result<Vec<Option<Bowl>>, Error> {
+        let lower = self.lower(radius, omega)?;
+        thetas.iter().map(|theta| self.bowl(&lower, radius, omega, *theta)).collect()
+    }
     /// √(|g_m|² + |S|²/ω), errors included.
     fn slope(&self, omega: f64) -> f64;
     /// The weights ω of the factor in E_r worth trying, the usual one first.
@@ -87,10 +92,9 @@ fn theorem_d(at: &impl Surroundings, omega: f64) -> Result<(Option<Found>, Optio
     let mut radius = (if slope < 2e-3 { 4.0 * slope } else { 1.5 * slope }).min(0.99 * limit);
     let mut best: Option<Found> = None;
     for _ in 0..40 {
-        let lower = at.lower(radius, omega)?;
         let mut next = f64::INFINITY;
-        for &theta in at.thetas() {
-            let Some(bowl) = at.bowl(&lower, radius, omega, theta)? else { continue };
+        for (theta, bowl) in at.thetas().iter().zip(at.bowls(radius, omega, at.thetas())?) {
+            let Some(bowl) = bowl else { continue };
             let needed = bowl.rho / bowl.mean.min(bowl.factor / omega).sqrt();
             next = next.min(1.01 * needed);
             let gap = 0.5 * bowl.rho * bowl.rho;
@@ -103,7 +107,7 @@ fn theorem_d(at: &impl Surroundings, omega: f64) -> Result<(Option<Found>, Optio
                     constants: vec![
                         ("radius", radius),
                         ("omega", omega),
-                        ("theta", theta),
+                        ("theta", *theta),
                         ("curvature in the mean", bowl.mean),
                         ("curvature in the factor", bowl.factor),
                         ("gradient", bowl.rho),
@@ -137,8 +141,8 @@ fn theorem_a_prime(at: &impl Surroundings, omega: f64) -> Result<Option<Found>, 
     const STEPS: f64 = 10.0;
     let theta = THETAS[0];
     let curvature = |radius: f64| -> Result<f64, Error> {
-        let bowl = at.bowl(&at.lower(radius, omega)?, radius, omega, theta)?;
-        Ok(bowl.map_or(0.0, |b| b.mean.min(b.factor / omega)))
+        let bowl = at.bowls(radius, omega, &[theta])?;
+        Ok(bowl[0].map_or(0.0, |b| b.mean.min(b.factor / omega)))
     };
     let (slope, start) = (at.slope(omega), curvature(0.0)?);
     let step = slope / start / STEPS;

@@ -120,8 +120,8 @@ impl Collapsed {
     }
 }
 
-/// Where the distribution function, linear between the middles of the steps, is p.
-pub(crate) fn quantile(law: &[(f64, f64)], p: f64) -> f64 {
+/// Where the distribution function of (place, probability), sorted and linear between the middles of the steps, is p.
+pub fn quantile(law: &[(f64, f64)], p: f64) -> f64 {
     let (mut below, mut last) = (0.0, (0.0, law[0].0));
     for (v, weight) in law {
         let at = below + 0.5 * weight;

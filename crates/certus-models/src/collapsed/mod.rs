@@ -29,7 +29,7 @@ use certus::linalg;
 pub use confirm::Confirmed;
 pub(crate) use curvature::{RADIUS, least_relative};
 pub use effects::Effect;
-pub(crate) use effects::quantile;
+pub use effects::quantile;
 pub use estimate::{Estimate, Interval};
 pub use pair::{CollapsedPair, PairAt, PairEffect, PairEstimate};
 pub use passes::{Observer, Pass, Stage};

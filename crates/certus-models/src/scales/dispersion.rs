@@ -3,12 +3,13 @@
 //! The scale is s = 1/√k, the sd of the rates about their mean: y is Poisson with the rate e^t·γ, γ of mean 1 and sd s. At s = 0 this is the Poisson model, so s
 //! is a scale like the sd of groups, with the same priors. Without groups F is exact, and convex in β for every s; with groups it is that of [`Collapsed`].
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use certus::linalg;
 
 use super::{Care, Given, ScaleMixture, Scaled, ScalesEstimate};
-use crate::collapsed::{Alone, Collapsed, Effect, RADIUS, ROUNDING, SdPrior, least_relative};
+use crate::collapsed::{Alone, Collapsed, Effect, Node, RADIUS, ROUNDING, SdPrior, least_relative};
 use crate::error::Error;
 use crate::glm::{Glm, predictors};
 use crate::laplace::laplace_from;
@@ -41,18 +42,31 @@ impl Dispersion {
         super::lattice::posterior(self, start, priors)
     }
 
-    /// The effects of all groups, in the order of their codes; none without groups.
-    pub fn effects(&self, posterior: &ScaleMixture) -> Result<Vec<Effect>, Error> {
+    /// Groups that have rows.
+    pub fn groups(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Grouped(model) => model.groups(),
+        }
+    }
+
+    /// The effects of some groups, by their places in the order of codes; `scales` are those of every node. None without groups.
+    pub fn effects_of(
+        &self,
+        groups: Range<usize>,
+        nodes: &[Node],
+        scales: &[Vec<f64>],
+    ) -> Result<Vec<Effect>, Error> {
         let Self::Grouped(model) = self else { return Ok(Vec::new()) };
-        let likelihoods = posterior.scales.iter().map(|s| likelihood(s[1])).collect::<Result<Vec<_>, _>>()?;
-        let nodes =
-            posterior.mixture.nodes.iter().zip(&likelihoods).map(|(n, l)| (n, &**l)).collect::<Vec<_>>();
-        Ok(model.effects_over(0..model.groups(), &nodes))
+        let likelihoods = scales.iter().map(|s| likelihood(s[1])).collect::<Result<Vec<_>, _>>()?;
+        let own = nodes.iter().zip(&likelihoods).map(|(n, l)| (n, &**l)).collect::<Vec<_>>();
+        Ok(model.effects_over(groups, &own))
     }
 }
 
+/// At 0 that of a scale which is too small to matter.
 fn likelihood(scale: f64) -> Result<Arc<dyn Likelihood>, Error> {
-    Ok(Arc::new(NegativeBinomial::new(Dispersion::dispersion(scale))?))
+    Ok(Arc::new(NegativeBinomial::new(Dispersion::dispersion(scale.max(SMALLEST)))?))
 }
 
 impl Scaled for Dispersion {

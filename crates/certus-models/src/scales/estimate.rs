@@ -1,15 +1,17 @@
 //! The scales that maximise the likelihood, profiled over β, and for one scale an interval that is proved to hold a maximum (Theorem K3).
 
+use std::ops::ControlFlow;
+
 use certus::linalg;
 
+use super::looks::{Looks, LooksObserver};
 use super::search::{Found, extrapolated, minimum};
 use super::{Care, Scaled};
-use crate::collapsed::Interval;
+use crate::collapsed::{Interval, Stage};
 use crate::error::Error;
 
 /// What is proved of two scales together, and why not more.
-const TWO: &str = "with two unknown scales a maximum is not proved: the profile would have to be bounded along a curve around it, not at two ends; the interval is \
-                   of four standard errors on either side";
+const TWO: &str = "with two unknown scales a maximum is not proved: the profile would have to be bounded along a curve around it, not at two ends";
 
 /// The maximum of the likelihood over β and the scales.
 #[derive(Clone, Debug)]
@@ -20,7 +22,9 @@ pub struct ScalesEstimate {
     pub scales: Vec<f64>,
     /// Standard errors of their logarithms, from the curvature of the profile; infinite for those at 0.
     pub log_errors: Vec<f64>,
-    /// Where a maximum lies, scale by scale.
+    /// The covariance of their logarithms, row after row; rows and columns of those at 0 are 0.
+    pub log_covariance: Vec<f64>,
+    /// Where a maximum lies, scale by scale; with two of them four standard errors on either side, which proves nothing.
     pub intervals: Vec<Interval>,
     /// Coefficients.
     pub beta: Vec<f64>,
@@ -28,7 +32,9 @@ pub struct ScalesEstimate {
     pub value: f64,
     /// The log likelihood there.
     pub log_likelihood: f64,
-    /// Lower factor of the covariance of β given the scales.
+    /// Bound on its error by quadrature and rounding; infinite where none is proved.
+    pub error: f64,
+    /// Lower factor of the covariance of β that the curvature of F in β and the scales says: what is not known of the scales is in it.
     pub factor: Vec<f64>,
     /// Evaluations of F.
     pub evaluations: usize,
@@ -36,14 +42,22 @@ pub struct ScalesEstimate {
 
 /// The maximum over β and the scales. `start` are coefficients to begin with.
 pub fn estimate<M: Scaled + ?Sized>(model: &M, start: &[f64]) -> Result<ScalesEstimate, Error> {
+    estimate_observed(model, start, &mut |_| ControlFlow::Continue(()))
+}
+
+/// The same, watched: [`Error::Stopped`] if the observer ends it.
+pub fn estimate_observed<M: Scaled + ?Sized>(
+    model: &M,
+    start: &[f64],
+    observer: &mut LooksObserver<'_>,
+) -> Result<ScalesEstimate, Error> {
+    let looks = &mut Looks::new(model, Stage::Estimate, observer);
     let floor = model.floor();
     let value = |_: &[f64], given: &super::Given| given.value;
-    let rough = minimum(model, start, model.start(), &value, Some(&floor), (0.3, 0.1, Care::Full))?;
+    let rough = minimum(looks, start, model.start(), &value, Some(&floor), (0.3, 0.1, Care::Full))?;
     // the error of a central difference over 0.01 sds is 2e-5 of a third derivative
-    let before = rough.evaluations;
-    let mut found =
-        minimum(model, &rough.given.beta, rough.x, &value, Some(&floor), (0.01, 1e-3, Care::Full))?;
-    found.evaluations += before;
+    let found = minimum(looks, &rough.given.beta, rough.x, &value, Some(&floor), (0.01, 1e-3, Care::Full))?;
+    looks.stage = Stage::Interval;
     let k = floor.len();
     let zero = vec![0.0; k];
     let logs = model.log_scales(&found.x);
@@ -58,17 +72,18 @@ pub fn estimate<M: Scaled + ?Sized>(model: &M, start: &[f64]) -> Result<ScalesEs
         .collect();
     let at_zero: Vec<bool> = (0..k).map(|i| (0..k).any(|j| found.floored[j] && map[j][i] != 0.0)).collect();
     let covariance = inverse(&found);
-    let log_errors: Vec<f64> = (0..k)
-        .map(|i| {
-            if at_zero[i] {
-                return f64::INFINITY;
-            }
-            let variance: f64 = (0..k * k).map(|e| map[e / k][i] * covariance[e] * map[e % k][i]).sum();
-            if variance > 0.0 { variance.sqrt() } else { f64::INFINITY }
-        })
-        .collect();
+    let mapped = |i: usize, j: usize| -> f64 {
+        if at_zero[i] || at_zero[j] {
+            return 0.0;
+        }
+        (0..k * k).map(|e| map[e / k][i] * covariance[e] * map[e % k][j]).sum()
+    };
+    let log_covariance: Vec<f64> = (0..k * k).map(|e| mapped(e / k, e % k)).collect();
+    let known = |i: usize| log_covariance[i * (k + 1)] > 0.0;
+    let log_errors: Vec<f64> =
+        (0..k).map(|i| if known(i) { log_covariance[i * (k + 1)].sqrt() } else { f64::INFINITY }).collect();
     let intervals = if k == 1 {
-        vec![interval(model, &mut found)?]
+        vec![interval(looks, &found)?]
     } else {
         let wide = |i: usize| {
             let away = 4.0 * log_errors[i].min(1.0);
@@ -78,17 +93,40 @@ pub fn estimate<M: Scaled + ?Sized>(model: &M, start: &[f64]) -> Result<ScalesEs
         (0..k).map(wide).collect()
     };
     let scales = (0..k).map(|i| if at_zero[i] { 0.0 } else { logs[i].exp() }).collect();
+    // quadrature and rounding together where the model bounds both, else what it says of F
+    let error = match model.bracket(&found.x, &found.given.beta) {
+        Ok([_, top]) => top - found.given.value,
+        Err(_) if found.given.error > 0.0 => found.given.error,
+        Err(_) => f64::INFINITY,
+    };
     Ok(ScalesEstimate {
         names: model.names(),
         scales,
         log_errors,
+        log_covariance,
         intervals,
+        error,
+        factor: joint(&found, &covariance)?,
         beta: found.given.beta,
         value: found.given.value,
         log_likelihood: found.given.log_likelihood,
-        factor: found.given.lower,
-        evaluations: found.evaluations,
+        evaluations: looks.evaluations,
     })
+}
+
+/// Lower factor of H⁻¹ + TVTᵀ, T the columns dβ̂/dx and V the covariance of x.
+fn joint(found: &Found, covariance: &[f64]) -> Result<Vec<f64>, Error> {
+    let (d, k, lower) = (found.given.beta.len(), found.x.len(), &found.given.lower);
+    let mut sum = vec![0.0; d * d];
+    for (i, j) in (0..d).flat_map(|i| (0..d).map(move |j| (i, j))) {
+        let own: f64 = (0..=i.min(j)).map(|m| lower[m * d + i] * lower[m * d + j]).sum();
+        let turn = |e: usize| found.turn[e / k][i] * covariance[e] * found.turn[e % k][j];
+        sum[j * d + i] = own + (0..k * k).map(turn).sum::<f64>();
+    }
+    if linalg::cholesky(&mut sum, d) {
+        return Ok(sum);
+    }
+    Err(Error::NotFinite("the covariance of the coefficients is not positive definite".into()))
 }
 
 /// The inverse of the second derivatives over the coordinates that are free.
@@ -110,8 +148,8 @@ fn inverse(found: &Found) -> Vec<f64> {
 }
 
 /// Both ends of the interval of one scale, wider and wider until the proof holds; from 0 on if the scale is 0.
-fn interval<M: Scaled + ?Sized>(model: &M, found: &mut Found) -> Result<Interval, Error> {
-    let x = found.x[0];
+fn interval<M: Scaled + ?Sized>(looks: &mut Looks<'_, M>, found: &Found) -> Result<Interval, Error> {
+    let (x, model) = (found.x[0], looks.model);
     let scale = |x: f64| model.log_scales(&[x])[0].exp();
     let top = match model.bracket(&[x], &found.given.beta) {
         Ok([_, top]) if top.is_finite() => top,
@@ -131,8 +169,7 @@ fn interval<M: Scaled + ?Sized>(model: &M, found: &mut Found) -> Result<Interval
         loop {
             *end = x + sign * width;
             let start = extrapolated(&found.given.beta, &found.turn, &found.x, &[*end]);
-            let there = model.given(&[*end], &start, Care::Full)?;
-            found.evaluations += there.evaluations;
+            let there = looks.given(&[*end], &start, Care::Full)?;
             if model.bracket(&[*end], &there.beta).is_ok_and(|b| b[0] > top) {
                 break;
             }

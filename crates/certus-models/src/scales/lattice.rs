@@ -5,12 +5,15 @@
 //! neighbours while the density is above a ten-millionth of its maximum; h is halved until nothing that matters changes.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use certus::linalg;
 
+use super::grid::{Grid, ScaleLaw};
+use super::looks::{Looks, LooksObserver};
 use super::search::{extrapolated, minimum};
 use super::{Care, Given, Scaled};
-use crate::collapsed::{Mixture, Node, SdPrior, add_line, quantile, weights};
+use crate::collapsed::{Mixture, Node, SdPrior, Stage, weights};
 use crate::error::Error;
 
 /// Density, relative to its maximum, whose neighbours are left out.
@@ -32,8 +35,8 @@ pub struct ScaleMixture {
     pub mixture: Mixture,
     /// The scales of every node.
     pub scales: Vec<Vec<f64>>,
-    /// For every scale its law: (log scale, probability), sorted.
-    laws: Vec<Vec<(f64, f64)>>,
+    /// Where every node is on the lattice.
+    pub keys: Vec<[i64; 2]>,
 }
 
 /// A node before it has its weight.
@@ -45,7 +48,7 @@ struct Raw {
 
 /// The lattice at one step.
 struct Lattice<'a, M: ?Sized> {
-    model: &'a M,
+    looks: Looks<'a, M>,
     priors: &'a [SdPrior],
     middle: Vec<f64>,
     /// C, column-major.
@@ -53,11 +56,15 @@ struct Lattice<'a, M: ?Sized> {
     turn: Vec<Vec<f64>>,
     step: f64,
     nodes: BTreeMap<[i64; 2], Raw>,
-    evaluations: usize,
 }
 
 /// −F − ½ log det H + (d/2) log 2π + Σ log p(s_j) + log s_j.
-fn log_density<M: Scaled + ?Sized>(model: &M, priors: &[SdPrior], x: &[f64], given: &Given) -> f64 {
+pub(super) fn log_density<M: Scaled + ?Sized>(
+    model: &M,
+    priors: &[SdPrior],
+    x: &[f64],
+    given: &Given,
+) -> f64 {
     let log_z =
         -given.value - 0.5 * given.log_det + 0.5 * given.beta.len() as f64 * std::f64::consts::TAU.ln();
     let logs = model.log_scales(x);
@@ -70,12 +77,23 @@ pub fn posterior<M: Scaled + ?Sized>(
     start: &[f64],
     priors: &[SdPrior],
 ) -> Result<ScaleMixture, Error> {
+    posterior_observed(model, start, priors, &mut |_| ControlFlow::Continue(()))
+}
+
+/// The same, watched: [`Error::Stopped`] if the observer ends it.
+pub fn posterior_observed<M: Scaled + ?Sized>(
+    model: &M,
+    start: &[f64],
+    priors: &[SdPrior],
+    observer: &mut LooksObserver<'_>,
+) -> Result<ScaleMixture, Error> {
     let k = model.names().len();
     if priors.len() != k {
         return Err(Error::Model(format!("{k} scales, but {} priors of scales", priors.len())));
     }
     let value = |x: &[f64], given: &Given| -log_density(model, priors, x, given);
-    let found = minimum(model, start, model.start(), &value, None, (1.0, 0.2, Care::Density))?;
+    let mut looks = Looks::new(model, Stage::Posterior, observer);
+    let found = minimum(&mut looks, start, model.start(), &value, None, (1.0, 0.2, Care::Density))?;
     let mut factor = found.bend.clone();
     let basis = if linalg::cholesky(&mut factor, k) {
         linalg::lower_of_inverse(&factor, k)
@@ -86,16 +104,7 @@ pub fn posterior<M: Scaled + ?Sized>(
     let mut nodes = BTreeMap::new();
     let log_density = log_density(model, priors, &found.x, &found.given);
     nodes.insert([0, 0], Raw { x: found.x.clone(), given: found.given, log_density });
-    let mut lattice = Lattice {
-        model,
-        priors,
-        middle: found.x,
-        basis,
-        turn: found.turn,
-        step: FIRST,
-        nodes,
-        evaluations: found.evaluations,
-    };
+    let mut lattice = Lattice { looks, priors, middle: found.x, basis, turn: found.turn, step: FIRST, nodes };
     lattice.grow()?;
     let mut last = lattice.mixed();
     loop {
@@ -106,7 +115,6 @@ pub fn posterior<M: Scaled + ?Sized>(
         let mut next = lattice.mixed();
         next.mixture.refinement = next.differs(&last);
         if next.mixture.refinement <= AGREE[k - 1] || lattice.nodes.len() > NODES {
-            next.laws = (0..k).map(|j| lattice.law(j, &next.mixture)).collect();
             return Ok(next);
         }
         last = next;
@@ -153,9 +161,8 @@ impl<M: Scaled + ?Sized> Lattice<'_, M> {
         let x = self.point(to);
         let near = &self.nodes[&from];
         let start = extrapolated(&near.given.beta, &self.turn, &near.x, &x);
-        let given = self.model.given(&x, &start, Care::Density)?;
-        self.evaluations += given.evaluations;
-        let log_density = log_density(self.model, self.priors, &x, &given);
+        let given = self.looks.given(&x, &start, Care::Density)?;
+        let log_density = log_density(self.looks.model, self.priors, &x, &given);
         if log_density.is_nan() {
             return Err(Error::NotFinite("the posterior density of the scales is not a number".into()));
         }
@@ -169,7 +176,7 @@ impl<M: Scaled + ?Sized> Lattice<'_, M> {
         let scales: Vec<Vec<f64>> = self
             .nodes
             .values()
-            .map(|r| self.model.log_scales(&r.x).iter().map(|l| l.exp()).collect())
+            .map(|r| self.looks.model.log_scales(&r.x).iter().map(|l| l.exp()).collect())
             .collect();
         let node = |((r, scales), weight): ((&Raw, &Vec<f64>), f64)| Node {
             sd: scales[0],
@@ -183,36 +190,10 @@ impl<M: Scaled + ?Sized> Lattice<'_, M> {
             nodes: self.nodes.values().zip(&scales).zip(weights).map(node).collect(),
             log_evidence: log_sum + cell,
             refinement: f64::INFINITY,
-            evaluations: self.evaluations,
+            evaluations: self.looks.evaluations,
         };
-        ScaleMixture { names: self.model.names(), mixture, scales, laws: Vec::new() }
-    }
-
-    /// The law of scale j, from lines of nodes along which it changes in even steps.
-    fn law(&self, j: usize, mixture: &Mixture) -> Vec<(f64, f64)> {
-        let k = self.middle.len();
-        let log = |x: &[f64]| self.model.log_scales(x)[j];
-        let along = |key: [i64; 2]| log(&self.point(key)) - log(&self.middle);
-        let steps = [along([1, 0]), if k == 2 { along([0, 1]) } else { 0.0 }];
-        // along the axis that moves the scale more, lines are even, and a sum over lines is one of a smooth function
-        let axis = usize::from(steps[1].abs() > steps[0].abs());
-        let mut lines: BTreeMap<i64, BTreeMap<i64, f64>> = BTreeMap::new();
-        for (key, node) in self.nodes.keys().zip(&mixture.nodes) {
-            lines.entry(key[1 - axis]).or_default().insert(key[axis], node.weight);
-        }
-        let mut law = Vec::new();
-        for (line, weights) in lines {
-            let (Some((&first, _)), Some((&last, _))) = (weights.first_key_value(), weights.last_key_value())
-            else {
-                continue;
-            };
-            let weight = |p: i64| weights.get(&p).copied().unwrap_or(0.0);
-            let even: Vec<f64> = (first..=last).map(weight).collect();
-            let start = log(&self.point(if axis == 1 { [line, first] } else { [first, line] }));
-            add_line(&mut law, start, steps[axis], &even);
-        }
-        law.sort_by(|a, b| a.0.total_cmp(&b.0));
-        law
+        let keys = self.nodes.keys().copied().collect();
+        ScaleMixture { names: self.looks.model.names(), mixture, scales, keys }
     }
 }
 
@@ -225,9 +206,17 @@ impl ScaleMixture {
         (mean, square.sqrt())
     }
 
+    /// The law of the logarithm of scale j.
+    pub fn law(&self, j: usize) -> ScaleLaw {
+        let weights: Vec<f64> = self.mixture.nodes.iter().map(|n| n.weight).collect();
+        let mut combination = vec![0.0; self.names.len()];
+        combination[j] = 1.0;
+        Grid::new(&self.keys, &self.scales, &weights).law(&combination)
+    }
+
     /// The quantile of scale j.
     pub fn scale_quantile(&self, j: usize, p: f64) -> f64 {
-        quantile(&self.laws[j], p).exp()
+        self.law(j).quantile(p).exp()
     }
 
     /// The largest difference between two mixtures: of means in sds, of sds in parts.

@@ -4,18 +4,24 @@
 //! A model says what is left when its scales are given: F_p(x) = min_β F(β, x), where the minimum is and how F bends there. Here the scales are
 //! estimated, or integrated over on a lattice.
 
+mod confirm;
 mod crossed;
 mod dispersion;
 mod estimate;
+mod grid;
 mod lattice;
 mod linear;
+mod looks;
 mod search;
 
+pub use confirm::{confirm, weights_differ};
 pub use crossed::Crossed;
 pub use dispersion::Dispersion;
-pub use estimate::{ScalesEstimate, estimate};
-pub use lattice::{ScaleMixture, posterior};
-pub use linear::LinearNoise;
+pub use estimate::{ScalesEstimate, estimate, estimate_observed};
+pub use grid::{Grid, Sampler, ScaleLaw};
+pub use lattice::{ScaleMixture, posterior, posterior_observed};
+pub use linear::{Grouping, LinearNoise};
+pub use looks::{Look, LooksObserver};
 
 use crate::error::Error;
 
@@ -61,6 +67,11 @@ pub trait Scaled: Sync {
     /// The logarithms of the scales at x: a linear map with determinant ±1, the identity unless said otherwise.
     fn log_scales(&self, x: &[f64]) -> Vec<f64> {
         x.to_vec()
+    }
+
+    /// The other way round.
+    fn at_logs(&self, logs: &[f64]) -> Vec<f64> {
+        logs.to_vec()
     }
 
     /// Coordinates below which nothing changes any more: scale 0.

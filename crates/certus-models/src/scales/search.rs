@@ -2,6 +2,7 @@
 
 use certus::linalg;
 
+use super::looks::Looks;
 use super::{Care, Given, Scaled};
 use crate::error::Error;
 
@@ -21,7 +22,6 @@ pub(super) struct Found {
     pub(super) turn: Vec<Vec<f64>>,
     /// Whether a coordinate ended at its floor.
     pub(super) floored: Vec<bool>,
-    pub(super) evaluations: usize,
 }
 
 impl Found {
@@ -42,7 +42,7 @@ pub(super) fn extrapolated(beta: &[f64], turn: &[Vec<f64>], from: &[f64], to: &[
 
 /// The minimum of `value`(x, what is given at x). Differences are taken over `wide` sds, at the end, and a step of `enough` sds ends the search.
 pub(super) fn minimum<M: Scaled + ?Sized>(
-    model: &M,
+    looks: &mut Looks<'_, M>,
     beta: &[f64],
     x: Vec<f64>,
     value: &dyn Fn(&[f64], &Given) -> f64,
@@ -50,19 +50,18 @@ pub(super) fn minimum<M: Scaled + ?Sized>(
     (wide, enough, care): (f64, f64, Care),
 ) -> Result<Found, Error> {
     let k = x.len();
-    let given = model.given(&x, beta, care)?;
-    let evaluations = given.evaluations;
+    let given = looks.given(&x, beta, care)?;
     let turn = vec![vec![0.0; beta.len()]; k];
-    let mut here = Found { x, given, bend: vec![0.0; k * k], turn, floored: vec![false; k], evaluations };
+    let mut here = Found { x, given, bend: vec![0.0; k * k], turn, floored: vec![false; k] };
     let mut width = vec![WIDEST; k];
     for _ in 0..STEPS {
         let middle = value(&here.x, &here.given);
         let mut slope = vec![0.0; k];
         let mut sides = vec![[middle; 2]; k];
-        let moved = |here: &Found, by: &[(usize, f64)]| -> Result<(Given, f64), Error> {
+        let mut moved = |here: &Found, by: &[(usize, f64)]| -> Result<(Given, f64), Error> {
             let mut x = here.x.clone();
             by.iter().for_each(|(j, d)| x[*j] += d);
-            let given = model.given(&x, &here.toward(&x), care)?;
+            let given = looks.given(&x, &here.toward(&x), care)?;
             let value = value(&x, &given);
             Ok((given, value))
         };
@@ -72,7 +71,6 @@ pub(super) fn minimum<M: Scaled + ?Sized>(
             let w = width[j];
             let (up, high) = moved(&here, &[(j, w)])?;
             let (down, low) = moved(&here, &[(j, -w)])?;
-            here.evaluations += up.evaluations + down.evaluations;
             sides[j] = [low, high];
             slope[j] = (high - low) / (2.0 * w);
             here.bend[j * (k + 1)] = (high + low - 2.0 * middle) / (w * w);
@@ -82,8 +80,7 @@ pub(super) fn minimum<M: Scaled + ?Sized>(
         if let [0, 1] = free[..] {
             let mut both = 2.0 * middle - sides.iter().flatten().sum::<f64>();
             for sign in [-1.0, 1.0] {
-                let (there, value) = moved(&here, &[(0, sign * width[0]), (1, sign * width[1])])?;
-                here.evaluations += there.evaluations;
+                let (_, value) = moved(&here, &[(0, sign * width[0]), (1, sign * width[1])])?;
                 both += value;
             }
             let cross = both / (2.0 * width[0] * width[1]);
@@ -103,7 +100,6 @@ pub(super) fn minimum<M: Scaled + ?Sized>(
         while scale > 1e-3 {
             let by: Vec<(usize, f64)> = free.iter().map(|&j| (j, scale * step[j])).collect();
             let (there, low) = moved(&here, &by)?;
-            here.evaluations += there.evaluations;
             if low <= middle + 1e-12 * (1.0 + middle.abs()) {
                 next = Some((by, there));
                 break;
@@ -122,7 +118,7 @@ pub(super) fn minimum<M: Scaled + ?Sized>(
             let least = floor.map_or(f64::NEG_INFINITY, |f| f[j]);
             if here.x[j] <= least && slope[j] >= 0.0 && !here.floored[j] {
                 (here.x[j], here.floored[j]) = (least, true);
-                here.given = model.given(&here.x, &here.given.beta, care)?;
+                here.given = looks.given(&here.x, &here.given.beta, care)?;
                 here.turn[j].fill(0.0);
             }
         }

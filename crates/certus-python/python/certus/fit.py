@@ -268,6 +268,7 @@ def fit(
     constants: str | None = None,
     batch: int | None = None,
     iterations: int | None = None,
+    row_batch: int | None = None,
     factor: str | None = None,
     **options: Any,
 ) -> Fit:
@@ -275,6 +276,7 @@ def fit(
 
     `gap` is the distance to the best Gaussian to reach, in nats; `delta` the probability that a probable statement may fail; `level` how
     strong the statement must be (proved, probable, estimated); `max_time` in seconds. Ctrl-C ends the fit with what it has.
+    `row_batch` rows are drawn per iteration by `method="subsampled"`.
     `factor="diagonal"` asks for the best Gaussian with independent coefficients (of models without groups; per sd of their features, where the
     model standardises). `threads` are those of models and never change the result; a Python function is called on the caller's thread. `options` go to the
     adapter of a model of another library.
@@ -283,7 +285,7 @@ def fit(
 
     run = run_settings(
         gap=gap, delta=delta, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
-        constants=constants, batch=batch, iterations=iterations, factor=factor,
+        constants=constants, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
     )
     if not isinstance(model, (Target, Model)):
         model, options = as_target(model, options), {}

@@ -69,12 +69,13 @@ class Model:
         constants: str | None = None,
         batch: int | None = None,
         iterations: int | None = None,
+        row_batch: int | None = None,
         factor: str | None = None,
     ) -> Fit:
         """Fits and certifies; see `certus.fit`. `factor="diagonal"` asks for independent coefficients (mean field)."""
         return _fit(
             self, gap=gap, delta=delta, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
-            progress=progress, constants=constants, batch=batch, iterations=iterations, factor=factor,
+            progress=progress, constants=constants, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
         )
 
     def plan(self, **settings: Any) -> Plan:
@@ -302,7 +303,10 @@ def linear(
     group_sd: float | Mapping[str, float] | None = None, sd_prior: str | None = None, sd_prior_scale: float | None = None,
     scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
-    """Linear regression with errors of the known sd `sigma`; arguments as for `logistic`."""
+    """Linear regression; arguments as for `logistic`.
+
+    The sd of the errors, `sigma`, is found like the sd of groups if it is not given; priors then speak of a response that is standardised, too.
+    """
     return _model(
         "linear", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
         intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
@@ -331,7 +335,7 @@ def negative_binomial(
     group_sd: float | Mapping[str, float] | None = None, sd_prior: str | None = None, sd_prior_scale: float | None = None,
     scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
-    """Regression of counts with extra spread, the known `dispersion`; arguments as for `logistic`."""
+    """Regression of counts with extra spread, the `dispersion`, which is found like the sd of groups if it is not given; arguments as for `logistic`."""
     return _model(
         "negative-binomial", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
         intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,

@@ -73,7 +73,7 @@ def _trace(axes: Any, fit: Fit) -> None:
 
 
 def _scale(axes: Any, fit: Fit) -> None:
-    """The sd between groups: its draws, and where its likelihood has a maximum."""
+    """A scale that was not given: its draws, and where its likelihood has a maximum."""
     scale = fit.certificate.scale
     draws = fit.sample(DRAWS, 1)[:, fit.names.index(scale.name)]
     axes.set_title(scale.name, fontsize=10)
@@ -107,13 +107,13 @@ def _pairs(part: Any, fit: Fit, chosen: list[int]) -> None:
                 ax.set_visible(False)
                 continue
             if i == j:
-                x = np.linspace(mean[a] - 4 * sd[a], mean[a] + 4 * sd[a], 200)
                 ax.hist(shown[:, a], bins=40, density=True, color="lightgrey")
+                x = np.linspace(mean[a] - 4 * sd[a], mean[a] + 4 * sd[a], 200)
                 ax.plot(x, np.exp(-0.5 * ((x - mean[a]) / sd[a]) ** 2) / (sd[a] * np.sqrt(2 * np.pi)), color="#0969da", lw=1)
                 ax.set_yticks([])
             else:
                 ax.plot(shown[:, b], shown[:, a], ".", color="grey", ms=1, alpha=0.3)
-                if covariance is not None:
+                if covariance is not None and np.isfinite(covariance[np.ix_([b, a], [b, a])]).all():
                     root = np.linalg.cholesky(covariance[np.ix_([b, a], [b, a])] + 1e-300 * np.eye(2))
                     for mass in (0.5, 0.9):
                         ellipse = mean[[b, a], None] + np.sqrt(-2 * np.log(1 - mass)) * root @ circle

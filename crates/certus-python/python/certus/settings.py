@@ -37,6 +37,7 @@ def run_settings(
     constants: str | None = None,
     batch: int | None = None,
     iterations: int | None = None,
+    row_batch: int | None = None,
     factor: str | None = None,
 ) -> dict[str, Any]:
     """The settings of a run, in the words of fit.json."""
@@ -51,9 +52,9 @@ def run_settings(
         if not 0 <= seconds < math.inf:
             raise UsageError(f"max_time is {max_time!r}, but a number of seconds of at least 0 is required")
         words["max-time"] = f"{seconds!r}s"
-    for name, value in (("threads", threads), ("batch", batch), ("iterations", iterations)):
+    for name, value in (("threads", threads), ("batch", batch), ("iterations", iterations), ("row_batch", row_batch)):
         if value is not None:
-            words[name] = whole(name, value, 1)
+            words[name.replace("_", "-")] = whole(name, value, 1)
     return words
 
 

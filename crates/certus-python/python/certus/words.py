@@ -42,10 +42,11 @@ def posterior(certificate: dict[str, Any]) -> str:
 
 
 def scale(stated: dict[str, Any]) -> str:
-    """An sd between groups that was not given."""
+    """Scales that were not given."""
     name, estimate = stated["name"], stated["estimate"]
     if stated["interval"] is None:
-        return f"{name} about {estimate:.5g} maximises the likelihood; nothing is proved of it: {stated['reason']}"
+        others = "".join(f" with {other['name']} about {other['estimate']:.5g}" for other in stated["others"])
+        return f"{name} about {estimate:.5g}{others} maximises the likelihood; nothing is proved of it: {stated['reason']}"
     low, high = stated["interval"]
     return f"proved: the likelihood has a maximum at {name} between {low:.6g} and {high:.6g}"
 
@@ -69,7 +70,8 @@ def verdict(record: dict[str, Any]) -> list[str]:
     if certificate.get("scale") is not None:
         stated = certificate["scale"]
         likelihood = stated["log_likelihood"]
-        lines = [scale(stated), f"{stated['groups']} groups integrated out; log likelihood at the maximum {likelihood:.4f}"]
+        groups = f"{stated['groups']} groups integrated out; " if stated["groups"] else ""
+        lines = [scale(stated), f"{groups}log likelihood at the maximum {likelihood:.4f}"]
         return [*lines, f"the rest is estimated: {certificate['posterior']['reason']}"]
     lines = [gap(certificate)]
     of_gap = errors(certificate["gap"])

@@ -1,4 +1,4 @@
-//! The part of the report on an sd between groups that was not given: where its likelihood has a maximum, its posterior, the groups that differ most.
+//! The part of the report on scales that were not given: where their likelihood has a maximum, the posterior, the groups that differ most.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use certus::certificate::figure;
 
 use super::html::{count, escape, percent, short};
 use super::plots::{ticks, trim};
-use crate::record::{GroupEffect, Parameter, Record, Scale};
+use crate::record::{GroupEffect, OtherScale, Parameter, Record, Scale};
 
 /// The height of the picture.
 const HEIGHT: f64 = 200.0;
@@ -19,20 +19,23 @@ const BETWEEN: usize = 6;
 pub(super) fn sentences(scale: &Scale) -> Vec<String> {
     let name = escape(&scale.name);
     let estimate = short(scale.estimate);
+    let others: String =
+        scale.others.iter().map(|o| format!(" and a {} of {}", escape(&o.name), short(o.estimate))).collect();
     let first = match scale.interval {
         Some([low, high]) => format!(
             "It is proved that the likelihood, profiled over the coefficients, has a maximum at a {name} between <strong>{low:.6}</strong> and <strong>{high:.6}</strong> ({}): the estimate is {estimate}. That there is no other maximum elsewhere is not claimed.",
             escape(scale.theorem.as_deref().unwrap_or_default())
         ),
         None => format!(
-            "The likelihood, profiled over the coefficients, has a maximum at a {name} of about {estimate}; nothing is proved of it, because {}.",
+            "The likelihood, profiled over the coefficients, has a maximum at a {name} of about {estimate}{others}; nothing is proved of it, because {}.",
             escape(scale.reason.as_deref().unwrap_or("nobody asked").trim_end_matches('.'))
         ),
     };
     let second = match &scale.prior {
         Some(prior) => format!(
-            "The posterior below has the prior {} for the sd. It is estimated: a sum over {} sds, at each of which the coefficients are taken to be normal.",
+            "The posterior below has the prior {} for {name}{}. It is estimated: a sum over a grid of {}, at each node of which the coefficients are taken to be normal.",
             escape(prior),
+            priors(scale),
             count(scale.nodes)
         ),
         None => "The parameters below are those at the maximum, their standard errors from the curvature of the likelihood.".into(),
@@ -57,22 +60,37 @@ pub(super) fn facts(scale: &Scale) -> Vec<(&'static str, String)> {
         ),
     ];
     facts.extend(scale.log_evidence.map(|e| ("Log evidence", format!("{e:.3} <small>estimated</small>"))));
-    facts.push(("Groups", count(scale.groups)));
+    if scale.groups > 0 {
+        facts.push(("Groups", count(scale.groups)));
+    }
     facts
+}
+
+fn priors(scale: &Scale) -> String {
+    let one = |o: &OtherScale| {
+        o.prior.as_ref().map_or(String::new(), |p| format!(", {} for {}", escape(p), escape(&o.name)))
+    };
+    scale.others.iter().map(one).collect()
 }
 
 /// What the statements rest on.
 pub(super) fn evidence(scale: &Scale) -> Vec<String> {
+    let closed = scale.name == "sigma" || scale.others.iter().any(|o| o.name == "sigma");
     let error = match scale.log_likelihood_error {
+        Some(error) if closed || scale.groups == 0 => format!(
+            "Proved by the model: the likelihood is summed as it stands{}; rounding takes at most {} nats of it.",
+            if scale.groups > 0 { ", groups integrated out in closed form" } else { "" },
+            figure(error)
+        ),
         Some(error) => format!(
             "Proved by the model: every group's integral is a trapezoid sum of an analytic function; the errors of all {} groups and of rounding sum to at most {} nats.",
             count(scale.groups),
             figure(error)
         ),
-        None => "The error of the groups' integrals is not proved for this likelihood.".into(),
+        None => "The error of the likelihood is not proved.".into(),
     };
     let grid = scale.refinement.map(|r| {
-        format!("Estimated: halving the step of the grid of sds moved no mean by more than {} sd, and no sd by more than {} %.", figure(r), figure(100.0 * r))
+        format!("Estimated: halving the step of the grid moved no mean by more than {} sd, and no sd by more than {} %.", figure(r), figure(100.0 * r))
     });
     std::iter::once(error).chain(grid).collect()
 }
@@ -80,7 +98,7 @@ pub(super) fn evidence(scale: &Scale) -> Vec<String> {
 /// The section.
 pub(super) fn section(out: &mut String, record: &Record, density: &[(f64, f64)]) {
     let Some(scale) = &record.certificate.scale else { return };
-    super::section(out, "scale", "The sd between groups");
+    super::section(out, "scale", "Scales that were not given");
     let own = record.parameters.iter().find(|p| p.name == scale.name);
     if let Some(plot) = own.and_then(|own| plot(density, own, scale.estimate)) {
         out.push_str(&plot);
@@ -101,7 +119,7 @@ pub(super) fn section(out: &mut String, record: &Record, density: &[(f64, f64)])
             out,
             "<div class=\"scroll\"><table><caption>The smallest and the largest effects among {} groups of {}; groups.parquet, or fit.groups in Python, has them all</caption><thead><tr>",
             count(scale.groups),
-            escape(&scale.group)
+            escape(scale.group.as_deref().unwrap_or_default())
         );
         for head in ["group", "rows", "mean", "sd", "5 %", "median", "95 %"] {
             let _ = write!(out, "<th scope=\"col\">{head}</th>");

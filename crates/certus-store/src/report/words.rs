@@ -29,8 +29,11 @@ pub(super) fn headline(record: &Record) -> (String, Tone) {
     let gap = &record.certificate.gap;
     if let (Status::Reached, Some(scale)) = (&record.status, &record.certificate.scale) {
         return match scale.level {
-            Level::Proved => ("The sd between groups is found, with a proof".into(), Tone::Good),
-            _ => ("The sd between groups is found, without a proof".into(), Tone::Caution),
+            Level::Proved => (format!("{} is found, with a proof", scale.name), Tone::Good),
+            _ if scale.others.is_empty() => {
+                (format!("{} is found, without a proof", scale.name), Tone::Caution)
+            }
+            _ => (format!("{} are found, without a proof", scale.names()), Tone::Caution),
         };
     }
     match (&record.status, gap.level) {

@@ -10,6 +10,8 @@ use crate::target::{Curvature, Provenance, Vouched};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Local {
     parts: LocalParts,
+    /// R: what batches of rows add to the noise.
+    rows: f64,
 }
 
 /// What [`Local::new`] is made of.
@@ -74,7 +76,7 @@ impl Local {
                 "it must be at most (local strong convexity × radius), or the optimum may lie outside the ball",
             ));
         }
-        Ok(Self { parts })
+        Ok(Self { parts, rows: 0.0 })
     }
 
     /// From global μ, M in the frame of the centre: μ_r = μ, L = M + 1/(1−r)², and with K = (M − μ)/2 and
@@ -109,6 +111,20 @@ impl Local {
             gradient_norm,
             provenance: curvature.provenance().clone(),
         })
+    }
+
+    /// The same for a gradient that is estimated from a batch of rows as well: R bounds E(1 + |u|²)|ξ(u)|² on the ball, ξ the error of the
+    /// gradient at m + Cu, whose mean over batches is 0 (docs/maths.md, part F).
+    pub fn with_row_noise(mut self, noise: f64) -> Result<Self, Error> {
+        if !(noise >= 0.0 && noise.is_finite()) {
+            return Err(Error::invalid(
+                "the noise of row batches",
+                noise,
+                "a finite number of at least 0 is required",
+            ));
+        }
+        self.rows = noise;
+        Ok(self)
     }
 
     /// ŵ.
@@ -150,6 +166,7 @@ impl Local {
             spread: self.parts.spread,
             tilt: self.parts.tilt,
             batch: batch as f64,
+            rows: self.rows,
         }
     }
 }

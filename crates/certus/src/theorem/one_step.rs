@@ -33,7 +33,7 @@ pub enum OneStep {
         /// ν, the noise at the optimum over B.
         nu: f64,
     },
-    /// E⁺ ≤ (1 − γμ)² E + γ² V(E)/B for γ ≤ 2/(μ + L), V(E) = (d+3)X + 2τ√X, X = (L√E + β)² + A (Theorem G).
+    /// E⁺ ≤ (1 − γμ)² E + γ² (V(E)/B + R) for γ ≤ 2/(μ + L), V(E) = (d+3)X + 2τ√X, X = (L√E + β)² + A (Theorem G).
     Ball {
         /// μ_r.
         mu: f64,
@@ -49,6 +49,8 @@ pub enum OneStep {
         tilt: f64,
         /// B.
         batch: f64,
+        /// R, what one batch of rows for all draws of a step adds (part F); 0 where all rows are used.
+        rows: f64,
     },
 }
 
@@ -107,10 +109,10 @@ impl OneStep {
         }
     }
 
-    /// The noise of a ball step over γ², V(E)/B; NaN for the other inequalities.
+    /// The noise of a ball step over γ², V(E)/B + R; NaN for the other inequalities.
     pub(super) fn noise(&self, e: f64) -> f64 {
-        let OneStep::Ball { batch, .. } = *self else { return f64::NAN };
-        self.ball_variance(e) / batch
+        let OneStep::Ball { batch, rows, .. } = *self else { return f64::NAN };
+        self.ball_variance(e) / batch + rows
     }
 
     fn ball_variance(&self, e: f64) -> f64 {

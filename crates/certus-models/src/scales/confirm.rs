@@ -1,0 +1,62 @@
+//! Claims about scales, checked from the data: does the interval of one hold a maximum (Theorem K3), and do the weights of a lattice follow?
+
+use super::lattice::log_density;
+use super::{Care, Scaled};
+use crate::collapsed::{Confirmed, Node, SdPrior, weights};
+use crate::error::Error;
+
+/// Coordinates of scales; those that are 0 are at the floor.
+fn point<M: Scaled + ?Sized>(model: &M, scales: &[f64]) -> Vec<f64> {
+    let logs: Vec<f64> = scales.iter().map(|s| s.ln()).collect();
+    model.at_logs(&logs).iter().zip(model.floor()).map(|(x, f)| x.max(f)).collect()
+}
+
+/// F_p at both ends of the interval of the only scale, if there is one, against F at the estimate between them. `start` are coefficients to begin with. An end of
+/// 0 needs no margin: a maximum at 0 itself counts.
+pub fn confirm<M: Scaled + ?Sized>(
+    model: &M,
+    start: &[f64],
+    scales: &[f64],
+    interval: Option<[f64; 2]>,
+) -> Result<Confirmed, Error> {
+    let x = point(model, scales);
+    let here = model.given(&x, start, Care::Full)?;
+    let bounds = model.bracket(&x, &here.beta);
+    let error = bounds.as_ref().map_or(here.error, |b| b[1] - here.value);
+    let mut margins = [f64::NEG_INFINITY; 2];
+    if let (Some(ends), [scale], Ok([_, top])) = (interval, scales, &bounds)
+        && (ends[0]..=ends[1]).contains(scale)
+    {
+        for (margin, end) in margins.iter_mut().zip(ends) {
+            *margin = if end == 0.0 {
+                f64::INFINITY
+            } else {
+                let there = model.at_logs(&[end.ln()]);
+                let beta = model.given(&there, &here.beta, Care::Full)?.beta;
+                model.bracket(&there, &beta).map_or(f64::NEG_INFINITY, |b| b[0] - top)
+            };
+        }
+    }
+    Ok(Confirmed { log_likelihood: here.log_likelihood, error, margins })
+}
+
+/// The largest difference between the weights of nodes and those that follow from the data at their scales; infinite if a node's coefficients do not maximise F there.
+pub fn weights_differ<M: Scaled + ?Sized>(
+    model: &M,
+    nodes: &[Node],
+    scales: &[Vec<f64>],
+    priors: &[SdPrior],
+) -> Result<f64, Error> {
+    let mut logs = Vec::with_capacity(nodes.len());
+    for (node, scales) in nodes.iter().zip(scales) {
+        let x = model.at_logs(&scales.iter().map(|s| s.ln()).collect::<Vec<_>>());
+        let given = model.given(&x, &node.mean, Care::Density)?;
+        let mut moved = node.mean.iter().zip(&given.beta).enumerate();
+        if moved.any(|(j, (a, b))| (a - b).abs() > 1e-3 * node.sd_of(j)) {
+            return Ok(f64::INFINITY);
+        }
+        logs.push(log_density(model, priors, &x, &given));
+    }
+    let own = weights(&logs).0;
+    Ok(own.into_iter().zip(nodes).map(|(own, node)| (own - node.weight).abs()).fold(0.0, f64::max))
+}
