@@ -264,33 +264,3 @@ fn joined(lines: &[String]) -> String {
     let shown = lines[..lines.len().min(MOST)].join(", ");
     if lines.len() > MOST { format!("{shown} and {} more", lines.len() - MOST) } else { shown }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_name_the_ways() {
-        let none = Numbers::default();
-        let three = Numbers { batch: Some(3), ..none };
-        assert_eq!(Way::new("exact", None, none).ok(), Some(Way::Auto(Method::Exact)));
-        let chosen = Chosen { method: MethodName::ProjStl, batch: 3, ..Chosen::default() };
-        assert_eq!(Way::new("proj-stl", None, three).ok(), Some(Way::Planned(chosen)));
-        let rows = Numbers { row_batch: Some(50), ..three };
-        let chosen = Subsampling { rows: 50, pairs: 3, iterations: None };
-        assert_eq!(Way::new("subsampled", None, rows).ok(), Some(Way::Subsampled(chosen)));
-        for (given, word) in [
-            (Way::new("newton", None, none), "there is no method 'newton'"),
-            (Way::new("auto", None, three), "batch belongs to the paper's methods"),
-            (Way::new("ball-stl", Some("paper"), none), "not in the paper"),
-            (Way::new("proj-stl", Some("best"), none), "there are no constants 'best'"),
-            (Way::new("auto", None, Numbers { row_batch: Some(5), ..none }), "row-batch belongs"),
-            (Way::new("subsampled", Some("sharp"), none), "local"),
-            (Way::new("subsampled", None, Numbers { row_batch: Some(0), ..none }), "row-batch is 0"),
-        ] {
-            let error = given.unwrap_err();
-            assert!(error.exit_code() == 64 && error.to_string().contains(word), "{error}");
-        }
-        assert!("sure".parse::<Asked>().is_err());
-    }
-}
