@@ -227,7 +227,10 @@ impl Collapsed {
             let slope = here.at.gradient[d] - linalg::dot(&ridge.cross, &alone);
             let step = if ridge.bend > 0.0 { -slope / ridge.bend } else { -slope.signum() }.clamp(-1.0, 1.0);
             let promised = linalg::dot(&alone, &here.at.gradient[..d]) - step * slope;
-            let done = promised <= 0.1 * flat(here.at.value) || (theta < smallest && step < 0.0);
+            // beside the error of F, or its rounding, it does not matter
+            let nothing = if here.at.error.is_finite() { 1e-4 * here.at.error } else { 0.0 };
+            let nothing = nothing.max(1e-3 * flat(here.at.value));
+            let done = promised <= nothing || (theta < smallest && step < 0.0);
             if done && ask.epsilon <= epsilon {
                 break;
             }
