@@ -202,12 +202,7 @@ fn times<S: Simd>(
         } else if left >= S::F64_LANES {
             columns::<S, 1>(simd, width, from, inner, &a, x, y, add)
         } else {
-            for (i, y) in y.chunks_exact_mut(width).enumerate() {
-                for j in from..width {
-                    let sum: f64 = (0..inner).map(|l| a(i, l) * x[l * width + j]).sum();
-                    y[j] = if add { y[j] + sum } else { sum };
-                }
-            }
+            rest(simd, width, from, inner, &a, x, y, add);
             left
         };
     }
@@ -241,6 +236,29 @@ fn columns<S: Simd, const V: usize>(
         }
     }
     wide
+}
+
+/// [`times`] for the last columns, fewer than a vector has.
+#[inline(always)]
+fn rest<S: Simd>(
+    simd: S,
+    width: usize,
+    from: usize,
+    inner: usize,
+    a: &impl Fn(usize, usize) -> f64,
+    x: &[f64],
+    y: &mut [f64],
+    add: bool,
+) {
+    for (i, y) in y.chunks_exact_mut(width).enumerate() {
+        let y = &mut y[from..];
+        let mut sum = simd.splat_f64s(0.0);
+        for (l, x) in x[..inner * width].chunks_exact(width).enumerate() {
+            sum = simd.mul_add_e_f64s(simd.splat_f64s(a(i, l)), simd.partial_load_f64s(&x[from..]), sum);
+        }
+        let before = simd.partial_load_f64s(y);
+        simd.partial_store_f64s(y, if add { simd.add_f64s(before, sum) } else { sum });
+    }
 }
 
 /// Σ a b for R rows b, one after the other; the length of a is a multiple of [`super::group::LANES`].
