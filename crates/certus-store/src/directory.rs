@@ -3,8 +3,6 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
 
@@ -161,7 +159,11 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// The same under a name that no other process uses meanwhile, for files that several may write, all with the same bytes.
+#[cfg(feature = "parquet")]
 pub(crate) fn write_through(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::{SystemTime, UNIX_EPOCH};
+
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos());
     let own = format!("{}-{started:x}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
