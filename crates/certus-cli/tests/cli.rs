@@ -2,41 +2,21 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 
+mod common;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use common::{BINARY, certus, expect, scratch};
+
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data").join(name)
 }
 
-/// A directory of this test's own, empty.
-fn scratch(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("certus-cli-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).unwrap();
-    path
-}
-
-const BINARY: &str = env!("CARGO_BIN_EXE_certus");
-
-fn certus(arguments: &[&str]) -> Output {
-    Command::new(BINARY).args(arguments).env("NO_COLOR", "1").output().unwrap()
-}
-
 fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or(-1)
-}
-
-#[track_caller]
-fn expect(output: &Output, wanted: i32, words: &str) {
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(code(output), wanted, "stdout:\n{out}\nstderr:\n{err}");
-    assert!(
-        out.contains(words) || err.contains(words),
-        "no word of {words:?}\nstdout:\n{out}\nstderr:\n{err}"
-    );
 }
 
 fn json(output: &Output) -> serde_json::Value {

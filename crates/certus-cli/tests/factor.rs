@@ -2,29 +2,11 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod common;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_certus");
+use std::path::Path;
 
-/// A directory of this test's own, empty.
-fn scratch(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("certus-factor-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).unwrap();
-    path
-}
-
-fn certus(arguments: &[&str]) -> Output {
-    Command::new(BINARY).args(arguments).env("NO_COLOR", "1").output().unwrap()
-}
-
-#[track_caller]
-fn expect(output: &Output, wanted: i32, words: &str) {
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(wanted), "stdout:\n{out}\nstderr:\n{err}");
-    assert!(out.contains(words) || err.contains(words), "no word of {words:?}\n{out}\n{err}");
-}
+use common::{certus, expect, scratch};
 
 fn record(place: &Path) -> serde_json::Value {
     serde_json::from_str(&std::fs::read_to_string(place.join("fit.json")).unwrap()).unwrap()

@@ -2,33 +2,17 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod common;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_certus");
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use common::{certus, expect, scratch};
+
 /// Groups, rows of each, sd of the errors.
 const GROUPS: usize = 12;
 const ROWS: usize = 6;
 const SIGMA: f64 = 0.8;
-
-/// A directory of this test's own, empty.
-fn scratch(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("certus-groups-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).unwrap();
-    path
-}
-
-fn certus(arguments: &[&str]) -> Output {
-    Command::new(BINARY).args(arguments).env("NO_COLOR", "1").output().unwrap()
-}
-
-#[track_caller]
-fn expect(output: &Output, wanted: i32, words: &str) {
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(wanted), "stdout:\n{out}\nstderr:\n{err}");
-    assert!(out.contains(words) || err.contains(words), "no word of {words:?}\n{out}\n{err}");
-}
 
 /// The same x in every group, y with an effect per group that no formula guesses.
 fn table(dir: &Path) -> (PathBuf, Vec<[f64; 3]>) {

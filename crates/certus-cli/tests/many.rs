@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 
+mod common;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -9,25 +11,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_certus");
-
-/// A directory of this test's own, empty.
-fn scratch(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("certus-many-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).unwrap();
-    path
-}
+use common::{BINARY, expect, scratch};
 
 fn run(words: &str) -> Output {
     Command::new(BINARY).args(words.split_whitespace()).output().unwrap()
-}
-
-#[track_caller]
-fn expect(output: &Output, wanted: i32, words: &str) {
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(wanted), "stdout:\n{out}\nstderr:\n{err}");
-    assert!(out.contains(words) || err.contains(words), "no {words:?}\n{out}\n{err}");
 }
 
 /// Row i of store s: a luck between 0 and 1, two features, a response that follows them.

@@ -1,26 +1,20 @@
 //! The real binary under the real `mpirun`: the bits of one process for any number of ranks, lost and silent ranks, what travels.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_certus");
+use common::{BINARY, expect, scratch};
 
 /// One test at a time: two cores are few for several times four ranks.
 fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-/// A directory of this test's own, empty.
-fn scratch(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("certus-mpi-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).unwrap();
-    path
 }
 
 /// Numbers that look random enough, always the same.
@@ -54,16 +48,6 @@ fn mpirun(ranks: usize, arguments: &[&str]) -> Command {
         .args(arguments);
     command.env("NO_COLOR", "1").env_remove("CERTUS_RANK_TIMEOUT");
     command
-}
-
-#[track_caller]
-fn expect(output: &Output, code: i32, words: &str) {
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "stdout:\n{out}\nstderr:\n{err}");
-    assert!(
-        out.contains(words) || err.contains(words),
-        "no word of {words:?}\nstdout:\n{out}\nstderr:\n{err}"
-    );
 }
 
 /// Everything of a fit that does not tell the time or the place.

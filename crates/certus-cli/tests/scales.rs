@@ -2,34 +2,17 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 
+mod common;
+
 use std::f64::consts::TAU;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 
 use certus_models::special::ln_gamma;
 use serde_json::Value;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_certus");
+use common::{certus, expect, scratch};
+
 const FLAT: [&str; 4] = ["--prior-sd", "inf", "--intercept-prior-sd", "inf"];
-
-/// A directory of this test's own, empty.
-fn scratch(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("certus-scales-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).unwrap();
-    path
-}
-
-fn certus(arguments: &[&str]) -> Output {
-    Command::new(BINARY).args(arguments).env("NO_COLOR", "1").output().unwrap()
-}
-
-#[track_caller]
-fn expect(output: &Output, wanted: i32, words: &str) {
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(wanted), "stdout:\n{out}\nstderr:\n{err}");
-    assert!(out.contains(words) || err.contains(words), "no word of {words:?}\n{out}\n{err}");
-}
 
 #[track_caller]
 fn fitted(arguments: &[&str]) -> Value {

@@ -4,30 +4,23 @@
 //! Numbers use all of their 52 bits and are stored as they are, so that neither dictionaries nor compression make the file small.
 #![allow(clippy::print_stdout)]
 
-use std::error::Error;
-use std::fs::File;
-use std::path::Path;
-use std::sync::Arc;
+mod common;
 
-use parquet::basic::{Repetition, Type as Physical};
-use parquet::data_type::{DoubleType, Int32Type};
+use std::error::Error;
+use std::ops::Range;
+use std::path::Path;
+
+use common::{Cells, mixed, write};
+use parquet::basic::Type as Physical;
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::Type;
 use rayon::prelude::*;
 
 const FEATURES: usize = 10;
 /// Rows of a row group.
 const GROUP: usize = 1 << 18;
 
-/// Bits that depend on (row, column, part) only.
-fn mixed(row: usize, column: usize, part: usize) -> u64 {
-    let mut x = (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        ^ ((4 * column + part) as u64 + 1).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
-    for _ in 0..2 {
-        x = (x ^ (x >> 31)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    }
-    x ^ (x >> 32)
+fn bits(row: usize, column: usize, part: usize) -> u64 {
+    mixed(row, 4 * column + part + 1)
 }
 
 fn uniform(bits: u64) -> f64 {
@@ -36,7 +29,7 @@ fn uniform(bits: u64) -> f64 {
 
 /// Three uniform numbers of mean 0, added up to sd 1.
 fn noise(row: usize, column: usize) -> f64 {
-    2.0 * ((0..3).map(|part| uniform(mixed(row, column, part))).sum::<f64>() - 1.5)
+    2.0 * ((0..3).map(|part| uniform(bits(row, column, part))).sum::<f64>() - 1.5)
 }
 
 /// Features share a part of the first one, so that they are correlated.
@@ -47,38 +40,18 @@ fn feature(row: usize, j: usize) -> f64 {
 fn response(row: usize) -> i32 {
     let slope = |j: usize| if j.is_multiple_of(2) { 0.4 } else { -0.25 };
     let t = (0..FEATURES).map(|j| slope(j) * feature(row, j)).sum::<f64>() - 0.7;
-    i32::from(uniform(mixed(row, 0, 0)) < 1.0 / (1.0 + (-t).exp()))
+    i32::from(uniform(bits(row, 0, 0)) < 1.0 / (1.0 + (-t).exp()))
 }
 
-fn write(path: &Path, rows: std::ops::Range<usize>) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let field = |name: &str, physical| {
-        let column = Type::primitive_type_builder(name, physical);
-        column.with_repetition(Repetition::REQUIRED).build().map(Arc::new)
-    };
-    let features = (0..FEATURES).map(|j| field(&format!("x{}", j + 1), Physical::DOUBLE));
-    let fields = std::iter::once(field("y", Physical::INT32)).chain(features).collect::<Result<_, _>>()?;
-    let schema = Arc::new(Type::group_type_builder("rows").with_fields(fields).build()?);
-    let properties = Arc::new(WriterProperties::builder().set_dictionary_enabled(false).build());
-    let mut file = SerializedFileWriter::new(File::create(path)?, schema, properties)?;
-    for first in rows.clone().step_by(GROUP) {
-        let part = first..rows.end.min(first + GROUP);
-        let mut group = file.next_row_group()?;
-        let mut c = 0;
-        while let Some(mut column) = group.next_column()? {
-            if c == 0 {
-                let values: Vec<i32> = part.clone().map(response).collect();
-                column.typed::<Int32Type>().write_batch(&values, None, None)?;
-            } else {
-                let values: Vec<f64> = part.clone().map(|i| feature(i, c - 1)).collect();
-                column.typed::<DoubleType>().write_batch(&values, None, None)?;
-            }
-            column.close()?;
-            c += 1;
-        }
-        group.close()?;
-    }
-    file.close()?;
-    Ok(())
+fn write_rows(path: &Path, rows: Range<usize>) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let features = (1..=FEATURES).map(|j| (format!("x{j}"), Physical::DOUBLE));
+    let columns: Vec<_> = std::iter::once(("y".to_string(), Physical::INT32)).chain(features).collect();
+    let properties = WriterProperties::builder().set_dictionary_enabled(false).build();
+    let parts = rows.clone().step_by(GROUP).map(|first| first..rows.end.min(first + GROUP));
+    write(path, &columns, properties, parts, |c, part: &Range<usize>| match c {
+        0 => Cells::Int32(part.clone().map(response).collect()),
+        _ => Cells::Double(part.clone().map(|i| feature(i, c - 1)).collect()),
+    })
 }
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -90,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     // file k holds rows in the order of its name
     (0..files).into_par_iter().try_for_each(|k| {
         let part = rows * k / files..rows * (k + 1) / files;
-        write(&directory.join(format!("part-{k:03}.parquet")), part)
+        write_rows(&directory.join(format!("part-{k:03}.parquet")), part)
     })?;
     println!("{rows} rows in {files} files");
     Ok(())

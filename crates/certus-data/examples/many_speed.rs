@@ -4,32 +4,25 @@
 //! `cargo run --profile dist -p certus-data --example many_speed -- 20000`
 #![allow(clippy::print_stdout)]
 
+mod common;
+
 use std::error::Error;
-use std::fs::File;
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use certus::Goal;
 use certus_data::many::{Chunks, GroupFit, Many, ManyHow, Watcher};
 use certus_data::{Column, Family, Numbers, Request, Spec, Table, Way};
-use parquet::basic::{Compression, Repetition, Type as Physical};
-use parquet::data_type::{DoubleType, Int64Type};
+use common::{Cells, mixed, write};
+use parquet::basic::{Compression, Type as Physical};
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::Type;
 
 const FEATURES: usize = 4;
 const ROW_GROUP: usize = 1 << 20;
 
-/// Bits that depend on (group, row, column) only.
-fn mixed(group: usize, row: usize, column: usize) -> u64 {
-    let mut x = (group as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        ^ ((row * 8 + column) as u64 + 1).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
-    for _ in 0..2 {
-        x = (x ^ (x >> 31)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    }
-    x ^ (x >> 32)
+fn bits(group: usize, row: usize, column: usize) -> u64 {
+    mixed(group, row * 8 + column + 1)
 }
 
 fn uniform(bits: u64, part: u32) -> f64 {
@@ -38,20 +31,20 @@ fn uniform(bits: u64, part: u32) -> f64 {
 
 /// Rows of a group.
 fn size(group: usize) -> usize {
-    50 + (mixed(group, 1 << 20, 0) % 151) as usize
+    50 + (bits(group, 1 << 20, 0) % 151) as usize
 }
 
 /// Roughly normal with sd 1.
 fn feature(group: usize, row: usize, j: usize) -> f64 {
-    let bits = mixed(group, row, j + 1);
-    ((0..4).map(|k| uniform(bits, k)).sum::<f64>() - 2.0) * 3f64.sqrt()
+    let own = bits(group, row, j + 1);
+    ((0..4).map(|k| uniform(own, k)).sum::<f64>() - 2.0) * 3f64.sqrt()
 }
 
 /// The response; coefficients differ from group to group.
 fn response(group: usize, row: usize) -> f64 {
-    let slope = |j: usize| 2.0 * uniform(mixed(group, 1 << 21, j), 0) - 1.0;
+    let slope = |j: usize| 2.0 * uniform(bits(group, 1 << 21, j), 0) - 1.0;
     let t = (0..FEATURES).map(|j| slope(j) * feature(group, row, j)).sum::<f64>() + slope(FEATURES);
-    f64::from(u8::from(uniform(mixed(group, row, 0), 0) < 1.0 / (1.0 + (-t).exp())))
+    f64::from(u8::from(uniform(bits(group, row, 0), 0) < 1.0 / (1.0 + (-t).exp())))
 }
 
 /// All (group, row): first rows of all groups, then their second ones, and so on.
@@ -67,36 +60,18 @@ fn name(c: usize) -> String {
     if c == 0 { "y".into() } else { format!("x{c}") }
 }
 
-fn write(groups: usize, path: &str) -> Result<(), Box<dyn Error>> {
-    let field = |name: &str, physical| {
-        let column = Type::primitive_type_builder(name, physical);
-        column.with_repetition(Repetition::REQUIRED).build().map(Arc::new)
-    };
-    let numbers = (0..=FEATURES).map(|c| field(&name(c), Physical::DOUBLE));
-    let fields = std::iter::once(field("store", Physical::INT64)).chain(numbers).collect::<Result<_, _>>()?;
-    let schema = Arc::new(Type::group_type_builder("rows").with_fields(fields).build()?);
-    let properties = Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build());
-    let mut file = SerializedFileWriter::new(File::create(path)?, schema, properties)?;
+fn write_rows(groups: usize, path: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let numbers = (0..=FEATURES).map(|c| (name(c), Physical::DOUBLE));
+    let columns: Vec<_> = std::iter::once(("store".to_string(), Physical::INT64)).chain(numbers).collect();
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
     let mut rest = places(groups).peekable();
-    while rest.peek().is_some() {
-        let part: Vec<(usize, usize)> = rest.by_ref().take(ROW_GROUP).collect();
-        let mut group = file.next_row_group()?;
-        let mut c = 0;
-        while let Some(mut column) = group.next_column()? {
-            if c == 0 {
-                let keys: Vec<i64> = part.iter().map(|(g, _)| *g as i64).collect();
-                column.typed::<Int64Type>().write_batch(&keys, None, None)?;
-            } else {
-                let values: Vec<f64> = part.iter().map(|place| value(c - 1, *place)).collect();
-                column.typed::<DoubleType>().write_batch(&values, None, None)?;
-            }
-            column.close()?;
-            c += 1;
-        }
-        group.close()?;
-    }
-    file.close()?;
-    Ok(())
+    let parts = std::iter::from_fn(move || {
+        rest.peek().is_some().then(|| rest.by_ref().take(ROW_GROUP).collect::<Vec<_>>())
+    });
+    write(path, &columns, properties, parts, |c, part| match c {
+        0 => Cells::Int64(part.iter().map(|(g, _)| *g as i64).collect()),
+        _ => Cells::Double(part.iter().map(|place| value(c - 1, *place)).collect()),
+    })
 }
 
 #[derive(Default)]
@@ -114,11 +89,11 @@ impl Watcher for Count {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let groups: usize = arguments.first().map_or(Ok(500), |n| n.parse())?;
     if let Some(path) = arguments.get(1) {
-        return write(groups, path);
+        return write_rows(groups, Path::new(path));
     }
     let keys = Column::Number(places(groups).map(|(g, _)| g as f64).collect());
     let numbers =

@@ -4,33 +4,22 @@
 //! ROWS rows, a 0/1 response and 20 features, if it is not there, and prints one line per way of reading it.
 #![allow(clippy::print_stdout)]
 
+mod common;
+
 use std::error::Error;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use certus_data::{Column, Family, FileSource, Source, Spec, prepare};
-use parquet::basic::{Compression, Repetition, Type as Physical};
+use common::{Cells, mixed, write};
+use parquet::basic::{Compression, Type as Physical};
 use parquet::column::reader::ColumnReader;
-use parquet::data_type::DoubleType;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::Type;
 
 const FEATURES: usize = 20;
 const GROUP: usize = 1 << 20;
-
-/// Bits that depend on (row, column) only.
-fn mixed(row: usize, column: usize) -> u64 {
-    let mut x = (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        ^ (column as u64).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
-    for _ in 0..2 {
-        x = (x ^ (x >> 31)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    }
-    x ^ (x >> 32)
-}
 
 /// Features roughly normal with sd 1, rounded to 1/64 as measurements are; the response follows three of them.
 fn value(row: usize, column: usize) -> f64 {
@@ -43,35 +32,18 @@ fn value(row: usize, column: usize) -> f64 {
     f64::from(u8::from(part(0) + 0.5 < 1.0 / (1.0 + (-t).exp())))
 }
 
-fn make(path: &Path, rows: usize) -> Result<(), Box<dyn Error>> {
-    let column = |j: usize| {
-        let name = if j == 0 { "y".to_string() } else { format!("x{j}") };
-        Type::primitive_type_builder(&name, Physical::DOUBLE)
-            .with_repetition(Repetition::REQUIRED)
-            .build()
-            .map(Arc::new)
-    };
-    let fields = (0..=FEATURES).map(column).collect::<Result<Vec<_>, _>>()?;
-    let schema = Arc::new(Type::group_type_builder("rows").with_fields(fields).build()?);
-    let properties = Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build());
-    let mut file = SerializedFileWriter::new(File::create(path)?, schema, properties)?;
-    for first in (0..rows).step_by(GROUP) {
-        let mut group = file.next_row_group()?;
-        let mut j = 0;
-        while let Some(mut column) = group.next_column()? {
-            let values: Vec<f64> = (first..rows.min(first + GROUP)).map(|i| value(i, j)).collect();
-            column.typed::<DoubleType>().write_batch(&values, None, None)?;
-            column.close()?;
-            j += 1;
-        }
-        group.close()?;
-    }
-    file.close()?;
-    Ok(())
+fn make(path: &Path, rows: usize) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let name = |j: usize| if j == 0 { "y".to_string() } else { format!("x{j}") };
+    let columns: Vec<_> = (0..=FEATURES).map(|j| (name(j), Physical::DOUBLE)).collect();
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let parts = (0..rows).step_by(GROUP).map(|first| first..rows.min(first + GROUP));
+    write(path, &columns, properties, parts, |j, part| {
+        Cells::Double(part.clone().map(|i| value(i, j)).collect())
+    })
 }
 
 /// Every column of every row group into one buffer.
-fn bare(path: &Path) -> Result<f64, Box<dyn Error>> {
+fn bare(path: &Path) -> Result<f64, Box<dyn Error + Send + Sync>> {
     let reader = SerializedFileReader::new(File::open(path)?)?;
     let (mut buffer, mut sum) = (Vec::new(), 0.0);
     for group in 0..reader.num_row_groups() {
@@ -87,7 +59,7 @@ fn bare(path: &Path) -> Result<f64, Box<dyn Error>> {
 }
 
 /// Sum and sum of squares of every column, in one pass through the source.
-fn statistics(path: &Path) -> Result<f64, Box<dyn Error>> {
+fn statistics(path: &Path) -> Result<f64, Box<dyn Error + Send + Sync>> {
     let source = FileSource::open(&[path.to_path_buf()], None, None)?;
     let wanted: Vec<usize> = (0..source.columns().len()).collect();
     let mut sums = vec![(0.0, 0.0); wanted.len()];
@@ -109,7 +81,7 @@ fn statistics(path: &Path) -> Result<f64, Box<dyn Error>> {
     Ok(sums.iter().map(|s| s.0).sum())
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut arguments = std::env::args().skip(1);
     let rows: usize = arguments.next().map_or(Ok(20_000), |text| text.parse())?;
     let given = arguments.next().map(PathBuf::from);
@@ -119,14 +91,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !path.exists() {
         make(&path, rows)?;
     }
-    let timed =
-        |what: &str, work: &dyn Fn() -> Result<f64, Box<dyn Error>>| -> Result<(f64, f64), Box<dyn Error>> {
-            let clock = Instant::now();
-            let sum = work()?;
-            let seconds = clock.elapsed().as_secs_f64();
-            println!("{what:<36} {seconds:8.3} s {:12.3e} rows/s", rows as f64 / seconds);
-            Ok((seconds, sum))
-        };
+    let timed = |what: &str,
+                 work: &dyn Fn() -> Result<f64, Box<dyn Error + Send + Sync>>|
+     -> Result<(f64, f64), Box<dyn Error + Send + Sync>> {
+        let clock = Instant::now();
+        let sum = work()?;
+        let seconds = clock.elapsed().as_secs_f64();
+        println!("{what:<36} {seconds:8.3} s {:12.3e} rows/s", rows as f64 / seconds);
+        Ok((seconds, sum))
+    };
     // the first one also brings the file into memory
     bare(&path)?;
     let (bare_time, bare_sum) = timed("bare decode of every column", &|| bare(&path))?;

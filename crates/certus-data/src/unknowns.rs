@@ -2,7 +2,9 @@
 
 use std::ops::{ControlFlow, Range};
 
-use certus_models::collapsed::{Collapsed, Confirmed, Effect, Interval, Mixture, Node, Pass, SdPrior, Stage};
+use certus_models::collapsed::{
+    self, Collapsed, Confirmed, Effect, Interval, Mixture, Node, Pass, SdPrior, Stage,
+};
 use certus_models::scales::{self, Dispersion, LinearNoise, Look, Scaled};
 use certus_models::{Error, scales::ScalesEstimate};
 
@@ -205,8 +207,8 @@ impl Unknowns {
     /// What halving the step of the grid may change: see K5 and K9.
     pub(crate) fn agree(&self) -> f64 {
         match self.face() {
-            Face::Scaled(model) if model.names().len() > 1 => 1e-2,
-            _ => 1e-3,
+            Face::Effect(_) => collapsed::AGREE,
+            Face::Scaled(model) => scales::AGREE[model.names().len() - 1],
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::newton::{ExactState, Newton, dot};
 use crate::rows::{most, own_rows};
 
 /// Numbers kept per row: the mean of its predictor, E φ′ and E φ″(1, x, x²), weighted, and the predictor's sd.
-const KEPT: usize = 6;
+pub(crate) const KEPT: usize = 6;
 
 /// The gradient of f in the whitened frame of w: g_m = Cᵀ(J(m−μ₀) + Σ e₁ a), S = Cᵀ(J + Σ q₀ a aᵀ)C − I.
 pub struct Whitened {
@@ -48,8 +48,12 @@ impl Glm {
     /// f(w) = ½[(m−μ₀)ᵀJ(m−μ₀) + tr CᵀJC] + c₀ + Σ E φ − log det C − (d/2)(1 + log 2π), exact to rounding.
     pub fn neg_elbo(&self, w: &Gaussian) -> Result<f64, Error> {
         // two numbers of every row, and not the six of a gradient: a trial needs them while those of the last gradient are kept
-        let (spreads, quadrature) = self.spreads::<2>(w)?;
-        let origin = self.here().start;
+        Ok(self.expected_loss(&self.spreads::<2>(w)?)? + self.prior_energy(w) + w.neg_entropy())
+    }
+
+    /// Σ E φ over rows whose predictors have these means and sds.
+    pub(crate) fn expected_loss(&self, spreads: &[f64]) -> Result<f64, Error> {
+        let (quadrature, origin) = (self.rule::<2>(spreads)?, self.here().start);
         let sum = self.pool.sum(self.design.rows(), 1, &|leaf, scratch, out| {
             self.design.prepare(leaf, scratch, |leaf| {
                 for i in 0..leaf.data.len() {
@@ -58,7 +62,7 @@ impl Glm {
                 }
             });
         })?;
-        Ok(sum[0] + self.prior_energy(w) + w.neg_entropy())
+        Ok(sum[0])
     }
 
     /// The rows that are here; what is kept per row is kept of these.
@@ -92,8 +96,8 @@ impl Glm {
         (0.5 * (dot(&dm, &jm) + dot(&c, &jc)) + self.prior.constant(), size)
     }
 
-    /// The mean of every row's predictor and, K − 1 places on, its sd, with the rule that integrates over it.
-    fn spreads<const K: usize>(&self, w: &Gaussian) -> Result<(Vec<f64>, Quadrature), Error> {
+    /// The mean of every row's predictor and, K − 1 places on, its sd.
+    fn spreads<const K: usize>(&self, w: &Gaussian) -> Result<Vec<f64>, Error> {
         let (d, c) = (self.dim(), w.factor().to_dense());
         let c = MatRef::from_column_major_slice(&c, d, d);
         let mut rows = vec![0.0; K * self.here().len()];
@@ -112,6 +116,11 @@ impl Glm {
                 self.pool.give(work);
             });
         })?;
+        Ok(rows)
+    }
+
+    /// The rule that integrates over predictors with these means and sds.
+    fn rule<const K: usize>(&self, rows: &[f64]) -> Result<Quadrature, Error> {
         let largest = rows.iter().skip(K - 1).step_by(K).fold(0.0_f64, |a, b| a.max(*b));
         let bad = !largest.is_finite() || rows.iter().step_by(K).any(|t| !t.is_finite());
         let mut both = [largest, f64::from(u8::from(bad))];
@@ -120,12 +129,12 @@ impl Glm {
         if bad > 0.0 {
             return Err(Error::NotFinite("a linear predictor is not finite".into()));
         }
-        Ok((rows, Quadrature::within_reason(self.likelihood.strip(), largest)?))
+        Quadrature::within_reason(self.likelihood.strip(), largest)
     }
 
-    /// The kept numbers of every row at w.
-    fn row_moments(&self, w: &Gaussian) -> Result<Vec<f64>, Error> {
-        let (mut rows, quadrature) = self.spreads::<KEPT>(w)?;
+    /// The kept numbers of every row, from the means and sds of their predictors.
+    pub(crate) fn row_moments(&self, mut rows: Vec<f64>) -> Result<Vec<f64>, Error> {
+        let quadrature = self.rule::<KEPT>(&rows)?;
         self.pool.map(self.design.rows(), KEPT, &mut rows, &|leaf, scratch, out| {
             self.design.prepare(leaf, scratch, |leaf| {
                 for i in 0..leaf.data.len() {
@@ -142,7 +151,7 @@ impl Glm {
     /// The exact gradient of f at w in w's own frame.
     pub fn whitened_gradient(&self, w: &Gaussian) -> Result<Whitened, Error> {
         let d = self.dim();
-        let rows = self.row_moments(w)?;
+        let rows = self.row_moments(self.spreads::<KEPT>(w)?)?;
         let here = self.here();
         let mut sums = self.pool.sum(self.design.rows(), d + d * d, &|leaf, scratch, out| {
             self.design.prepare(leaf, scratch, |leaf| {
@@ -305,17 +314,17 @@ impl Newton for Here<'_> {
         feasible_step(&direction[self.w.dim()..], self.w.dim())
     }
 
-    fn narrowed(&self) -> Result<(Gaussian, f64), Error> {
-        let narrow = Gaussian::new(self.w.mean().to_vec(), self.w.factor().clone().scaled(0.5))?;
-        let f = self.model.neg_elbo(&narrow)?;
-        Ok((narrow, f))
+    fn at(&self) -> &Gaussian {
+        &self.w
     }
 
-    fn trial(&self, direction: &[f64], tau: f64) -> Result<(Gaussian, f64), Error> {
+    fn moved(&self, direction: &[f64], tau: f64) -> Result<Gaussian, Error> {
         let (dm, dc) = direction.split_at(self.w.dim());
-        let trial = moved(&self.w, dm, dc, tau)?;
-        let f = self.model.neg_elbo(&trial)?;
-        Ok((trial, f))
+        moved(&self.w, dm, dc, tau)
+    }
+
+    fn value(&self, w: &Gaussian) -> Result<f64, Error> {
+        self.model.neg_elbo(w)
     }
 }
 

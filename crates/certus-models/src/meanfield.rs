@@ -14,16 +14,12 @@ use crate::auto::{Model, Size};
 use crate::certificate::{Certified, Value};
 use crate::design::DesignLeaf;
 use crate::error::Error;
-use crate::expectation::Quadrature;
+use crate::exact::KEPT;
 use crate::glm::{Glm, add_columns, predictors};
 use crate::laplace::{Laplace, laplace, laplace_from};
-use crate::newton::{ExactState, Newton};
+use crate::newton::{ExactState, Newton, positive_step};
 use crate::prior::Precision;
 use crate::ranks::Ranks;
-use crate::rows::most;
-
-/// Numbers kept per row: the mean of its predictor, E φ′ and E φ″(1, x, x²), weighted, and the predictor's sd.
-const KEPT: usize = 6;
 
 /// A model whose Gaussians have independent coordinates.
 pub struct MeanField<'a> {
@@ -100,7 +96,7 @@ impl<'a> MeanField<'a> {
     }
 
     /// The mean of every row's predictor and, K − 1 places on, its sd √Σ a_j²c_j².
-    fn spreads<const K: usize>(&self, w: &Gaussian) -> Result<(Vec<f64>, Quadrature), Error> {
+    fn spreads<const K: usize>(&self, w: &Gaussian) -> Result<Vec<f64>, Error> {
         let (model, c) = (self.model, w.factor().values());
         let mut rows = vec![0.0; K * model.here().len()];
         model.pool.map(model.design.rows(), K, &mut rows, &|leaf, scratch, out| {
@@ -121,51 +117,26 @@ impl<'a> MeanField<'a> {
                 model.pool.give(work);
             });
         })?;
-        let largest = rows.iter().skip(K - 1).step_by(K).fold(0.0_f64, |a, b| a.max(*b));
-        let bad = !largest.is_finite() || rows.iter().step_by(K).any(|t| !t.is_finite());
-        let mut both = [largest, f64::from(u8::from(bad))];
-        most(model.design.rows(), &mut both);
-        if both[1] > 0.0 {
-            return Err(Error::NotFinite("a linear predictor is not finite".into()));
-        }
-        Ok((rows, Quadrature::within_reason(model.likelihood.strip(), both[0])?))
+        Ok(rows)
     }
 
     /// f(w), exact to rounding.
     pub fn neg_elbo(&self, w: &Gaussian) -> Result<f64, Error> {
         self.check(w)?;
         let model = self.model;
-        let (spreads, quadrature) = self.spreads::<2>(w)?;
-        let origin = model.here().start;
-        let sum = model.pool.sum(model.design.rows(), 1, &|leaf, scratch, out| {
-            model.design.prepare(leaf, scratch, |leaf| {
-                for i in 0..leaf.data.len() {
-                    let [t, sd] = [0, 1].map(|k| spreads[(leaf.first - origin + i) * 2 + k]);
-                    out[0] += leaf.weight[i] * quadrature.value(&*model.likelihood, t, sd, leaf.data[i]);
-                }
-            });
-        })?;
+        let loss = model.expected_loss(&self.spreads::<2>(w)?)?;
         let dm: Vec<f64> = w.mean().iter().zip(model.prior.mean()).map(|(a, b)| a - b).collect();
         let mut slope = vec![0.0; dm.len()];
         model.prior.add_precision_times(&dm, &mut slope);
         let spread: f64 = w.factor().values().iter().zip(&self.precision).map(|(c, j)| j * c * c).sum();
         let level: f64 = dm.iter().zip(&slope).map(|(a, b)| a * b).sum();
-        Ok(sum[0] + 0.5 * (level + spread) + model.prior.constant() + w.neg_entropy())
+        Ok(loss + 0.5 * (level + spread) + model.prior.constant() + w.neg_entropy())
     }
 
     /// −g in the frame of w and the moments of the rows: g_m = c∘(J(m − μ₀) + Σ e₁a), g_c = c²∘(diag J + Σ q₀a²) − 1.
     fn descent(&self, w: &Gaussian) -> Result<(Vec<f64>, Vec<f64>), Error> {
         let (model, d, c) = (self.model, w.dim(), w.factor().values());
-        let (mut rows, quadrature) = self.spreads::<KEPT>(w)?;
-        model.pool.map(model.design.rows(), KEPT, &mut rows, &|leaf, scratch, out| {
-            model.design.prepare(leaf, scratch, |leaf| {
-                for (i, row) in out.chunks_exact_mut(KEPT).enumerate() {
-                    let m = quadrature.slopes(&*model.likelihood, row[0], row[5], leaf.data[i]);
-                    let v = leaf.weight[i];
-                    row[1..5].copy_from_slice(&[v * m.e1, v * m.q0, v * m.q1, v * m.q2]);
-                }
-            });
-        })?;
+        let rows = model.row_moments(self.spreads::<KEPT>(w)?)?;
         let origin = model.here().start;
         let sums = model.pool.sum(model.design.rows(), 2 * d, &|leaf, scratch, out| {
             model.design.prepare(leaf, scratch, |leaf| {
@@ -260,25 +231,23 @@ impl Newton for Here<'_> {
         Ok(())
     }
 
-    /// 1 + τ dc stays above 0.1.
     fn longest_step(&self, direction: &[f64]) -> f64 {
-        let lowest = direction[self.w.dim()..].iter().copied().fold(0.0, f64::min);
-        if lowest > -0.9 { 1.0 } else { 0.9 / -lowest }
+        positive_step(direction[self.w.dim()..].iter().copied().fold(0.0, f64::min))
     }
 
-    fn narrowed(&self) -> Result<(Gaussian, f64), Error> {
-        let narrow = Gaussian::new(self.w.mean().to_vec(), self.w.factor().clone().scaled(0.5))?;
-        let f = self.field.neg_elbo(&narrow)?;
-        Ok((narrow, f))
+    fn at(&self) -> &Gaussian {
+        &self.w
     }
 
-    fn trial(&self, direction: &[f64], tau: f64) -> Result<(Gaussian, f64), Error> {
+    fn moved(&self, direction: &[f64], tau: f64) -> Result<Gaussian, Error> {
         let (c, (dm, dc)) = (self.w.factor().values(), direction.split_at(self.w.dim()));
         let mean = self.w.mean().iter().zip(c).zip(dm).map(|((m, c), x)| m + tau * c * x).collect();
         let sd = c.iter().zip(dc).map(|(c, x)| c * (1.0 + tau * x)).collect();
-        let trial = self.field.gaussian(mean, sd)?;
-        let f = self.field.neg_elbo(&trial)?;
-        Ok((trial, f))
+        self.field.gaussian(mean, sd)
+    }
+
+    fn value(&self, w: &Gaussian) -> Result<f64, Error> {
+        self.field.neg_elbo(w)
     }
 }
 
@@ -395,7 +364,7 @@ mod tests {
             let p = [0.3, -0.2, 0.5, 0.2, -0.4, 0.3];
             let mut hp = [0.0; 6];
             here.hessian_times(&p, &mut hp).expect("finite");
-            let f = |t: f64| here.trial(&p, t).expect("finite").1;
+            let f = |t: f64| here.value(&here.moved(&p, t).expect("proper")).expect("finite");
             let h = 1e-3;
             let slope = (f(h) - f(-h)) / (2.0 * h);
             assert!((slope + dot(here.descent(), &p)).abs() < 1e-5 * slope.abs().max(1.0), "{slope}");

@@ -70,10 +70,22 @@ pub(crate) trait Newton: Sync {
     fn hessian_times(&self, p: &[f64], out: &mut [f64]) -> Result<(), Error>;
     /// The largest τ ≤ 1 tried along `direction`, which keeps I + τ dC well inside the positive cone.
     fn longest_step(&self, direction: &[f64]) -> f64;
-    /// w with half its factor, and f there.
-    fn narrowed(&self) -> Result<(Gaussian, f64), Error>;
-    /// w moved by τ along `direction`, and f there.
-    fn trial(&self, direction: &[f64], tau: f64) -> Result<(Gaussian, f64), Error>;
+    /// w.
+    fn at(&self) -> &Gaussian;
+    /// w moved by τ along `direction`.
+    fn moved(&self, direction: &[f64], tau: f64) -> Result<Gaussian, Error>;
+    /// f(w).
+    fn value(&self, w: &Gaussian) -> Result<f64, Error>;
+}
+
+/// w with half its factor.
+fn narrowed(w: &Gaussian) -> Result<Gaussian, Error> {
+    Ok(Gaussian::new(w.mean().to_vec(), w.factor().clone().scaled(0.5))?)
+}
+
+/// The largest τ ≤ 1 with 1 + τ·`lowest` ≥ 0.1: a triangular I + τ dC is positive where its diagonal is.
+pub(crate) fn positive_step(lowest: f64) -> f64 {
+    if lowest > -0.9 { 1.0 } else { 0.9 / -lowest }
 }
 
 impl ExactState {
@@ -100,8 +112,7 @@ impl ExactState {
             match neg_elbo(&gaussian) {
                 Ok(f) if f.is_finite() => return Ok(Self { passes: 1 + tries, ..Self::new(gaussian, f) }),
                 Err(Error::NotFinite(_)) | Ok(_) if tries < 60 => {
-                    let halved = gaussian.factor().clone().scaled(0.5);
-                    gaussian = Gaussian::new(gaussian.mean().to_vec(), halved)?;
+                    gaussian = narrowed(&gaussian)?;
                     tries += 1;
                 }
                 Err(error) => return Err(error),
@@ -137,7 +148,8 @@ impl ExactState {
         }
         // far too wide (Poisson rates of e^{sd²/2}): a Newton step would shrink the factor by little at a time
         if decrement.is_nan() || decrement > WIDE + right.len() as f64 {
-            let (gaussian, f) = here.narrowed()?;
+            let gaussian = narrowed(here.at())?;
+            let f = here.value(&gaussian)?;
             self.passes += 1;
             if f < self.neg_elbo {
                 (self.gaussian, self.neg_elbo) = (gaussian, f);
@@ -149,7 +161,8 @@ impl ExactState {
         let slope = dot(right, &direction);
         let mut tau = here.longest_step(&direction);
         while tau > 1e-10 {
-            let (gaussian, f) = here.trial(&direction, tau)?;
+            let gaussian = here.moved(&direction, tau)?;
+            let f = here.value(&gaussian)?;
             self.passes += 1;
             if f <= self.neg_elbo - 1e-4 * tau * slope + 1e-13 * self.neg_elbo.abs() {
                 (self.gaussian, self.neg_elbo) = (gaussian, f);

@@ -37,14 +37,15 @@ mod subsampled;
 pub use model::Model;
 pub use planned::{Chosen, planned};
 pub use route::{MOST_MEMORY, MOST_WORK, Route, Size};
+use state::Look;
 pub use state::ModelState;
 pub use subsampled::{Subsampling, subsampled};
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use certus::auto::TracePoint;
+use certus::auto::{Counts, TracePoint};
 use certus::certificate::{Certificate, Posterior};
 use certus::diagnostics::Estimate;
 use certus::fit::Status;
@@ -158,7 +159,20 @@ fn run(
     let (status, message) = state.conclude(model, goal, status, message)?;
     let route = state.described();
     let (look, counts) = state.into_result()?;
-    Ok(Outcome {
+    Ok(outcome(look, (status, message), route, counts, trace, error, clock.elapsed()))
+}
+
+/// The outcome of a run whose last look this is.
+fn outcome(
+    look: Look,
+    (status, message): (Status, String),
+    route: String,
+    counts: Counts,
+    trace: Vec<TracePoint>,
+    error: Option<Arc<certus::Error>>,
+    elapsed: Duration,
+) -> Outcome {
+    Outcome {
         status,
         message,
         route,
@@ -169,6 +183,6 @@ fn run(
         counts,
         trace,
         error,
-        elapsed: clock.elapsed(),
-    })
+        elapsed,
+    }
 }

@@ -4,15 +4,13 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use certus::auto::{Counts, TracePoint};
-use certus::certificate::{Certificate, Posterior};
-use certus::diagnostics::Estimate;
 use certus::fit::Status;
 use certus::frame::{Frame, Framed};
-use certus::theorem::{Constants, Quantity};
+use certus::theorem::{Constants, Guarantee, Quantity};
 use certus::{Goal, MethodName, Outcome, Plan, Settings, State, Target};
 
 use super::state::Look;
-use super::{Model, Observer};
+use super::{Model, Observer, outcome};
 use crate::error::Error;
 
 /// A method with its settings.
@@ -117,12 +115,37 @@ pub fn planned(
         None => fit.gaussian,
     };
     let look = certus::parallel::install(goal.threads, || Look::new(model, gaussian))??;
-    let bound = look.gap.statement.bound();
-    let last = TracePoint { neg_elbo: Some(look.neg_elbo), bound, ..point(clock.elapsed(), &fit.state) };
+    let ending = concluded(&look, goal, (status, message), point(clock.elapsed(), &fit.state), &mut trace);
+    let route = format!(
+        "{}: it was asked for, {} iterations of {} draws; {}",
+        name(chosen.method),
+        fit.state.iteration(),
+        chosen.batch,
+        promised(&fit.guarantee)
+    );
+    Ok(outcome(look, ending, route, counts, trace, fit.error, clock.elapsed()))
+}
+
+/// How a run with a plan of its own ended, by the look at its end, which becomes the last point of the trace.
+pub(super) fn concluded(
+    look: &Look,
+    goal: &Goal,
+    (status, message): (Status, String),
+    last: TracePoint,
+    trace: &mut Vec<TracePoint>,
+) -> (Status, String) {
+    let last = TracePoint { neg_elbo: Some(look.neg_elbo), bound: look.gap.statement.bound(), ..last };
     trace.retain(|p| p.iteration < last.iteration);
     trace.push(last);
-    let reached = status == Status::Limit && look.bound() <= goal.gap;
-    let promise = match &fit.guarantee {
+    if status == Status::Limit && look.bound() <= goal.gap {
+        return (Status::Reached, look.said());
+    }
+    (status, format!("{message}: {}", look.said()))
+}
+
+/// What the plan promised, in words.
+pub(super) fn promised(guarantee: &Result<Guarantee, &'static str>) -> String {
+    match guarantee {
         Ok(guarantee) => {
             let quantity = match guarantee.quantity() {
                 Quantity::DistanceSquared => "E|w - w*|²",
@@ -131,25 +154,7 @@ pub fn planned(
             format!("beforehand {} promised {quantity} ≤ {:.1e}", guarantee.theorem(), guarantee.bound())
         }
         Err(reason) => format!("beforehand nothing was promised: {reason}"),
-    };
-    Ok(Outcome {
-        status: if reached { Status::Reached } else { status },
-        message: if reached { look.said() } else { format!("{message}: {}", look.said()) },
-        route: format!(
-            "{}: it was asked for, {} iterations of {} draws; {promise}",
-            name(chosen.method),
-            fit.state.iteration(),
-            chosen.batch
-        ),
-        gaussian: look.gaussian,
-        neg_elbo: Estimate { value: look.neg_elbo, standard_error: 0.0 },
-        certificate: Certificate { gap: look.gap, posterior: Posterior::none("it was not asked for") },
-        k_hat: None,
-        counts,
-        trace,
-        error: fit.error,
-        elapsed: clock.elapsed(),
-    })
+    }
 }
 
 fn name(method: MethodName) -> &'static str {

@@ -1,19 +1,18 @@
 //! Sticking the landing with batches of rows in a certified ball around the Laplace approximation: steps and their number from Theorem G with the
 //! noise of the batches (docs/maths.md, part F), one exact pass at the end.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use certus::auto::{Counts, TracePoint};
-use certus::certificate::{Certificate, Posterior};
-use certus::diagnostics::Estimate;
 use certus::fit::Status;
 use certus::frame::Frame;
 use certus::schedule::Schedule;
 use certus::theorem::{Local, Theorem};
 use certus::{Goal, MethodName, Outcome, Plan, Settings, State};
 
+use super::planned::{concluded, promised};
 use super::state::Look;
-use super::{Model, Observer};
+use super::{Model, Observer, outcome};
 use crate::error::Error;
 use crate::glm::Glm;
 use crate::subsampled::{Batches, RowBatches};
@@ -120,6 +119,13 @@ fn run(
     let spent = start.gradients as u64 + 1;
     let part = chosen.rows as f64 / glm.design().rows().len() as f64;
     let gradients = |state: &State| spent + (state.gradients() as f64 * part).ceil() as u64;
+    let point = |elapsed: Duration, state: &State| TracePoint {
+        elapsed,
+        iteration: state.iteration(),
+        gradients: gradients(state),
+        neg_elbo: None,
+        bound: None,
+    };
     let mut trace = Vec::new();
     let (mut memory, mut held, mut error) = (plan.memory(), None::<Batches>, None);
     let steps = (ROOM / batches.numbers_per_step()).max(1) as u64;
@@ -142,13 +148,7 @@ fn run(
             error = Some(std::sync::Arc::new(e));
             break ending;
         }
-        let point = TracePoint {
-            elapsed: clock.elapsed(),
-            iteration: state.iteration(),
-            gradients: gradients(&state),
-            neg_elbo: None,
-            bound: None,
-        };
+        let point = point(clock.elapsed(), &state);
         if point.iteration.is_power_of_two() {
             trace.push(point);
         }
@@ -160,38 +160,13 @@ fn run(
     let look = Look::new(model, gaussian)?;
     let counts =
         Counts { gradients: gradients(&state), hessians: start.hessians as u64 + 1, exact_passes: 2 };
-    let last = TracePoint {
-        elapsed: clock.elapsed(),
-        iteration: state.iteration(),
-        gradients: counts.gradients,
-        neg_elbo: Some(look.neg_elbo),
-        bound: look.gap.statement.bound(),
-    };
-    trace.retain(|p: &TracePoint| p.iteration < last.iteration);
-    trace.push(last);
-    let reached = status == Status::Limit && look.bound() <= goal.gap;
-    let promised = plan.guarantee(&state).map_or_else(
-        |reason| format!("beforehand nothing was promised: {reason}"),
-        |guarantee| {
-            format!("beforehand {} promised E|w - w*|² ≤ {:.1e}", guarantee.theorem(), guarantee.bound())
-        },
+    let ending = concluded(&look, goal, (status, message), point(clock.elapsed(), &state), &mut trace);
+    let route = format!(
+        "subsampled: it was asked for, {} iterations of {} rows and {} pairs of draws in a ball around the Laplace approximation; {}",
+        state.iteration(),
+        chosen.rows,
+        chosen.pairs,
+        promised(&plan.guarantee(&state))
     );
-    Ok(Outcome {
-        status: if reached { Status::Reached } else { status },
-        message: if reached { look.said() } else { format!("{message}: {}", look.said()) },
-        route: format!(
-            "subsampled: it was asked for, {} iterations of {} rows and {} pairs of draws in a ball around the Laplace approximation; {promised}",
-            state.iteration(),
-            chosen.rows,
-            chosen.pairs
-        ),
-        gaussian: look.gaussian,
-        neg_elbo: Estimate { value: look.neg_elbo, standard_error: 0.0 },
-        certificate: Certificate { gap: look.gap, posterior: Posterior::none("it was not asked for") },
-        k_hat: None,
-        counts,
-        trace,
-        error,
-        elapsed: clock.elapsed(),
-    })
+    Ok(outcome(look, ending, route, counts, trace, error, clock.elapsed()))
 }

@@ -1,9 +1,9 @@
 //! Claims about the sd, checked from the data: does the interval hold a maximum (Theorem K3), and do the weights of a grid follow?
 
-use super::estimate::{SMALLEST, factor};
+use super::estimate::factor;
 use super::passes::{Passes, Stage};
 use super::posterior::weights;
-use super::{Collapsed, Mixture, SdPrior};
+use super::{Collapsed, Mixture, Node, SdPrior};
 use crate::error::Error;
 
 /// An interval of sds, looked at again.
@@ -23,7 +23,7 @@ impl Collapsed {
     pub fn confirm(&self, start: &[f64], sd: f64, interval: [f64; 2]) -> Result<Confirmed, Error> {
         let passes = &mut Passes::unwatched(Stage::Interval);
         // the likelihood at 0 is that at an sd too small to matter
-        let least = (SMALLEST / self.effect_size()).ln() - 8.0;
+        let least = self.smallest() - 8.0;
         let here = self.profile(start, sd.ln().max(least), 0.0, passes)?;
         let metric = factor(&here.at.hessian, self.dim)?;
         let top = here.at.value + here.at.error;
@@ -44,16 +44,27 @@ impl Collapsed {
     /// coefficients do not maximise F there.
     pub fn weights_differ(&self, mixture: &Mixture, prior: SdPrior) -> Result<f64, Error> {
         let passes = &mut Passes::unwatched(Stage::Posterior);
-        let mut logs = Vec::with_capacity(mixture.nodes.len());
-        for node in &mixture.nodes {
+        differ(&mixture.nodes, |_, node| {
             let raw = self.raw(&node.mean, node.sd.ln(), prior, passes)?;
-            let moved = node.mean.iter().zip(&raw.profile.beta).enumerate();
-            if moved.into_iter().any(|(j, (a, b))| (a - b).abs() > 1e-3 * node.sd_of(j)) {
-                return Ok(f64::INFINITY);
-            }
-            logs.push(raw.log_density);
-        }
-        let (own, _) = weights(&logs);
-        Ok(own.iter().zip(&mixture.nodes).map(|(own, node)| (own - node.weight).abs()).fold(0.0, f64::max))
+            Ok((raw.profile.beta, raw.log_density))
+        })
     }
+}
+
+/// The same of any nodes; `at` says which coefficients maximise F at a node, and the logarithm of the density there.
+pub(crate) fn differ(
+    nodes: &[Node],
+    mut at: impl FnMut(usize, &Node) -> Result<(Vec<f64>, f64), Error>,
+) -> Result<f64, Error> {
+    let mut logs = Vec::with_capacity(nodes.len());
+    for (k, node) in nodes.iter().enumerate() {
+        let (beta, log_density) = at(k, node)?;
+        let mut moved = node.mean.iter().zip(&beta).enumerate();
+        if moved.any(|(j, (a, b))| (a - b).abs() > 1e-3 * node.sd_of(j)) {
+            return Ok(f64::INFINITY);
+        }
+        logs.push(log_density);
+    }
+    let (own, _) = weights(&logs);
+    Ok(own.iter().zip(nodes).map(|(own, node)| (own - node.weight).abs()).fold(0.0, f64::max))
 }

@@ -260,7 +260,7 @@ impl Collapsed {
     }
 
     /// The logarithm of an sd that is 0.
-    fn smallest(&self) -> f64 {
+    pub(super) fn smallest(&self) -> f64 {
         (SMALLEST / self.effect_size()).ln()
     }
 

@@ -27,14 +27,15 @@ use std::sync::Arc;
 use certus::linalg;
 
 pub use confirm::Confirmed;
+pub(crate) use confirm::differ;
 pub(crate) use curvature::{RADIUS, least_relative};
 pub use effects::Effect;
 pub use effects::quantile;
 pub use estimate::{Estimate, Interval};
 pub use pair::{CollapsedPair, PairAt, PairEffect, PairEstimate};
 pub use passes::{Observer, Pass, Stage};
+pub use posterior::{AGREE, Mixture, Node, SdPrior};
 pub(crate) use posterior::{Alone, add_line, weights};
-pub use posterior::{Mixture, Node, SdPrior};
 
 use crate::design::Design;
 use crate::error::Error;

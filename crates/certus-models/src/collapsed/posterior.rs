@@ -22,7 +22,7 @@ const NODES: usize = 400;
 /// The first step, in sds of θ: a trapezoid sum of a Gaussian errs by 2e^{−2π²/step²}, 8e-5 of it, and half the step makes that 1e-17.
 const FIRST: f64 = 1.4;
 /// What halving the step may change: means in sds, sds in parts.
-const AGREE: f64 = 1e-3;
+pub const AGREE: f64 = 1e-3;
 
 /// Prior of the group sd.
 #[derive(Clone, Copy, Debug, PartialEq)]

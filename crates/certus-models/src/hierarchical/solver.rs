@@ -6,7 +6,7 @@ use certus::{Family, Gaussian};
 use super::{At, Hierarchical};
 use crate::error::Error;
 use crate::laplace::{Laplace, check_start};
-use crate::newton::{ExactState, Newton, dot};
+use crate::newton::{ExactState, Newton, dot, positive_step};
 
 impl Hierarchical {
     /// The mode by damped Newton and the Gaussian with the inverse Hessian there.
@@ -150,22 +150,20 @@ impl Newton for Here<'_> {
         self.model.hessian_times(&self.w, &self.rows, p, out)
     }
 
-    /// A triangular I + τ dC is positive where its diagonal is: it stays above 0.1.
     fn longest_step(&self, direction: &[f64]) -> f64 {
         let dc = &direction[self.model.dim()..];
-        let lowest = self.model.forest.diagonal().map(|i| dc[i]).fold(0.0, f64::min);
-        if lowest > -0.9 { 1.0 } else { 0.9 / -lowest }
+        positive_step(self.model.forest.diagonal().map(|i| dc[i]).fold(0.0, f64::min))
     }
 
-    fn narrowed(&self) -> Result<(Gaussian, f64), Error> {
-        let narrow = Gaussian::new(self.w.mean().to_vec(), self.w.factor().clone().scaled(0.5))?;
-        let f = self.model.neg_elbo(&narrow)?;
-        Ok((narrow, f))
+    fn at(&self) -> &Gaussian {
+        &self.w
     }
 
-    fn trial(&self, direction: &[f64], tau: f64) -> Result<(Gaussian, f64), Error> {
-        let trial = self.model.moved(&self.w, direction, tau)?;
-        let f = self.model.neg_elbo(&trial)?;
-        Ok((trial, f))
+    fn moved(&self, direction: &[f64], tau: f64) -> Result<Gaussian, Error> {
+        self.model.moved(&self.w, direction, tau)
+    }
+
+    fn value(&self, w: &Gaussian) -> Result<f64, Error> {
+        self.model.neg_elbo(w)
     }
 }

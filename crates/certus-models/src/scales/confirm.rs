@@ -2,7 +2,7 @@
 
 use super::lattice::log_density;
 use super::{Care, Scaled};
-use crate::collapsed::{Confirmed, Node, SdPrior, weights};
+use crate::collapsed::{Confirmed, Node, SdPrior, differ};
 use crate::error::Error;
 
 /// Coordinates of scales; those that are 0 are at the floor.
@@ -47,16 +47,10 @@ pub fn weights_differ<M: Scaled + ?Sized>(
     scales: &[Vec<f64>],
     priors: &[SdPrior],
 ) -> Result<f64, Error> {
-    let mut logs = Vec::with_capacity(nodes.len());
-    for (node, scales) in nodes.iter().zip(scales) {
-        let x = model.at_logs(&scales.iter().map(|s| s.ln()).collect::<Vec<_>>());
+    differ(nodes, |k, node| {
+        let x = model.at_logs(&scales[k].iter().map(|s| s.ln()).collect::<Vec<_>>());
         let given = model.given(&x, &node.mean, Care::Density)?;
-        let mut moved = node.mean.iter().zip(&given.beta).enumerate();
-        if moved.any(|(j, (a, b))| (a - b).abs() > 1e-3 * node.sd_of(j)) {
-            return Ok(f64::INFINITY);
-        }
-        logs.push(log_density(model, priors, &x, &given));
-    }
-    let own = weights(&logs).0;
-    Ok(own.into_iter().zip(nodes).map(|(own, node)| (own - node.weight).abs()).fold(0.0, f64::max))
+        let log_density = log_density(model, priors, &x, &given);
+        Ok((given.beta, log_density))
+    })
 }

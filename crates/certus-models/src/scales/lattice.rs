@@ -13,7 +13,7 @@ use super::grid::{Grid, ScaleLaw};
 use super::looks::{Looks, LooksObserver};
 use super::search::{extrapolated, minimum};
 use super::{Care, Given, Scaled};
-use crate::collapsed::{Mixture, Node, SdPrior, Stage, weights};
+use crate::collapsed::{self, Mixture, Node, SdPrior, Stage, weights};
 use crate::error::Error;
 
 /// Density, relative to its maximum, whose neighbours are left out.
@@ -24,7 +24,7 @@ const NODES: usize = 2000;
 const FIRST: f64 = 1.4;
 /// What halving the step may change: means in sds, sds in parts, for one scale and for two. It is the error before: the logarithm of what is left after is four times that
 /// of what was there before.
-const AGREE: [f64; 2] = [1e-3, 1e-2];
+pub const AGREE: [f64; 2] = [collapsed::AGREE, 1e-2];
 
 /// The posterior of β and the scales: a mixture of Gaussians.
 #[derive(Clone, Debug)]

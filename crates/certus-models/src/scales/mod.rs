@@ -19,7 +19,7 @@ pub use crossed::Crossed;
 pub use dispersion::Dispersion;
 pub use estimate::{ScalesEstimate, estimate, estimate_observed};
 pub use grid::{Grid, Sampler, ScaleLaw};
-pub use lattice::{ScaleMixture, posterior, posterior_observed};
+pub use lattice::{AGREE, ScaleMixture, posterior, posterior_observed};
 pub use linear::{Grouping, LinearNoise};
 pub use looks::{Look, LooksObserver};
 
