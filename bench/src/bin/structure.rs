@@ -1,16 +1,21 @@
-//! `structure GROUPS ROWS [pass]`: a hierarchical logistic model, five effects per group and ROWS rows each, in memory: the phases of the exact
-//! route with their times (not with `pass`), and one exact pass against what the memory alone would take for the bytes that it must touch.
+//! `structure GROUPS ROWS [pass | draws GRADIENTS]`: a hierarchical logistic model, five effects per group and ROWS rows each, in memory: the phases of
+//! the exact route with their times (not with `pass`), and one exact pass and one step of draws against what the memory alone would take for the
+//! bytes that it must touch. With `draws`, the stochastic route with so many gradients instead.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use certus::Goal;
+use certus::moving::{Moving, MovingMemory};
 use certus::random::{Purpose, Random};
-use certus_models::auto::Model;
+use certus_models::auto::{Method, Model, fit};
 use certus_models::hierarchical::GroupTerm;
 use certus_models::likelihood::Logistic;
 use certus_models::{Design, Hierarchical, Memory, Prior};
 
 const EFFECTS: usize = 5;
+/// Pairs of draws of a step, as the first steps of a run have them.
+const PAIRS: usize = 8;
 /// What the effects of all groups are drawn around.
 const COMMON: [f64; EFFECTS] = [-0.5, 0.8, -0.4, 0.2, 0.0];
 
@@ -20,6 +25,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (groups, rows): (usize, usize) = (groups.parse()?, rows.parse()?);
     let clock = Clock::default();
     let model = clock.time("rows and layout", || model(groups, rows))?;
+    if let [_, gradients] = only {
+        return draws(&model, gradients.parse()?);
+    }
     if !only.is_empty() {
         // a Gaussian about as wide as the optimum costs the same nodes
         let w = certus::Gaussian::isotropic(vec![0.0; model.dim()], 0.7, &model.family())?;
@@ -41,7 +49,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let gap = clock.time("certificate", || model.gap(&state.gaussian))?;
     println!(
-        "# gap {:.2e} {}, means within {:.1e} and sds within {:.1e}",
+        "# negative ELBO {:.3}, gap {:.2e} {}, means within {:.1e} and sds within {:.1e}",
+        state.neg_elbo,
         gap.statement.bound().unwrap_or(f64::NAN),
         gap.statement.level(),
         gap.mean_error.unwrap_or(f64::NAN),
@@ -79,7 +88,27 @@ fn model(groups: usize, rows: usize) -> Result<Hierarchical, Box<dyn std::error:
     Ok(Hierarchical::new(design, &[term], Arc::new(Logistic), &prior, 8 << 30)?)
 }
 
-/// One value and one gradient of f: the bytes they must read and write once, over the bandwidth of a copy in this very run.
+/// The stochastic route, stopped after `gradients`.
+fn draws(model: &Hierarchical, gradients: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let goal = Goal { gap: 1.0, max_gradients: Some(gradients), ..Goal::default() };
+    let (started, before) = (Instant::now(), cpu());
+    let outcome = fit(model, &goal, Method::Stochastic)?;
+    for point in &outcome.trace {
+        println!(
+            "{:8} gradients, {:7.1} s: negative ELBO {:.3}, bound {:?}",
+            point.gradients,
+            point.elapsed.as_secs_f64(),
+            point.neg_elbo.unwrap_or(f64::NAN),
+            point.bound
+        );
+    }
+    println!("{}; {}", outcome.message, outcome.route);
+    let wall = started.elapsed().as_secs_f64();
+    println!("{wall:.1} s, {:.1} s of CPU, {} MB at most", cpu() - before, peak() >> 10);
+    Ok(())
+}
+
+/// One value and one gradient of f and one step of draws: the bytes they must read and write once, over the bandwidth of a copy in this very run.
 fn bandwidth(
     model: &Hierarchical,
     w: &certus::Gaussian,
@@ -103,15 +132,20 @@ fn bandwidth(
     let stream = 16.0 * length as f64 / copied.wall;
     println!("# copy: {:.1} GB/s, read and written", stream / 1e9);
     drop((from, to));
-    let mut best = [Best::default(), Best::default()];
+    let mut best = [Best::default(), Best::default(), Best::default()];
+    let (mut moving, mut memory) = (Moving::new(w), MovingMemory::default());
+    let random = Random::new(2, Purpose::Step, 0);
     for _ in 0..3 {
         best[0].time(|| model.neg_elbo(w))?;
         best[1].time(|| model.whitened_gradient_norm(w))?;
+        best[2].time(|| moving.step(model, &random, PAIRS, &mut memory))?;
     }
-    for (name, best, bytes) in [("value", &best[0], value_bytes), ("gradient", &best[1], gradient_bytes)] {
+    // a step must read the rows once and write what it read of the Gaussian
+    let names = ["exact value", "exact gradient", "step of 8 pairs of draws"];
+    for ((name, best), bytes) in names.iter().zip(&best).zip([value_bytes, gradient_bytes, gradient_bytes]) {
         let bare = bytes as f64 / stream;
         println!(
-            "exact {name}: {:.3} s ({:.2} s of CPU), {:.2} µs of CPU per group; {bytes} bytes, bare {bare:.4} s, ratio {:.0}",
+            "{name}: {:.3} s ({:.2} s of CPU), {:.2} µs of CPU per group; {bytes} bytes, bare {bare:.4} s, ratio {:.0}",
             best.wall,
             best.cpu,
             1e6 * best.cpu / size.groups as f64,

@@ -124,6 +124,41 @@ fn a_step_on_a_pattern_is_the_formula() {
     }
 }
 
+/// N(0, I).
+struct Standard(usize);
+
+impl PointTarget for Standard {
+    fn dim(&self) -> usize {
+        self.0
+    }
+
+    fn log_density_at(&self, z: &[f64], gradient: &mut [f64]) -> Result<f64, TargetError> {
+        gradient.iter_mut().zip(z).for_each(|(g, z)| *g = -z);
+        Ok(-0.5 * dot(z, z))
+    }
+}
+
+/// Steps are as long with many blocks as with one, although all of them together are far away; and draws that are too many to be held at once
+/// (2²²/6000 = 699 of 1024 pairs are) come in runs.
+#[test]
+fn blocks_do_not_shorten_steps() {
+    let (blocks, size) = (3000, 2);
+    let d = blocks * size;
+    let tree = std::sync::Arc::new(certus::Tree::blocks(&vec![size; blocks]).unwrap());
+    let start = Gaussian::isotropic(vec![0.5; d], 1.3, &Family::Pattern(tree)).unwrap();
+    let (mut moving, mut memory) = (Moving::new(&start), MovingMemory::default());
+    for _ in 0..3 {
+        moving.step(&Standard(d), &Random::new(4, Purpose::Step, 0), 1024, &mut memory).unwrap();
+    }
+    // every block is alone: |(Pm, (P² − I)/2)| = √2·|(0.65, 0.345)| = 1.04, so γ = 0.5/1.04, then 1024/1029 and 1024/1285; means, which have no noise, are
+    // 0.5·(1 − 1.69·0.48)(1 − 1.17·0.995)(1 − 0.98·0.8) = 0.003 then, and sds 1 but for noise of √(2/1024) of what they were off
+    let end = moving.last().unwrap();
+    let farthest = end.mean().iter().fold(0.0_f64, |a, m| a.max(m.abs()));
+    assert!(farthest < 0.01, "{farthest}");
+    let widest = (0..d).map(|i| (end.factor().diagonal(i) - 1.0).abs()).fold(0.0, f64::max);
+    assert!(widest < 0.02, "{widest}");
+}
+
 /// No noise at the optimum of a Gaussian target: nothing moves, however many steps.
 #[test]
 fn the_optimum_of_a_gaussian_target_stays() {

@@ -200,12 +200,11 @@ impl AutoState {
                         at.value
                     ));
                 }
-                let seen = 4.0 * self.moving.seen();
                 self.moving.go_to(best);
-                self.moving.set_seen(seen);
+                self.moving.scale_seen(4.0);
             }
             Some((_, at)) if low > 0.5 * at.value && value > 8.0 * floor => {
-                self.moving.set_seen(0.25 * self.moving.seen());
+                self.moving.scale_seen(0.25);
                 self.best = Some((gaussian.clone(), gap));
             }
             Some((_, at)) if value > at.value => {}

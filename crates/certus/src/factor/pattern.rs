@@ -220,6 +220,22 @@ impl Pattern {
         });
     }
 
+    /// Visits pieces of this matrix and of `x` with the part that they belong to: part 2k has block k of `x` and of the diagonal, part 2k + 1
+    /// what is below that block in its columns.
+    pub(crate) fn for_each_part(&mut self, x: &mut [f64], mut visit: impl FnMut(usize, &mut [f64])) {
+        for (k, node) in self.tree.nodes().iter().enumerate() {
+            visit(2 * k, &mut x[node.start..][..node.size]);
+            let panel = &mut self.values[node.offset..][..node.size * node.width];
+            let mut next = Some(k);
+            while let Some(a) = next {
+                let above = &self.tree.nodes()[a];
+                let columns = (above.width - above.size) * node.size..above.width * node.size;
+                visit(2 * a + usize::from(a != k), &mut panel[columns]);
+                next = above.parent;
+            }
+        }
+    }
+
     /// Σ log C_ii, in order.
     pub(crate) fn log_det(&self) -> f64 {
         let own = |node: &Node| {

@@ -82,17 +82,31 @@ impl Axes {
         }
     }
 
-    /// P ← P − t P D.
-    pub(crate) fn turn(&mut self, t: f64, d: &mut Axes, scratch: &mut Vec<f64>) {
+    /// Parts of a step that have a length of their own: all of it, or two of every block of a pattern.
+    pub(crate) fn parts(&self) -> usize {
+        match self {
+            Axes::Dense { .. } => 1,
+            Axes::Pattern(p) => 2 * p.tree().nodes().len(),
+        }
+    }
+
+    /// Visits pieces of this matrix and of `x` with the part that they belong to.
+    pub(crate) fn for_each_part(&mut self, x: &mut [f64], mut visit: impl FnMut(usize, &mut [f64])) {
+        match self {
+            Axes::Dense { values, .. } => [x, values].into_iter().for_each(|piece| visit(0, piece)),
+            Axes::Pattern(p) => p.for_each_part(x, visit),
+        }
+    }
+
+    /// P ← P (I + D).
+    pub(crate) fn turn(&mut self, d: &mut Axes, scratch: &mut Vec<f64>) {
         match (self, d) {
             (Axes::Dense { dim, values }, Axes::Dense { values: d, .. }) => {
                 scratch.clear();
                 scratch.extend_from_slice(values);
-                linalg::scale(d, -t);
                 linalg::add_square_times(scratch, *dim, false, d, values);
             }
             (Axes::Pattern(p), Axes::Pattern(d)) => {
-                linalg::scale(d.values_mut(), -t);
                 d.map_diagonal(&|x| 1.0 + x);
                 p.turn(d, scratch);
             }

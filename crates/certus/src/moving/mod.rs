@@ -10,7 +10,8 @@
 //!
 //! is Newton's step at γ = 1. The noise of n pairs is at most about (d + 3)|g|²/n plus what is left at the optimum, and the step that
 //! makes the expected error smallest, folded along the run, is γ = n/(n + d + 3 + s/4) after s pairs: the 4 keeps directions converging
-//! whose curvature is as small as 1/8 of a Gaussian's.
+//! whose curvature is as small as 1/8 of a Gaussian's. Where γ would go further than ½ in this frame it is cut: on a pattern for each
+//! block of the diagonal (with its means) and for what is below it, since a million blocks with a little noise each are not far away.
 
 mod axes;
 mod bend;
@@ -33,6 +34,10 @@ const LONGEST: f64 = 0.5;
 /// Directions with more than 1/(2 PATIENCE) of a Gaussian's curvature still converge as fast as the noise falls.
 const PATIENCE: f64 = 4.0;
 
+/// Numbers of draws that are held at once, and the pairs that are held however long they are.
+const ROOM: usize = 1 << 22;
+const FEWEST: usize = 4;
+
 /// The iterate with what the next step needs: plain data, saveable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moving {
@@ -41,8 +46,8 @@ pub struct Moving {
     /// The mean of the iterates since [`Moving::restart_average`], and how many pairs they stand for.
     average: (Vec<f64>, Axes),
     averaged: u64,
-    /// Pairs that the step size counts.
-    seen: f64,
+    /// Pairs that the step size counts, in every part.
+    seen: Vec<f64>,
     iteration: u64,
 }
 
@@ -52,6 +57,7 @@ pub struct MovingMemory {
     pairs: Pairs,
     direction: Option<Axes>,
     slope: Vec<f64>,
+    parts: Vec<f64>,
     scratch: Vec<f64>,
 }
 
@@ -63,7 +69,8 @@ impl Moving {
 
     /// At N(m, P Pᵀ), before the first step.
     pub fn at(mean: Vec<f64>, axes: Axes) -> Self {
-        Self { average: (mean.clone(), axes.clone()), mean, axes, averaged: 0, seen: 0.0, iteration: 0 }
+        let seen = vec![0.0; axes.parts()];
+        Self { average: (mean.clone(), axes.clone()), mean, axes, averaged: 0, seen, iteration: 0 }
     }
 
     /// One step with `pairs` pairs (u, −u). If the target fails or is not finite, the iterate is as before.
@@ -74,39 +81,46 @@ impl Moving {
         pairs: usize,
         memory: &mut MovingMemory,
     ) -> Result<(), Error> {
-        let MovingMemory { pairs: p, direction, slope, scratch } = memory;
-        p.evaluate(target, &self.mean, &self.axes, random, self.iteration, 0, pairs)?;
-        p.whiten(&self.axes);
+        let MovingMemory { pairs: p, direction, slope, parts, scratch } = memory;
         let n = pairs as f64;
         // E v and D = H⁻¹ sym E v uᵀ
         scratch.clear();
         scratch.resize(self.mean.len(), 0.0);
-        linalg::add_columns(scratch, 1.0 / n, &p.even);
+        let d = direction.get_or_insert_with(|| self.axes.zeros_like());
+        d.values_mut().fill(0.0);
+        let run = (ROOM / self.mean.len()).max(FEWEST).min(pairs);
+        for first in (0..pairs).step_by(run) {
+            let here = run.min(pairs - first);
+            p.evaluate(target, &self.mean, &self.axes, random, self.iteration, first as u64, here)?;
+            p.whiten(&self.axes);
+            linalg::add_columns(scratch, 1.0 / n, &p.even);
+            d.add_moment(1.0 / n, &p.odd, &p.u);
+        }
         slope.clear();
         slope.resize(self.mean.len(), 0.0);
         self.axes.add_apply_transpose(scratch, slope);
-        let d = direction.get_or_insert_with(|| self.axes.zeros_like());
-        d.values_mut().fill(0.0);
-        d.add_moment(1.0 / n, &p.odd, &p.u);
         d.precondition();
-        let length = (linalg::norm_squared(slope) + linalg::norm_squared(d.values())).sqrt();
-        let free = n / (n + self.axes.noise_factor() + self.seen / PATIENCE);
-        let gamma = free.min(LONGEST / length);
-        if !gamma.is_finite() {
-            return Err(Error::NonFinite {
-                what: "the length of a step",
-                value: length,
-                place: format!("iteration {}", self.iteration),
-            });
+        parts.clear();
+        parts.resize(self.seen.len(), 0.0);
+        d.for_each_part(slope, |part, piece| parts[part] += linalg::norm_squared(piece));
+        if let Some(&value) = parts.iter().find(|square| !square.is_finite()) {
+            let place = format!("iteration {}", self.iteration);
+            return Err(Error::NonFinite { what: "the square of the length of a step", value, place });
         }
-        slope.iter_mut().for_each(|x| *x *= -gamma);
+        let noise = self.axes.noise_factor();
+        for (part, seen) in parts.iter_mut().zip(&mut self.seen) {
+            let free = n / (n + noise + *seen / PATIENCE);
+            let gamma = free.min(LONGEST / part.sqrt());
+            // while steps are cut short the way is long, and noise is not what limits it
+            if gamma == free {
+                *seen += n;
+            }
+            *part = -gamma;
+        }
+        d.for_each_part(slope, |part, piece| piece.iter_mut().for_each(|x| *x *= parts[part]));
         self.axes.add_apply(slope, &mut self.mean);
-        self.axes.turn(gamma, d, scratch);
+        self.axes.turn(d, scratch);
         self.iteration += 1;
-        // while steps are cut short the way is long, and noise is not what limits it
-        if gamma == free {
-            self.seen += n;
-        }
         self.averaged += pairs as u64;
         let share = n / self.averaged as f64;
         let (mean, axes) = &mut self.average;
@@ -148,9 +162,9 @@ impl Moving {
         self.iteration
     }
 
-    /// Pairs seen, as the step size counts them.
+    /// Pairs seen, as the step size counts them, on average over the parts.
     pub fn seen(&self) -> f64 {
-        self.seen
+        self.seen.iter().sum::<f64>() / self.seen.len() as f64
     }
 
     /// About how many pairs the first useful step needs: d + 3, or less on a pattern.
@@ -158,9 +172,9 @@ impl Moving {
         self.axes.noise_factor()
     }
 
-    /// Counts `seen` pairs from here on: fewer makes the next steps longer, more shorter.
-    pub fn set_seen(&mut self, seen: f64) {
-        self.seen = seen;
+    /// Counts `times` the pairs seen from here on: fewer makes the next steps longer, more shorter.
+    pub fn scale_seen(&mut self, times: f64) {
+        linalg::scale(&mut self.seen, times);
     }
 }
 

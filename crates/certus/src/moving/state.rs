@@ -30,7 +30,7 @@ impl Moving {
         {
             out.count(count);
         }
-        out.numbers([&self.seen]);
+        out.numbers(&self.seen);
         for (mean, axes) in [(&self.mean, &self.axes), (&self.average.0, &self.average.1)] {
             out.numbers(mean.iter().chain(axes.values()));
         }
@@ -44,8 +44,8 @@ impl Moving {
             return Err(bad("it belongs to a problem of another size or family"));
         }
         let (iteration, averaged) = (words.count()?, words.count()?);
-        let seen = words.number()?;
-        if seen < 0.0 {
+        let seen = words.numbers(like.parts())?;
+        if seen.iter().any(|s| *s < 0.0) {
             return Err(bad("it has seen fewer than no pairs"));
         }
         let mut part = || Ok::<_, Error>((words.numbers(dim)?, like.with_values(words.numbers(stored)?)?));
