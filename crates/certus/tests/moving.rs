@@ -4,6 +4,9 @@
 
 mod common;
 
+use std::collections::HashSet;
+use std::sync::Mutex;
+
 use certus::moving::{Measured, Moving, MovingMemory, bends_down};
 use certus::random::{Purpose, Random};
 use certus::{Family, Gaussian, PointTarget, TargetError};
@@ -124,8 +127,12 @@ fn a_step_on_a_pattern_is_the_formula() {
     }
 }
 
-/// N(0, I).
-struct Standard(usize);
+/// N(0, I), with the first coordinates of the points it was asked for.
+struct Standard(usize, Mutex<Vec<u64>>);
+
+fn standard(d: usize) -> Standard {
+    Standard(d, Mutex::default())
+}
 
 impl PointTarget for Standard {
     fn dim(&self) -> usize {
@@ -133,22 +140,23 @@ impl PointTarget for Standard {
     }
 
     fn log_density_at(&self, z: &[f64], gradient: &mut [f64]) -> Result<f64, TargetError> {
+        self.1.lock().unwrap().push(z[0].to_bits());
         gradient.iter_mut().zip(z).for_each(|(g, z)| *g = -z);
         Ok(-0.5 * dot(z, z))
     }
 }
 
 /// Steps are as long with many blocks as with one, although all of them together are far away; and draws that are too many to be held at once
-/// (2²²/6000 = 699 of 1024 pairs are) come in runs.
+/// (2²²/6000 = 699 of 1024 pairs are) come in runs, none of them twice.
 #[test]
 fn blocks_do_not_shorten_steps() {
     let (blocks, size) = (3000, 2);
     let d = blocks * size;
     let tree = std::sync::Arc::new(certus::Tree::blocks(&vec![size; blocks]).unwrap());
     let start = Gaussian::isotropic(vec![0.5; d], 1.3, &Family::Pattern(tree)).unwrap();
-    let (mut moving, mut memory) = (Moving::new(&start), MovingMemory::default());
+    let (target, mut moving, mut memory) = (standard(d), Moving::new(&start), MovingMemory::default());
     for _ in 0..3 {
-        moving.step(&Standard(d), &Random::new(4, Purpose::Step, 0), 1024, &mut memory).unwrap();
+        moving.step(&target, &Random::new(4, Purpose::Step, 0), 1024, &mut memory).unwrap();
     }
     // every block is alone: |(Pm, (P² − I)/2)| = √2·|(0.65, 0.345)| = 1.04, so γ = 0.5/1.04, then 1024/1029 and 1024/1285; means, which have no noise, are
     // 0.5·(1 − 1.69·0.48)(1 − 1.17·0.995)(1 − 0.98·0.8) = 0.003 then, and sds 1 but for noise of √(2/1024) of what they were off
@@ -157,6 +165,27 @@ fn blocks_do_not_shorten_steps() {
     assert!(farthest < 0.01, "{farthest}");
     let widest = (0..d).map(|i| (end.factor().diagonal(i) - 1.0).abs()).fold(0.0, f64::max);
     assert!(widest < 0.02, "{widest}");
+    let asked = target.1.into_inner().unwrap();
+    assert_eq!(asked.len(), 3 * 2048);
+    assert_eq!(asked.into_iter().collect::<HashSet<_>>().len(), 3 * 2048);
+}
+
+/// The noise of what thousands of groups share with one block adds up in that block's precision: it is cut together, and does not drive the block away.
+#[test]
+fn what_groups_share_is_cut_together() {
+    let groups = 3000;
+    let tree = std::sync::Arc::new(certus::Tree::arrow(1, &vec![1; groups]).unwrap());
+    let start = Gaussian::isotropic(vec![0.5; groups + 1], 1.3, &Family::Pattern(tree)).unwrap();
+    let (mut moving, mut memory) = (Moving::new(&start), MovingMemory::default());
+    let (target, random) = (standard(groups + 1), Random::new(4, Purpose::Step, 0));
+    let mut narrowest = f64::INFINITY;
+    for _ in 0..40 {
+        moving.step(&target, &random, 8, &mut memory).unwrap();
+        narrowest = narrowest.min(moving.last().unwrap().factor().diagonal(0));
+    }
+    // S = 0.69 on the diagonal at first: an entry below the block has the noise 0.69/√8, all of them √3000 times that, 13, for which the best sd of the
+    // block is 1/13; cut to ½ a step makes it 1/√(1 + ¼), a few of them in a row 1/√2, and it was 1.3 (with each group cut alone it falls to 0.15)
+    assert!(narrowest > 0.5, "{narrowest}");
 }
 
 /// No noise at the optimum of a Gaussian target: nothing moves, however many steps.
