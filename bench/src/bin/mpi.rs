@@ -1,5 +1,5 @@
 //! Iterations per second of the batch gradient on rows that are spread over MPI ranks: mpi ROWS D B SECONDS, alone or under mpirun.
-//! Every rank makes its own leaves and keeps them in memory; rank 0 prints.
+//! Every rank makes its own leaves and keeps them in memory; rank 0 prints, last of all the milliseconds of every iteration.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,15 +67,17 @@ fn main() {
     let mut once = || model.log_density(&points, &mut values, &mut gradients).expect("finite");
     certus::parallel::install(Some(1), || {
         once();
-        let (began, mut iterations) = (Instant::now(), 0u32);
+        let (began, mut times) = (Instant::now(), Vec::new());
         // rank 0 has the clock
         while ranks.decide(u64::from(began.elapsed().as_secs() < seconds as u64)) == 1 {
+            let before = began.elapsed();
             once();
-            iterations += 1;
+            times.push(format!("{}", (began.elapsed() - before).as_millis()));
         }
-        let speed = f64::from(iterations) / began.elapsed().as_secs_f64();
+        let speed = times.len() as f64 / began.elapsed().as_secs_f64();
         if rank == 0 {
             println!("{} ranks, {rows} rows: {speed:.4} iterations/s", ranks.count());
+            println!("{}", times.join(" "));
         }
     })
     .expect("a thread");

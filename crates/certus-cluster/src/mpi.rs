@@ -14,8 +14,9 @@ use crate::transport::Transport;
 
 /// Marks the last message of a rank.
 const FAREWELL: Tag = 0x7fff + 1;
-/// A process that waits yields its core this long before it begins to sleep.
-const EAGER: Duration = Duration::from_millis(2);
+/// A process that waits yields its core this long before it begins to sleep: as long as an iteration where it has a core of its own (a core that
+/// sleeps is given to others, and comes back late), not long where ranks outnumber the cores.
+const EAGER: [Duration; 2] = [Duration::from_millis(250), Duration::from_millis(2)];
 /// The longest sleep between two looks at a message.
 const NAP: Duration = Duration::from_millis(1);
 /// How much longer every further rank waits before it speaks, so that mostly one does.
@@ -32,6 +33,7 @@ pub struct Mpi {
     limit: Duration,
     silence: Silence,
     code: u8,
+    eager: Duration,
     over: AtomicBool,
     // finalised when it is dropped
     universe: std::sync::Mutex<Option<Universe>>,
@@ -54,7 +56,8 @@ impl Mpi {
     /// Waits longer than `limit` end the job with `code` after `silence` was called.
     pub fn start(limit: Duration, code: u8, silence: Silence) -> Option<Self> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        if local_count() > cores && std::env::var_os("OMPI_MCA_mpi_yield_when_idle").is_none() {
+        let crowded = local_count() > cores;
+        if crowded && std::env::var_os("OMPI_MCA_mpi_yield_when_idle").is_none() {
             // SAFETY: no other thread exists yet that could read the environment.
             #[allow(unsafe_code)]
             unsafe {
@@ -72,6 +75,7 @@ impl Mpi {
             limit: limit + STAGGER * (world.rank() as u32).min(10),
             silence,
             code,
+            eager: EAGER[usize::from(crowded)],
             over: AtomicBool::new(false),
             universe: std::sync::Mutex::new(Some(universe)),
         })
@@ -91,10 +95,11 @@ impl Mpi {
                 if self.rank == to {
                     let peer = world.process_at_rank(from as i32);
                     let request = peer.immediate_receive_into_with_tag(scope, &mut word[..], FAREWELL);
-                    finish(request, limit, code, late);
+                    finish(request, self.eager, limit, code, late);
                 } else {
                     let peer = world.process_at_rank(to as i32);
-                    finish(peer.immediate_send_with_tag(scope, &said[..], FAREWELL), limit, code, late);
+                    let request = peer.immediate_send_with_tag(scope, &said[..], FAREWELL);
+                    finish(request, self.eager, limit, code, late);
                 }
             });
         };
@@ -107,13 +112,14 @@ impl Mpi {
     }
 
     fn wait<'a, D: ?Sized, S: Scope<'a>>(&self, request: Request<'a, D, S>, peer: Option<usize>) {
-        finish(request, self.limit, self.code, &|| (self.silence)(peer, self.limit));
+        finish(request, self.eager, self.limit, self.code, &|| (self.silence)(peer, self.limit));
     }
 }
 
-/// Waits for a message. If it does not come within the limit, calls `late` and ends all ranks with `code`.
+/// Waits for a message, for the first `eager` of it without sleep. If it does not come within the limit, calls `late` and ends all ranks with `code`.
 fn finish<'a, D: ?Sized, S: Scope<'a>>(
     mut request: Request<'a, D, S>,
+    eager: Duration,
     limit: Duration,
     code: u8,
     late: &dyn Fn(),
@@ -129,7 +135,7 @@ fn finish<'a, D: ?Sized, S: Scope<'a>>(
             late();
             SimpleCommunicator::world().abort(i32::from(code));
         }
-        if waited < EAGER {
+        if waited < eager {
             std::thread::yield_now();
         } else {
             std::thread::sleep(nap);
