@@ -2,8 +2,12 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 
+mod common;
+
 use std::path::Path;
 use std::process::Command;
+
+use common::{BINARY, scratch};
 
 /// The fenced blocks of a text, as (language, body).
 fn blocks(text: &str) -> Vec<(&str, &str)> {
@@ -21,14 +25,12 @@ fn timeless(text: &str) -> Vec<String> {
 #[test]
 fn commands_do_what_is_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let binaries = Path::new(env!("CARGO_BIN_EXE_certus")).parent().unwrap();
+    let binaries = Path::new(BINARY).parent().unwrap();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
     for (name, least) in [("README.md", 1), ("docs/cli.md", 1)] {
         let text = std::fs::read_to_string(root.join(name)).unwrap();
         let blocks = blocks(&text);
-        let dir = std::env::temp_dir().join(format!("certus-docs-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir(&dir).unwrap();
+        let dir = scratch("commands");
         let mut run = 0;
         for (k, (_, body)) in blocks.iter().enumerate().filter(|(_, b)| b.0 == "sh") {
             let output = Command::new("bash")
@@ -55,11 +57,10 @@ fn commands_do_what_is_shown() {
 fn settings_are_legal() {
     let text =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md")).unwrap();
-    let dir = std::env::temp_dir().join(format!("certus-toml-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
+    let dir = scratch("settings");
     for (_, body) in blocks(&text).into_iter().filter(|b| b.0 == "toml") {
         std::fs::write(dir.join("model.toml"), body).unwrap();
-        let output = Command::new(env!("CARGO_BIN_EXE_certus"))
+        let output = Command::new(BINARY)
             .args(["fit", "--config", "model.toml", "--print-config"])
             .current_dir(&dir)
             .output()

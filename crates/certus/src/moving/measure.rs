@@ -71,9 +71,7 @@ impl Measured {
                     log_weights.extend([plus, minus]);
                     terms.push(-0.5 * (plus + minus));
                 }
-                p.whiten(&axes);
-                linalg::add_columns(&mut sum.mean, 1.0 / size as f64, &p.even);
-                sum.factor.add_moment(1.0 / size as f64, &p.odd, &p.u);
+                p.add_gradients(&axes, 1.0 / size as f64, &mut sum.mean, &mut sum.factor);
             }
             let mut mean = vec![0.0; dim];
             axes.add_apply_transpose(&sum.mean, &mut mean);

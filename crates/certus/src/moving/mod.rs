@@ -92,9 +92,7 @@ impl Moving {
         for first in (0..pairs).step_by(run) {
             let here = run.min(pairs - first);
             p.evaluate(target, &self.mean, &self.axes, random, self.iteration, first as u64, here)?;
-            p.whiten(&self.axes);
-            linalg::add_columns(scratch, 1.0 / n, &p.even);
-            d.add_moment(1.0 / n, &p.odd, &p.u);
+            p.add_gradients(&self.axes, 1.0 / n, scratch, d);
         }
         slope.clear();
         slope.resize(self.mean.len(), 0.0);
@@ -190,9 +188,9 @@ pub(crate) struct Pairs {
     /// log p at m + P u, then at m − P u.
     pub(crate) values: Vec<f64>,
     /// (π(z₊) + π(z₋))/2 with π = −∇ log p; its mean, turned into the frame, is that of v.
-    pub(crate) even: Vec<f64>,
+    even: Vec<f64>,
     /// (π(z₊) − π(z₋))/2; whitened: the odd part of v.
-    pub(crate) odd: Vec<f64>,
+    odd: Vec<f64>,
     whitened: Vec<f64>,
 }
 
@@ -240,8 +238,15 @@ impl Pairs {
         Ok(())
     }
 
+    /// Adds alpha times the gradients of these pairs: the mean part, not turned into the frame yet, and the factor part.
+    pub(crate) fn add_gradients(&mut self, axes: &Axes, alpha: f64, mean: &mut [f64], factor: &mut Axes) {
+        self.whiten(axes);
+        linalg::add_columns(mean, alpha, &self.even);
+        factor.add_moment(alpha, &self.odd, &self.u);
+    }
+
     /// π → v = Pᵀπ − u in the odd part; the u of the two ends cancels in the even one, of which only the mean is needed.
-    pub(crate) fn whiten(&mut self, axes: &Axes) {
+    fn whiten(&mut self, axes: &Axes) {
         self.whitened.clear();
         self.whitened.resize(self.odd.len(), 0.0);
         axes.add_apply_transpose(&self.odd, &mut self.whitened);
