@@ -5,7 +5,7 @@
 //! eigendecomposition put together again. The target (a standard normal) is *not* among them. One thread unless said otherwise.
 
 use certus::{
-    Curvature, Family, MethodName, Plan, Provenance, Settings, StepRule, Target, TargetError, Tree,
+    Curvature, Family, MethodName, Plan, Settings, StepRule, Target, TargetError, Tree,
 };
 use certus_bench::best;
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -40,7 +40,7 @@ impl Target for Cheap {
         Ok(())
     }
     fn curvature(&self) -> Option<Curvature> {
-        Curvature::new(self.h, self.h, Provenance::ByModel).ok()
+        Curvature::new(self.h, self.h, certus::internals::by_model()).ok()
     }
 }
 
@@ -227,7 +227,7 @@ fn dense() {
             row("prox-cv", step_time(&target, &base(MethodName::ProxCv)), triangle);
             // Inside W_M: the start is well above the floor and the steps are small.
             let inside = |method| Settings {
-                curvature: Curvature::new(1.0, 100.0, Provenance::ByModel).ok(),
+                curvature: Curvature::new(1.0, 100.0, certus::internals::by_model()).ok(),
                 start: certus::Gaussian::isotropic(vec![0.0; d], 1.0, &Family::Symmetric).ok(),
                 ..base(method)
             };

@@ -31,7 +31,7 @@ pub fn report() -> Result<String, Error> {
     let model = Glm::new(Design::new(Arc::new(rows), false), Arc::new(Logistic), prior)?;
 
     let start = laplace(&model)?.gaussian;
-    let posterior = Posterior::none("it was not asked for");
+    let posterior = Posterior::none("not requested");
     let first = Certificate { gap: model.gap(&start)?, posterior };
 
     let best = model.solve_exactly()?.gaussian;

@@ -200,6 +200,11 @@ impl Fitted {
         self.record.to_json()
     }
 
+    /// What is known of the fit, a sentence each: the words of the command line and the report.
+    fn verdict(&self) -> Vec<String> {
+        self.record.verdict()
+    }
+
     /// Latents.
     #[getter]
     fn dim(&self) -> usize {

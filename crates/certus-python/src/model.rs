@@ -72,7 +72,7 @@ impl Model {
         let settings = Settings::read(py, settings)?;
         let request = settings.request(py)?;
         let table = table(py, columns)?;
-        let problem = watched(py, Progress::new(None), |stop, _| {
+        let problem = watched(py, Progress::new(py, None), |stop, _| {
             Problem::new(&Stoppable { source: &table, stop }, &request, &Storage::default())
         });
         Ok(Self { problem: Arc::new(built(py, problem)?), request, settings })
@@ -116,7 +116,7 @@ impl Model {
         borrowed.offset = part("offset", offset)?;
         borrowed.weight = part("weights", weights)?;
         let rows = Arc::new(borrowed);
-        let (made, stopped) = watched(py, Progress::new(None), |_, _| {
+        let (made, stopped) = watched(py, Progress::new(py, None), |_, _| {
             let prepared = Prepared::of_rows(rows, &names, &request.spec)?;
             prepared.map(|prepared| Problem::of(prepared, &request)).transpose()
         });
@@ -175,7 +175,7 @@ impl Model {
             return self.fit_collapsed(py, &goal, &way, settings, progress);
         }
         let problem = &*self.problem;
-        let (outcome, stopped) = watched(py, Progress::new(progress), |stop, point| {
+        let (outcome, stopped) = watched(py, Progress::new(py, progress), |stop, point| {
             let mut outcome = problem.run(&goal, &way, None, &mut |now, _| {
                 if let Ok(mut point) = point.lock() {
                     *point = Some(*now);
@@ -271,7 +271,7 @@ impl Model {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Fitted> {
         let (problem, asked) = (&*self.problem, settings.asked(py)?);
-        let (ended, stopped) = watched(py, Progress::new(progress), |stop, point| {
+        let (ended, stopped) = watched(py, Progress::new(py, progress), |stop, point| {
             problem.run_collapsed(goal, way, asked, &mut |now| {
                 if let Ok(mut point) = point.lock() {
                     let (elapsed, passes) = (now.elapsed, now.passes as u64);
@@ -281,6 +281,7 @@ impl Model {
                         gradients: passes,
                         neg_elbo: None,
                         bound: None,
+                        level: certus::certificate::Level::None,
                     });
                 }
                 if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use certus::auto::{AutoProgress, TracePoint};
+use certus::certificate::Level;
 use certus::error::TargetError;
 use certus::{Curvature, Outcome, Provenance, Status, Target};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
@@ -136,6 +137,7 @@ fn seen(p: &AutoProgress<'_>) -> TracePoint {
         gradients: p.gradients,
         neg_elbo: None,
         bound: p.gap.map(|gap| gap.upper()),
+        level: if p.gap.is_some() { Level::Estimated } else { Level::None },
     }
 }
 
@@ -171,7 +173,7 @@ pub(crate) fn fit_target(
             })
         }
     };
-    let mut progress = Progress::new(progress);
+    let mut progress = Progress::new(py, progress);
     let (outcome, stopped) = if let Ok(native) = log_density.cast::<Native>() {
         let target = native.get().target.clone();
         watched(py, progress, |stop, point| {

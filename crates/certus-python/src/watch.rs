@@ -12,15 +12,18 @@ use pyo3::prelude::*;
 /// Signals are looked at this often, and progress is shown no more often.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Shows where a run is: `progress(seconds, iteration, gradients, bound)`.
+/// Shows where a run is: `progress(seconds, iteration, gradients, bound)`, with the gap in words instead of a number if `wants_words`.
 pub(crate) struct Progress {
     show: Option<Py<PyAny>>,
+    wants_words: bool,
     last: Instant,
 }
 
 impl Progress {
-    pub(crate) fn new(show: Option<Py<PyAny>>) -> Self {
-        Self { show, last: Instant::now() }
+    pub(crate) fn new(py: Python<'_>, show: Option<Py<PyAny>>) -> Self {
+        let asked = |show: &Py<PyAny>| show.getattr(py, "wants_words")?.extract::<bool>(py);
+        let wants_words = show.as_ref().is_some_and(|show| asked(show).unwrap_or(false));
+        Self { show, wants_words, last: Instant::now() }
     }
 
     /// Looks at signals, and shows the point if it is time.
@@ -29,7 +32,13 @@ impl Progress {
         let (Some(show), Some(point)) = (&self.show, point) else { return Ok(()) };
         if self.last.elapsed() >= LOOK {
             self.last = Instant::now();
-            show.call1(py, (point.elapsed.as_secs_f64(), point.iteration, point.gradients, point.bound))?;
+            let (seconds, iteration, gradients) =
+                (point.elapsed.as_secs_f64(), point.iteration, point.gradients);
+            if self.wants_words {
+                show.call1(py, (seconds, iteration, gradients, point.words()))?;
+            } else {
+                show.call1(py, (seconds, iteration, gradients, point.bound))?;
+            }
         }
         Ok(())
     }

@@ -227,6 +227,7 @@ fn strange(mut outcome: Outcome) -> Outcome {
         gradients: 9,
         neg_elbo: Some(f64::NAN),
         bound: Some(f64::INFINITY),
+        level: certus::certificate::Level::None,
     };
     outcome.trace = vec![point];
     outcome

@@ -73,6 +73,8 @@ pub mod fit;
 pub mod frame;
 mod fresh;
 pub mod gaussian;
+#[doc(hidden)]
+pub mod internals;
 pub mod linalg;
 pub mod method;
 pub mod moving;

@@ -67,14 +67,36 @@ impl<T: PointTarget> Target for T {
 }
 
 /// Who says that the constants of a [`Curvature`] are true.
+///
+/// A target of your own declares its constants: `Provenance::DeclaredByUser("why they hold".into())`. Only the models of certus-models, whose
+/// bounds are proved in docs/maths.md and tested against other arithmetic, may say that a model proves them:
+///
+/// ```compile_fail
+/// use certus::{Curvature, Provenance};
+/// let forged = Curvature::new(1.0, 2.0, Provenance::ByModel);
+/// ```
+///
+/// ```compile_fail
+/// use certus::{Curvature, Provenance, target::ModelWord};
+/// let forged = Curvature::new(1.0, 2.0, Provenance::ByModel(ModelWord(())));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Provenance {
-    /// Computed by a model that proves them.
-    ByModel,
+    /// Computed by a model of ours that proves them.
+    ByModel(ModelWord),
     /// Declared by the user, with the reason they gave.
     DeclaredByUser(String),
     /// Measured somewhere; good for choosing steps, never for a proof.
     Estimated,
+}
+
+/// The word of a model of certus-models. It has no public constructor, so that no other target claims a proof by accident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelWord(());
+
+/// The word of a model; `internals` hands it to the crates of this workspace.
+pub(crate) fn by_model() -> Provenance {
+    Provenance::ByModel(ModelWord(()))
 }
 
 /// μ I ≤ ∇²(−log p) ≤ M I everywhere, and optionally the mode.
@@ -141,7 +163,7 @@ impl Provenance {
     /// This is the only way to make a [`Vouched`].
     pub fn vouched(&self) -> Option<Vouched> {
         match self {
-            Provenance::ByModel | Provenance::DeclaredByUser(_) => Some(Vouched(self.clone())),
+            Provenance::ByModel(_) | Provenance::DeclaredByUser(_) => Some(Vouched(self.clone())),
             Provenance::Estimated => None,
         }
     }
@@ -159,7 +181,7 @@ impl Provenance {
             (Provenance::DeclaredByUser(a), _) | (_, Provenance::DeclaredByUser(a)) => {
                 Provenance::DeclaredByUser(a)
             }
-            (Provenance::ByModel, Provenance::ByModel) => Provenance::ByModel,
+            (Provenance::ByModel(word), Provenance::ByModel(_)) => Provenance::ByModel(word),
         }
     }
 }
@@ -167,7 +189,7 @@ impl Provenance {
 impl std::fmt::Display for Provenance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Provenance::ByModel => f.write_str("proved by the model"),
+            Provenance::ByModel(_) => f.write_str("proved by the model"),
             Provenance::DeclaredByUser(reason) => write!(f, "declared by the user ({reason})"),
             Provenance::Estimated => f.write_str("only estimated"),
         }

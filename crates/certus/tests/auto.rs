@@ -104,7 +104,7 @@ fn limits_stop_it_with_what_it_has() {
     let target = Hill { dim: 40, declared: None };
     let limited = auto(&target, &Goal { gap: 1e-9, max_gradients: Some(3000), ..Goal::default() }).unwrap();
     assert_eq!(limited.status, Status::Limit);
-    assert!(limited.message.contains("estimated gap was"), "{}", limited.message);
+    assert!(limited.message.contains("gradients were spent; the gap is about "), "{}", limited.message);
     assert!(
         limited.counts.gradients >= 3000 && limited.counts.gradients < 4500,
         "{}",

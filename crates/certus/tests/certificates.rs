@@ -30,7 +30,7 @@ impl Hills {
             false => (0..d * d).map(|k| f64::from(u8::from(k % (d + 1) == 0))).collect(),
         };
         let bends = (0..d).map(|i| if i == 0 { bend } else { bend * dice.between(0.2, 1.0) }).collect();
-        Self { rotation, pull, bends, shifts: dice.normals(d), provenance: Provenance::ByModel }
+        Self { rotation, pull, bends, shifts: dice.normals(d), provenance: certus::internals::by_model() }
     }
 
     fn dim(&self) -> usize {
@@ -321,7 +321,7 @@ fn levels_follow_from_who_vouches() {
         assert_eq!((statement.theorem(), statement.constant("check")), ("D2", Some(f64::from(check))));
         let share = 0.05 * 6.0 / (std::f64::consts::PI * f64::from(check)).powi(2);
         assert!((statement.constant("delta of this check").unwrap() / share - 1.0).abs() < 1e-12);
-        assert_eq!(statement.assumptions()[0].provenance, Provenance::ByModel);
+        assert_eq!(statement.assumptions()[0].provenance, certus::internals::by_model());
     }
     target.provenance = Provenance::DeclaredByUser("see the notebook".into());
     assert_eq!(once(&target, &w, 500, 1).statement.level(), Level::Probable { delta: 0.05 });
@@ -343,7 +343,7 @@ fn levels_follow_from_who_vouches() {
             self.0.clone()
         }
     }
-    let convex = Silent(Some(Curvature::new(0.0, 1.0, Provenance::ByModel).unwrap()));
+    let convex = Silent(Some(Curvature::new(0.0, 1.0, certus::internals::by_model()).unwrap()));
     for (silent, word) in [(convex, "mu is 0"), (Silent(None), "no curvature")] {
         let gap = checks.certify(&silent, &w).unwrap();
         assert_eq!((gap.statement.level(), gap.statement.bound()), (Level::None, None));
@@ -370,7 +370,7 @@ impl Target for Recorder {
         Ok(())
     }
     fn curvature(&self) -> Option<Curvature> {
-        Some(Curvature::new(1.0, 1.0, Provenance::ByModel).unwrap())
+        Some(Curvature::new(1.0, 1.0, certus::internals::by_model()).unwrap())
     }
 }
 
@@ -449,7 +449,7 @@ fn bad_draws_and_bad_settings_are_errors() {
             Ok(0.0)
         }
         fn curvature(&self) -> Option<Curvature> {
-            Some(Curvature::new(1.0, 1.0, Provenance::ByModel).unwrap())
+            Some(Curvature::new(1.0, 1.0, certus::internals::by_model()).unwrap())
         }
     }
     let w = Gaussian::isotropic(vec![0.0; 2], 1.0, &Family::Lower).unwrap();

@@ -6,7 +6,7 @@ mod common;
 use certus::factor::Workspace;
 use certus::moving::{Moving, MovingMemory};
 use certus::random::{Purpose, Random};
-use certus::{Curvature, Family, Gaussian, MethodName, Plan, Provenance, Settings, State, Tree};
+use certus::{Curvature, Family, Gaussian, MethodName, Plan, Settings, State, Tree};
 use common::*;
 use sha2::{Digest, Sha256};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -51,7 +51,7 @@ impl certus::PointTarget for Wide {
         Ok(value)
     }
     fn curvature(&self) -> Option<Curvature> {
-        Some(Curvature::new(1.0, 4.0, Provenance::ByModel).unwrap())
+        Some(Curvature::new(1.0, 4.0, certus::internals::by_model()).unwrap())
     }
 }
 
@@ -81,7 +81,9 @@ fn cases() -> Vec<(&'static str, usize, Settings)> {
             200,
             Settings {
                 curvature: Some(
-                    Curvature::new(0.0, 4.0, Provenance::ByModel).unwrap().with_mode(vec![0.1; 200]),
+                    Curvature::new(0.0, 4.0, certus::internals::by_model())
+                        .unwrap()
+                        .with_mode(vec![0.1; 200]),
                 ),
                 solution_radius: Some(20.0),
                 ..base(MethodName::ProxEnergy)

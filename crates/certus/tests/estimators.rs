@@ -7,7 +7,7 @@ use certus::estimator::{Estimator, Gradient, Quadratic, Sampling};
 use certus::factor::Workspace;
 use certus::random::{Purpose, Random};
 use certus::theorem::Problem;
-use certus::{Curvature, Family, Gaussian, Provenance, Tree};
+use certus::{Curvature, Family, Gaussian, Tree};
 use common::*;
 use std::sync::Arc;
 
@@ -170,7 +170,7 @@ fn random_case(dice: &mut Dice, batch: usize) -> Case {
         _ if d >= 3 => Family::Pattern(Arc::new(Tree::arrow(1, &[1, d - 2]).unwrap())),
         _ => Family::Lower,
     };
-    let curvature = Curvature::new(target.mu(), target.m(), Provenance::ByModel).unwrap();
+    let curvature = Curvature::new(target.mu(), target.m(), certus::internals::by_model()).unwrap();
     let problem = Problem::new(d, &curvature, &family, batch);
     Case { target, family, problem }
 }
@@ -315,7 +315,7 @@ fn noise_at_the_optimum_of_a_curved_target() {
     for (mu, m) in [(1.0, 3.0), (1.0, 30.0), (0.2, 50.0)] {
         for shifts in [vec![0.0, 1.0], vec![2.0, -1.0, 0.5], vec![3.0; 5]] {
             let d = shifts.len();
-            let curvature = Curvature::new(mu, m, Provenance::ByModel).unwrap();
+            let curvature = Curvature::new(mu, m, certus::internals::by_model()).unwrap();
             let problem = Problem::new(d, &curvature, &Family::Symmetric, 1);
             // per coordinate: E π = 0 and s² E φ″ = 1, by a damped fixed point
             let coordinates: Vec<(f64, f64, f64)> = shifts
@@ -362,7 +362,7 @@ fn noise_at_the_optimum_of_a_curved_target() {
             assert!(stl <= problem.stl_noise_at_optimum(), "B4: {stl} > {}", problem.stl_noise_at_optimum());
             assert!(stl > 1e-3 * (m - mu) / m, "the target must not be Gaussian: {stl}");
             // A25: K ≤ M − μ suffices; with κ = 1 there is no noise left, which 2M would not say.
-            let gaussian = Curvature::new(m, m, Provenance::ByModel).unwrap();
+            let gaussian = Curvature::new(m, m, certus::internals::by_model()).unwrap();
             assert_eq!(Problem::new(d, &gaussian, &Family::Symmetric, 1).stl_noise_at_optimum(), 0.0);
             // Control variate at w*, centred at the mode, against its bound (B6).
             let s = 0.5 * (mu + m);

@@ -26,7 +26,7 @@ fn stops_by_itself_once_the_tolerance_is_proved() {
     assert_eq!(result.status, Status::Reached);
     let guarantee = result.guarantee.as_ref().unwrap();
     assert!(guarantee.bound() <= 0.1 && guarantee.quantity() == Quantity::DistanceSquared);
-    assert_eq!(*guarantee.provenance(), Provenance::ByModel);
+    assert_eq!(*guarantee.provenance(), certus::internals::by_model());
     assert_eq!(guarantee.with_probability(0.1), guarantee.bound() / 0.1);
     let plan = Plan::new(&target, &settings).unwrap();
     assert_eq!(plan.iterations_for(0.1), Some(result.state.iteration()), "the plan knew");
@@ -178,13 +178,13 @@ fn refusals_name_the_value_and_the_remedy() {
     refuse(Settings { returned: Returned::Tail, tolerance: Some(1.0), ..base() }, &["last iterate"]);
     let tree = Family::Pattern(Arc::new(Tree::diagonal(5).unwrap()));
     refuse(Settings { family: Some(tree), ..base() }, &["the pattern has 5"]);
-    let convex = Curvature::new(0.0, 4.0, Provenance::ByModel).unwrap();
+    let convex = Curvature::new(0.0, 4.0, certus::internals::by_model()).unwrap();
     refuse(Settings { curvature: Some(convex.clone()), ..base() }, &["only convex"]);
     let known =
         Settings { curvature: Some(convex.with_mode(vec![0.0; 3])), solution_radius: Some(3.0), ..base() };
     refuse(known.clone(), &["declared mode"]);
     let mode = target.mean.clone();
-    let convex = Curvature::new(0.0, 4.0, Provenance::ByModel).unwrap().with_mode(mode);
+    let convex = Curvature::new(0.0, 4.0, certus::internals::by_model()).unwrap().with_mode(mode);
     let known = Settings { curvature: Some(convex), ..known };
     let spoken = fit(&target, &Settings { iterations: 10, ..known.clone() }).unwrap().guarantee.unwrap();
     assert!(spoken.provenance().to_string().contains("solution_radius"), "the radius is the user's word");
@@ -192,11 +192,11 @@ fn refusals_name_the_value_and_the_remedy() {
     refuse(Settings { method: MethodName::ProxCv, ..known.clone() }, &["strongly convex"]);
     refuse(Settings { tolerance: Some(1.0), ..known }, &["tolerance"]);
     for (mu, m) in [(-1.0, 1.0), (2.0, 1.0), (1.0, f64::INFINITY), (0.0, 0.0), (f64::NAN, 1.0)] {
-        assert!(Curvature::new(mu, m, Provenance::ByModel).is_err(), "{mu} {m}");
+        assert!(Curvature::new(mu, m, certus::internals::by_model()).is_err(), "{mu} {m}");
     }
     assert!(Tree::new(&[1, 1], &[None, Some(1)]).is_err(), "parents come first");
     assert!(Tree::new(&[], &[]).is_err() && Tree::blocks(&[2, 0]).is_err());
-    let curvature = Curvature::new(1.0, 2.0, Provenance::ByModel).unwrap();
+    let curvature = Curvature::new(1.0, 2.0, certus::internals::by_model()).unwrap();
     let center = |family: &Family, s| Gaussian::isotropic(vec![0.0; 3], s, family).unwrap();
     let ball =
         |radius, gradient| Local::from_curvature(&curvature, center(&Family::Lower, 1.0), radius, gradient);

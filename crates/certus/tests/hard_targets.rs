@@ -207,10 +207,10 @@ fn cases() -> Vec<Case> {
                 -0.5 * (z[0] * z[0] + r * r)
             }),
             not_convex,
-            "not convex",
+            "not log-concave",
         ),
-        case("two equal modes", 2, mixture(2.5, 0.5), not_convex, "not convex"),
-        case("two unequal modes", 3, mixture(2.0, 0.3), not_convex, "not convex"),
+        case("two equal modes", 2, mixture(2.5, 0.5), not_convex, "not log-concave"),
+        case("two unequal modes", 3, mixture(2.0, 0.3), not_convex, "not log-concave"),
         case("funnel", 6, total(funnel), &[AssumptionViolated, Limit, NoProgress], ""),
         case(
             "eight schools, centred",
@@ -219,8 +219,8 @@ fn cases() -> Vec<Case> {
             &[AssumptionViolated, Limit, NoProgress],
             "",
         ),
-        case("Student t, 3 degrees", 1, total(student), not_convex, "not convex"),
-        case("Student t, 3 degrees, five of them", 5, total(student), not_convex, "not convex"),
+        case("Student t, 3 degrees", 1, total(student), not_convex, "not log-concave"),
+        case("Student t, 3 degrees, five of them", 5, total(student), not_convex, "not log-concave"),
         case(
             "Cauchy",
             2,

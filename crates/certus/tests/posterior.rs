@@ -212,7 +212,7 @@ fn integral(f: impl Fn(f64) -> f64) -> f64 {
 /// statements (divergence, evidence or moments) is at most 27, which a rate of .05 exceeds with probability 1e-3.
 #[test]
 fn coverage_for_a_curved_posterior() {
-    let target = Curved { mu: 0.5, provenance: Provenance::ByModel };
+    let target = Curved { mu: 0.5, provenance: certus::internals::by_model() };
     let log_p = |z: f64| target.log_density_at(&[z], &mut [0.0]).unwrap();
     let evidence = integral(|z| log_p(z).exp());
     let mean = integral(|z| z * log_p(z).exp()) / evidence;
@@ -311,7 +311,7 @@ fn levels_and_reasons() {
     let probable = Level::Probable { delta: 0.1 };
     assert_eq!(level(2, curvature(1.0, 1.0, declared), &Family::Lower).0, probable);
     assert_eq!(level(2, curvature(1.0, 1.0, Provenance::Estimated), &Family::Lower).0, Level::Estimated);
-    let by = Provenance::ByModel;
+    let by = certus::internals::by_model();
     // also in dimensions where the eigenvalues of a dense factor would take too long
     let diagonal = Family::Pattern(Arc::new(Tree::diagonal(2100).unwrap()));
     for (d, family) in [(2100, &diagonal), (2001, &Family::Lower)] {
@@ -351,7 +351,7 @@ fn rounding_is_allowed_for() {
             Ok(-dot(gradient, gradient) / 6.0)
         }
         fn curvature(&self) -> Option<Curvature> {
-            Some(Curvature::new(3.0, 3.0, Provenance::ByModel).unwrap())
+            Some(Curvature::new(3.0, 3.0, certus::internals::by_model()).unwrap())
         }
     }
     let mean = [1e6, -2e6];
@@ -374,7 +374,7 @@ fn bad_draws_are_errors_and_threads_change_nothing() {
             Ok(-0.5 * dot(point, point))
         }
         fn curvature(&self) -> Option<Curvature> {
-            Some(Curvature::new(1.0, 1.0, Provenance::ByModel).unwrap())
+            Some(Curvature::new(1.0, 1.0, certus::internals::by_model()).unwrap())
         }
     }
     let q = Gaussian::isotropic(vec![0.0; 2], 1.0, &Family::Lower).unwrap();

@@ -123,7 +123,7 @@ fn ball_projected_error_stays_below_the_folded_bound() {
             let hm = times(&target.hessian, &mean, d);
             let spread: f64 = target.values.iter().map(|x| (x - 1.0).powi(2)).sum();
             let norm = (dot(&hm, &hm) + spread).sqrt();
-            let curvature = Curvature::new(mu, m, Provenance::ByModel).unwrap();
+            let curvature = Curvature::new(mu, m, certus::internals::by_model()).unwrap();
             let center = Gaussian::isotropic(vec![0.0; d], 1.0, &family).unwrap();
             let local = Local::from_curvature(&curvature, center, 1.2 * norm / mu, norm).unwrap();
             for batch in [1, 10] {
@@ -259,7 +259,7 @@ fn erratum_a17() {
     let printed = 32.0 * a / (mu * mu * (t * t) as f64);
     assert!((exact - 0.471).abs() < 1e-3 && exact > printed, "{exact} against the printed {printed}");
     // and the plan's projected theorem with the paper's constants is the corrected one
-    let curvature = Curvature::new(1.0, 1.0, Provenance::ByModel).unwrap();
+    let curvature = Curvature::new(1.0, 1.0, certus::internals::by_model()).unwrap();
     let problem = Problem::new(1, &curvature, &Family::Symmetric, 1);
     let paper =
         Theorem::strongly_convex(&Method::proj_stl(1.0), &problem, Constants::Paper, 0.0, 1.0).unwrap();
@@ -316,7 +316,7 @@ fn erratum_a8() {
     assert!(exact > printed, "{exact} must exceed the printed {printed}");
     assert!(exact <= certus::theorem::entropy_second_moment_on(1, m, l, distance));
     // The plan uses that constant: b grows by exactly 2dM.
-    let curvature = Curvature::new(1.0, 3.0, Provenance::ByModel).unwrap();
+    let curvature = Curvature::new(1.0, 3.0, certus::internals::by_model()).unwrap();
     let problem = Problem::new(4, &curvature, &Family::Symmetric, 1);
     assert_eq!(problem.entropy_second_moment_paper(0.0).b, 2.0 * 4.0 * 3.0);
 }
@@ -404,7 +404,7 @@ fn erratum_a16_off_diagonal_steps() {
 /// A25: the residual is (M−μ)-smooth, not 2M: sharpened STL constants are a third of the paper's a, and b* = 0 for κ = 1.
 #[test]
 fn erratum_a25() {
-    let curvature = |mu| Curvature::new(mu, 2.0, Provenance::ByModel).unwrap();
+    let curvature = |mu| Curvature::new(mu, 2.0, certus::internals::by_model()).unwrap();
     let problem = |mu| Problem::new(5, &curvature(mu), &Family::Symmetric, 1);
     assert_eq!(problem(2.0).stl_noise_at_optimum(), 0.0);
     assert_eq!(problem(1.0).stl_second_moment().a * 3.0, problem(1.0).stl_second_moment_paper().a);
@@ -416,7 +416,7 @@ fn erratum_a25() {
 /// Constants by hand at d = 4, μ = 2, M = 6, B = 3: every formula once, with numbers worked out on paper.
 #[test]
 fn constants_by_hand() {
-    let curvature = Curvature::new(2.0, 6.0, Provenance::ByModel).unwrap();
+    let curvature = Curvature::new(2.0, 6.0, certus::internals::by_model()).unwrap();
     let dense = Problem::new(4, &curvature, &Family::Lower, 3);
     let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9 * b.abs(), "{a} against {b}");
     close(dense.kappa(), 3.0);
@@ -439,7 +439,7 @@ fn constants_by_hand() {
     close(dense.control_variate_smoothness(3.0), 3.0);
     // K₀ = 2, s = 4: [[5·16, 8], [8, 7·4]]: largest eigenvalue 54 + √(26² + 64), times d/μ = 2
     close(dense.control_variate_noise_at_optimum(4.0, 0.0), 2.0 * (54.0 + (26f64.powi(2) + 64.0).sqrt()));
-    let convex = Curvature::new(0.0, 6.0, Provenance::ByModel).unwrap();
+    let convex = Curvature::new(0.0, 6.0, certus::internals::by_model()).unwrap();
     let convex = Problem::new(4, &convex, &Family::Lower, 3);
     close(convex.energy_noise_at_optimum_convex(5.0), 24.0 * 5.0 + 2.0 * 24f64.sqrt() * 6.0 * 5.0);
     close(convex.stl_noise_at_optimum_convex(5.0), 7.0 * 900.0);
@@ -500,7 +500,7 @@ fn constants_by_hand() {
 /// Which one-step inequality each method gets: the coefficients of B5 and B6, so that a mixed-up table is noticed.
 #[test]
 fn theorems_use_the_right_inequality() {
-    let curvature = Curvature::new(1.0, 10.0, Provenance::ByModel).unwrap();
+    let curvature = Curvature::new(1.0, 10.0, certus::internals::by_model()).unwrap();
     let initial = 4.0;
     let next = |method: &Method, family: &Family, constants, batch: usize, e: f64, step: f64| {
         let problem = Problem::new(3, &curvature, family, batch);
@@ -561,7 +561,7 @@ fn initial_distances_by_hand() {
 /// Local constants from μ = 1, M = 2 at r = 1/2 in d = 4: L = 2 + 4, K = 1/2, |C| ≤ 2.5, A = 1.5625, τ = 2.5.
 #[test]
 fn local_constants_by_hand() {
-    let curvature = Curvature::new(1.0, 2.0, Provenance::ByModel).unwrap();
+    let curvature = Curvature::new(1.0, 2.0, certus::internals::by_model()).unwrap();
     let center = Gaussian::isotropic(vec![0.0; 4], 1.0, &Family::Symmetric).unwrap();
     let local = Local::from_curvature(&curvature, center, 0.5, 0.4).unwrap();
     assert!((local.initial_distance_squared() - 0.16).abs() < 1e-15);
@@ -590,8 +590,9 @@ fn local_constants_by_hand() {
 #[test]
 fn theta_means_are_the_theorems() {
     let target = GaussianTarget::with_kappa(3, 4.0, &mut Dice::new(41));
-    let curvature =
-        Curvature::new(0.0, target.m(), Provenance::ByModel).unwrap().with_mode(target.mean.clone());
+    let curvature = Curvature::new(0.0, target.m(), certus::internals::by_model())
+        .unwrap()
+        .with_mode(target.mean.clone());
     for (method, first) in [(MethodName::ProxEnergy, 1), (MethodName::ProjStl, 0)] {
         let settings = Settings {
             method,
@@ -659,8 +660,9 @@ fn convex_guarantees() {
     let mut dice = Dice::new(38);
     let target = GaussianTarget::with_kappa(3, 5.0, &mut dice);
     // Pretend not to know μ: only M, the mode and a radius.
-    let curvature =
-        Curvature::new(0.0, target.m(), Provenance::ByModel).unwrap().with_mode(target.mean.clone());
+    let curvature = Curvature::new(0.0, target.m(), certus::internals::by_model())
+        .unwrap()
+        .with_mode(target.mean.clone());
     let exact = |w: &Gaussian| {
         let dm: Vec<f64> = w.mean().iter().zip(&target.mean).map(|(a, b)| a - b).collect();
         let c = w.factor().to_dense();

@@ -9,7 +9,7 @@
 //!   with at most 10 exact passes. A pass certifies and never moves the iterate. The run ends with the first one that proves the gap.
 //!
 //! Statements have the strongest level that the model allows: proved, or, for probit regression, estimated, because the error of its
-//! quadrature is known from experience only. [`Outcome::message`] says so.
+//! quadrature is known from tests only. [`Outcome::message`] says so.
 //!
 //! [`planned`] runs one of the paper's methods instead, with its own steps, and certifies where it ends; [`subsampled`] does so with batches of rows.
 //!
@@ -46,7 +46,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use certus::auto::{Counts, TracePoint};
-use certus::certificate::{Certificate, Posterior};
+use certus::certificate::{Certificate, Level, Posterior};
 use certus::diagnostics::Estimate;
 use certus::fit::Status;
 use certus::moving::MovingMemory;
@@ -148,6 +148,7 @@ fn run(
             gradients: state.counts().gradients,
             neg_elbo: state.look().filter(|_| looked).map(|look| look.neg_elbo),
             bound: state.look().and_then(|look| look.gap.statement.bound()),
+            level: state.look().map_or(Level::None, |look| look.gap.statement.level()),
         };
         if looked {
             trace.push(point);
@@ -178,7 +179,7 @@ fn outcome(
         route,
         gaussian: look.gaussian,
         neg_elbo: Estimate { value: look.neg_elbo, standard_error: 0.0 },
-        certificate: Certificate { gap: look.gap, posterior: Posterior::none("it was not asked for") },
+        certificate: Certificate { gap: look.gap, posterior: Posterior::none("not requested") },
         k_hat: None,
         counts,
         trace,

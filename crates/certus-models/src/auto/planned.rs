@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use certus::auto::{Counts, TracePoint};
+use certus::certificate::{Level, figure};
 use certus::fit::Status;
 use certus::frame::{Frame, Framed};
 use certus::theorem::{Constants, Guarantee, Quantity};
@@ -91,6 +92,7 @@ pub fn planned(
         gradients: spent + state.gradients(),
         neg_elbo: None,
         bound: None,
+        level: Level::None,
     };
     let limit = goal.max_time.filter(|_| model.ranks().is_some());
     let mut late = false;
@@ -134,7 +136,12 @@ pub(super) fn concluded(
     last: TracePoint,
     trace: &mut Vec<TracePoint>,
 ) -> (Status, String) {
-    let last = TracePoint { neg_elbo: Some(look.neg_elbo), bound: look.gap.statement.bound(), ..last };
+    let last = TracePoint {
+        neg_elbo: Some(look.neg_elbo),
+        bound: look.gap.statement.bound(),
+        level: look.gap.statement.level(),
+        ..last
+    };
     trace.retain(|p| p.iteration < last.iteration);
     trace.push(last);
     if status == Status::Limit && look.bound() <= goal.gap {
@@ -151,7 +158,7 @@ pub(super) fn promised(guarantee: &Result<Guarantee, &'static str>) -> String {
                 Quantity::DistanceSquared => "E|w - w*|²",
                 Quantity::Gap => "the expected gap",
             };
-            format!("beforehand {} promised {quantity} ≤ {:.1e}", guarantee.theorem(), guarantee.bound())
+            format!("beforehand {} promised {quantity} ≤ {}", guarantee.theorem(), figure(guarantee.bound()))
         }
         Err(reason) => format!("beforehand nothing was promised: {reason}"),
     }

@@ -2,7 +2,7 @@
 
 use certus::auto::Counts;
 use certus::bytes::{Reader, Writer, bad};
-use certus::certificate::{Gap, Level};
+use certus::certificate::Gap;
 use certus::factor::{Factor, Lower, Pattern};
 use certus::fit::Status;
 use certus::moving::MovingMemory;
@@ -71,16 +71,7 @@ impl Look {
 
     /// The bound in words.
     pub(super) fn said(&self) -> String {
-        let statement = &self.gap.statement;
-        match statement.level() {
-            Level::None => "there is no bound on the gap".into(),
-            Level::Estimated => format!(
-                "the gap is at most {:.2e} nats, estimated: {}",
-                self.bound(),
-                statement.reason().unwrap_or("nothing stronger can be had")
-            ),
-            level => format!("the gap is at most {:.2e} nats, {level}", self.bound()),
-        }
+        self.gap.facts().message()
     }
 }
 

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use certus::auto::{Counts, TracePoint};
+use certus::certificate::Level;
 use certus::fit::Status;
 use certus::frame::Frame;
 use certus::schedule::Schedule;
@@ -125,6 +126,7 @@ fn run(
         gradients: gradients(state),
         neg_elbo: None,
         bound: None,
+        level: Level::None,
     };
     let mut trace = Vec::new();
     let (mut memory, mut held, mut error) = (plan.memory(), None::<Batches>, None);

@@ -11,6 +11,7 @@ use super::row::{Row, Upper, gamma};
 use super::theorem::{Surroundings, THETAS};
 use crate::error::Error;
 use crate::glm::Glm;
+use crate::likelihood::vouched_by;
 use crate::newton::dot;
 use crate::rows;
 
@@ -117,7 +118,7 @@ impl Dense<'_> {
             spread: (s * tau_0).powi(2) * (1.0 + 1e-9),
             tilt: s * tau_2 * (1.0 + 1e-9),
             gradient_norm: slope,
-            provenance: if proved { Provenance::ByModel } else { Provenance::Estimated },
+            provenance: if proved { vouched_by(likelihood) } else { Provenance::Estimated },
         })?)
     }
 

@@ -13,7 +13,7 @@ use certus::{Gaussian, Provenance};
 
 use crate::error::Error;
 use crate::glm::Glm;
-use crate::likelihood::Likelihood;
+use crate::likelihood::{Likelihood, vouched_by};
 pub use ball::Iterations;
 pub use bracket::{Certified, Reference, Value};
 use theorem::Search;
@@ -55,16 +55,16 @@ pub(crate) fn gap(
         let reason = declined.unwrap_or_else(|| "no theorem applies".into());
         return Ok(Gap::none(family, format!("{reason}, and the prior alone does not bound f")));
     };
-    let provenance = if likelihood.strip_is_proved() { Provenance::ByModel } else { Provenance::Estimated };
-    let mut statement = Statement::by(&provenance, best.theorem, best.gap, ASSUMPTION);
+    let mut statement = Statement::by(&vouched_by(likelihood), best.theorem, best.gap, ASSUMPTION);
     for &(name, value) in &best.constants {
         statement = statement.with(name, value);
     }
     if !likelihood.strip_is_proved() {
-        statement = statement.because(format!(
-            "the error of the trapezoid rule for {} is known from experience only",
-            likelihood.name()
-        ));
+        let name = likelihood.name();
+        let what = format!("the trapezoid rule for {name} is as accurate as it was in tests");
+        statement = statement
+            .assuming(what, Provenance::Estimated)
+            .because(format!("the error of the trapezoid rule for {name} is not proved"));
     } else if let Some(declined) = declined {
         statement = statement.because(declined);
     }

@@ -13,6 +13,7 @@ use certus::{Gaussian, Provenance};
 use crate::error::Error;
 use crate::exact::lower;
 use crate::glm::Glm;
+use crate::likelihood::vouched_by;
 use frame::Frame;
 use sampler::{Sampler, Tally};
 use shells::{Growing, STEP, Shells};
@@ -208,7 +209,7 @@ impl Glm {
         }
         let neg_elbo = self.neg_elbo(q)?;
         let bound = (evidence.1 + neg_elbo + ROUNDING * (1.0 + neg_elbo.abs())).max(0.0);
-        let word = Provenance::ByModel.vouched().expect("the model computes its own bounds");
+        let word = vouched_by(&*self.likelihood).vouched().expect("a model or a user vouches");
         let statement = Statement::probable("D6", bound, delta, &word, "curvature along rays")
             .with("acceptance", acceptance)
             .with("R", shells.radius())
@@ -293,7 +294,9 @@ pub(crate) fn with_quadrature(model: &Glm, statement: Statement) -> Statement {
     if model.likelihood.strip_is_proved() {
         return statement;
     }
-    let what = format!("the quadrature of the ELBO for the {} likelihood", model.likelihood.name());
+    let name = model.likelihood.name();
+    let what =
+        format!("the quadrature of the ELBO for the {name} likelihood is as accurate as it was in tests");
     statement.assuming(what, Provenance::Estimated)
 }
 

@@ -1,11 +1,12 @@
 //! μ and M of −log p from one pass: μ = λ_min(J + Σ θ_min a aᵀ), M = λ_max(J + Σ θ_max a aᵀ) (A1: θ_max there, not θ_min; A4: of
 //! the d × d matrix, so that fewer rows than coefficients give no curvature), rounded outward.
 
+use certus::Curvature;
 use certus::linalg;
-use certus::{Curvature, Provenance};
 
 use super::Glm;
 use crate::error::Error;
+use crate::likelihood::vouched_by;
 
 /// d² beyond which M is bounded by row norms instead of eigenvalues (about 1 GB of partial sums).
 const DENSE: usize = 1 << 24;
@@ -19,7 +20,7 @@ pub(crate) fn of(model: &Glm) -> Result<Option<Curvature>, Error> {
     let Some((least, most)) = extremes(model)? else { return Ok(None) };
     let (mu, _) = bracket(&least, d)?;
     let (_, m) = bracket(&most, d)?;
-    Ok(Some(Curvature::new(mu.max(0.0).min(m), m, Provenance::ByModel)?))
+    Ok(Some(Curvature::new(mu.max(0.0).min(m), m, vouched_by(&*model.likelihood))?))
 }
 
 /// What summation of rows, about (log₂ N + rows of a block) ulp, and an eigenvalue iteration, c·d ulp, may lose of the norm.
@@ -99,7 +100,7 @@ fn cheap(model: &Glm) -> Result<Option<Curvature>, Error> {
         }
     };
     let m = (high + sums[1]) * (1.0 + 1e-9);
-    Ok(Some(Curvature::new(low.min(m), m, Provenance::ByModel)?))
+    Ok(Some(Curvature::new(low.min(m), m, vouched_by(likelihood))?))
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! A hierarchical model as a [`Target`] that reads its rows once for all points, and its curvature: μ and M of the joint precision by
 //! bisection with sparse factorisations.
 
-use certus::{Curvature, Provenance, Target, TargetError};
+use certus::{Curvature, Target, TargetError};
 
 use super::{At, Entry, Hierarchical, KEPT};
 use crate::error::Error;
+use crate::likelihood::vouched_by;
 use crate::rows::Failure;
 
 impl Hierarchical {
@@ -66,7 +67,7 @@ impl Hierarchical {
         let mu = bisect(m, 0.0, &|x| shifted(&low, 1.0, -x));
         let slack = 64.0 * (self.forest.tree.widest() + 16) as f64 * f64::EPSILON * m;
         let (mu, m) = ((mu - slack).max(0.0), m + slack);
-        Ok(Some(Curvature::new(mu.min(m), m, Provenance::ByModel)?))
+        Ok(Some(Curvature::new(mu.min(m), m, vouched_by(likelihood))?))
     }
 }
 

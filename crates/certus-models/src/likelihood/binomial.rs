@@ -2,6 +2,7 @@
 
 use super::{
     Datum, Likelihood,
+    sealed::Seal,
     sigmoid::{sigmoid_methods, sigmoid_strip},
     slice_methods,
 };
@@ -24,6 +25,10 @@ impl Binomial {
 impl Likelihood for Binomial {
     fn name(&self) -> &'static str {
         "binomial"
+    }
+
+    fn is_ours(&self, _: Seal) -> bool {
+        true
     }
 
     fn reject(&self, datum: Datum) -> Option<String> {

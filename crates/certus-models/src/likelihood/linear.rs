@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::{Datum, Likelihood, Moments, slice_methods};
+use super::{Datum, Likelihood, Moments, sealed::Seal, slice_methods};
 use crate::error::Error;
 
 /// Normal errors with known standard deviation.
@@ -33,6 +33,10 @@ impl Linear {
 impl Likelihood for Linear {
     fn name(&self) -> &'static str {
         "linear"
+    }
+
+    fn is_ours(&self, _: Seal) -> bool {
+        true
     }
 
     fn parameter(&self) -> Option<(&'static str, f64)> {

@@ -5,6 +5,7 @@
 
 use super::{
     Datum, Likelihood,
+    sealed::Seal,
     sigmoid::{sigmoid_methods, sigmoid_strip},
     slice_methods,
 };
@@ -27,6 +28,10 @@ impl Logistic {
 impl Likelihood for Logistic {
     fn name(&self) -> &'static str {
         "logistic"
+    }
+
+    fn is_ours(&self, _: Seal) -> bool {
+        true
     }
 
     fn reject(&self, datum: Datum) -> Option<String> {

@@ -20,6 +20,8 @@ pub(crate) use slices::{
     Along, Derivatives, Lower, Slopes, Trapezoid, TrapezoidValue, lower_method, moment_methods, slice_methods,
 };
 
+use certus::Provenance;
+
 /// One observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Datum {
@@ -44,12 +46,40 @@ pub struct Moments {
     pub q2: f64,
 }
 
+/// In a private module, so that no other crate can name it, and hence override the method that takes it.
+mod sealed {
+    /// See [`Likelihood::is_ours`](super::Likelihood::is_ours).
+    #[derive(Clone, Copy, Debug)]
+    pub struct Seal;
+}
+
+/// Who vouches for what a likelihood claims of its derivatives: the model, for those of this crate, else the user who wrote it.
+pub(crate) fn vouched_by(likelihood: &dyn Likelihood) -> Provenance {
+    if likelihood.is_ours(sealed::Seal) {
+        return certus::internals::by_model();
+    }
+    Provenance::DeclaredByUser(format!("the likelihood '{}'", likelihood.name()))
+}
+
 /// A convex scalar loss with the constants that make a fit certifiable.
 ///
 /// Methods take one observation; a model only calls the ones on whole slices, which are compiled per likelihood.
+///
+/// A likelihood of your own can be fitted like ours. What follows from its constants is then "declared by the user", because nobody else has
+/// checked them; that it is one of ours cannot be claimed from outside:
+///
+/// ```compile_fail
+/// use certus_models::likelihood::sealed::Seal;
+/// ```
 pub trait Likelihood: Send + Sync + std::fmt::Debug {
     /// The name used in messages and files.
     fn name(&self) -> &'static str;
+
+    /// True for the likelihoods of this crate, whose claims are proved in docs/maths.md. Other crates cannot override it.
+    #[doc(hidden)]
+    fn is_ours(&self, _: sealed::Seal) -> bool {
+        false
+    }
 
     /// The name and value of its hyperparameter, if it has one.
     fn parameter(&self) -> Option<(&'static str, f64)> {
@@ -127,7 +157,8 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     fn scale(&self, mean: f64, sd: f64, datum: Datum) -> f64;
 
     /// True if everything above is proved: the trapezoid rule's error, [`Self::scale`], and |φ‴| ≤ φ″ where rounding of t counts. Only then
-    /// are statements about models with this loss more than estimates.
+    /// are statements about models with this loss more than estimates. Of a likelihood from outside this crate they are declared by the
+    /// user.
     fn strip_is_proved(&self) -> bool {
         false
     }

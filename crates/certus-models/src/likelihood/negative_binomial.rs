@@ -3,7 +3,7 @@
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
-use super::{Datum, Likelihood, sigmoid::sigmoid_methods, slice_methods};
+use super::{Datum, Likelihood, sealed::Seal, sigmoid::sigmoid_methods, slice_methods};
 use crate::error::Error;
 use crate::special::{ln_gamma, sigmoid, sigmoid_slope, softplus};
 
@@ -41,6 +41,10 @@ impl NegativeBinomial {
 impl Likelihood for NegativeBinomial {
     fn name(&self) -> &'static str {
         "negative-binomial"
+    }
+
+    fn is_ours(&self, _: Seal) -> bool {
+        true
     }
 
     fn parameter(&self) -> Option<(&'static str, f64)> {

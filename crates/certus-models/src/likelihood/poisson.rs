@@ -1,7 +1,7 @@
 //! Counts y with rate eᵗ: φ(t) = eᵗ − y t + log y!, φ″ = eᵗ, not bounded above. All expectations are closed:
 //! E e^{mean + sd·x}(1, x, x²) = e^{mean + sd²/2}(1, sd, 1 + sd²).
 
-use super::{Datum, Likelihood, Moments, moment_methods};
+use super::{Datum, Likelihood, Moments, moment_methods, sealed::Seal};
 use crate::special::ln_gamma;
 
 /// Poisson responses with the log link.
@@ -11,6 +11,10 @@ pub struct Poisson;
 impl Likelihood for Poisson {
     fn name(&self) -> &'static str {
         "poisson"
+    }
+
+    fn is_ours(&self, _: Seal) -> bool {
+        true
     }
 
     fn reject(&self, datum: Datum) -> Option<String> {

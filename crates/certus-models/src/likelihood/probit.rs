@@ -4,7 +4,7 @@
 //! axis lie at Im ≈ ±2.8, so the trapezoid rule converges; its constant in the strip is not proved, so what rests on it is
 //! only estimated.
 
-use super::{Datum, Likelihood, slice_methods};
+use super::{Datum, Likelihood, sealed::Seal, slice_methods};
 use crate::special::{hazard, hazard_slope, neg_log_normal_cdf};
 
 /// Bernoulli responses with the probit link.
@@ -18,6 +18,10 @@ fn sign(datum: Datum) -> f64 {
 impl Likelihood for Probit {
     fn name(&self) -> &'static str {
         "probit"
+    }
+
+    fn is_ours(&self, _: Seal) -> bool {
+        true
     }
 
     fn reject(&self, datum: Datum) -> Option<String> {

@@ -3,7 +3,7 @@
 use certus::certificate::{Checks, Posterior, Spending};
 use certus::factor::{Factor, Lower};
 use certus::frame::{Frame, Framed};
-use certus::{Curvature, Gaussian, Provenance, linalg};
+use certus::{Curvature, Gaussian, linalg};
 
 use super::PosteriorSettings;
 use crate::envelope::ROUNDING;
@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::exact::{congruent, lower};
 use crate::glm::Glm;
 use crate::glm::curvature::{self, bracket, ulps};
+use crate::likelihood::vouched_by;
 
 /// The key of these draws, apart from those of other checks with the same seed.
 const KEY: u64 = 0xD3 << 32;
@@ -53,7 +54,8 @@ pub fn global(model: &Glm, q: &Gaussian, settings: &PosteriorSettings) -> Result
     linalg::solve_lower(&p, d, false, &mut factor);
     let inside = Gaussian::new(vec![0.0; d], Factor::Lower(Lower::new(d, factor)?))?;
     let frame = Frame::new(q.mean().to_vec(), Factor::Lower(Lower::new(d, p)?))?;
-    let bounds = Curvature::new(1.0 - slack, (m + slack_above).max(1.0), Provenance::ByModel)?;
+    let by = vouched_by(&*model.likelihood);
+    let bounds = Curvature::new(1.0 - slack, (m + slack_above).max(1.0), by)?;
     let framed = Framed::new(model, frame, Some(bounds))?;
     let once = Spending::planned(settings.delta, 1);
     let mut checks = Checks::new(once, settings.draws, settings.seed)?.for_model(KEY);

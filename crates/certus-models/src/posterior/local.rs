@@ -3,7 +3,7 @@
 use certus::certificate::{Posterior, Statement, fisher_bound};
 use certus::random::{Purpose, Random};
 use certus::theorem::chi_square;
-use certus::{Gaussian, Provenance, Target, linalg, parallel};
+use certus::{Gaussian, Target, linalg, parallel};
 
 use super::PosteriorSettings;
 use crate::envelope::frame::Frame;
@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::exact::{congruent, lower};
 use crate::glm::Glm;
 use crate::glm::curvature::{self, bracket, ulps};
+use crate::likelihood::vouched_by;
 
 /// Stream numbers, apart from those of other checks.
 const PILOT_STREAM: u64 = 0xD5 << 32;
@@ -98,7 +99,7 @@ fn stated(
     let sums = fresh(model, q, ball, settings)?;
     let fisher = residual.bounded(ball, sums, settings.draws, settings.delta);
     let bound = ball.bound(fisher);
-    let word = Provenance::ByModel.vouched().expect("the model computes its own bounds");
+    let word = vouched_by(&*model.likelihood).vouched().expect("a model or a user vouches");
     let statement =
         Statement::probable("D5", bound, settings.delta, &word, "curvature on a ball and along rays")
             .with("R", ball.radius)

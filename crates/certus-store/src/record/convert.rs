@@ -98,7 +98,7 @@ fn constants(statement: &Statement) -> BTreeMap<String, Option<f64>> {
 fn assumptions(statement: &Statement) -> Vec<Assumption> {
     let one = |a: &certificate::Assumption| {
         let (by, reason) = match &a.provenance {
-            Provenance::ByModel => (Voucher::Model, None),
+            Provenance::ByModel(_) => (Voucher::Model, None),
             Provenance::DeclaredByUser(reason) => (Voucher::User, Some(reason.clone())),
             Provenance::Estimated => (Voucher::Estimate, None),
         };

@@ -195,10 +195,10 @@ impl AutoState {
             Some((best, at)) if low > 2.0 * (at.value + 2.0 * at.standard_error).max(0.0) + 4.0 * floor => {
                 self.restarts += 1;
                 if self.restarts > RESTARTS {
-                    return Err(format!(
-                        "the estimated gap keeps rising ({value:.3e} after {:.3e}): no Gaussian fits this target, or its gradients are too noisy",
-                        at.value
-                    ));
+                    return Err(
+                        "the estimate of the gap keeps rising: no Gaussian fits this target, or its gradients are too noisy"
+                            .into(),
+                    );
                 }
                 self.moving.go_to(best);
                 self.moving.scale_seen(4.0);

@@ -2,8 +2,8 @@
 //!
 //! The gradient is checked against the log density; the mode is found by L-BFGS, the frame by secants there; then q descends in its own
 //! frame, and fresh draws estimate how far it still is. Nothing is proved of a target that declares no constants, and the outcome says
-//! so: its gap is *estimated*, with a standard error, and holds for a log-concave target; a pair of points that contradicts that is
-//! looked for and reported.
+//! so: its gap is *estimated*, with a standard error, and holds for a log-concave target. However the run ends, a pair of points that
+//! contradicts log-concavity is looked for before an estimate is stated; where one was found, or there was no time, no gap is stated.
 
 mod curvature;
 mod descent;
@@ -20,12 +20,13 @@ pub use slope::Mismatch;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use crate::certificate::Level;
 use crate::diagnostics::Estimate;
 use crate::error::{Error, same_length};
 use crate::factor::Family;
 use crate::fit::Status;
 use crate::gaussian::Gaussian;
-use crate::moving::{Measured, Moving, MovingMemory};
+use crate::moving::{Convexity, Measured, Moving, MovingMemory};
 use crate::parallel;
 use crate::random::{Purpose, Random};
 use crate::target::{Counted, Target};
@@ -114,6 +115,7 @@ fn run<'a, 'o>(
     let go = || {
         let mut run = Run::new(target, goal, observer)?;
         let ending = route(&mut run);
+        run.check_convexity(&ending);
         Ok(run.outcome(ending))
     };
     if here { go() } else { parallel::install(goal.threads, go)? }
@@ -136,6 +138,7 @@ struct Run<'a, 'o> {
     /// The Gaussian that would be returned now, and what is known of it.
     gaussian: Gaussian,
     measured: Option<Measured>,
+    convexity: Convexity,
     certified: Option<crate::certificate::Gap>,
     trace: Vec<TracePoint>,
     iteration: u64,
@@ -159,6 +162,7 @@ impl<'a, 'o> Run<'a, 'o> {
             route: "the gradient was checked, nothing else done".into(),
             gaussian: Gaussian::isotropic(start, 1.0, &Family::Lower)?,
             measured: None,
+            convexity: Convexity::NotChecked,
             certified: None,
             trace: Vec::new(),
             iteration: 0,
@@ -205,6 +209,7 @@ impl<'a, 'o> Run<'a, 'o> {
                 let upper = gap.upper();
                 self.gaussian = gaussian;
                 self.measured = Some(measured);
+                (self.convexity, self.certified) = (Convexity::NotChecked, None);
                 if let Some(ending) = self.look(Some(upper)) {
                     return Ok(ending);
                 }
@@ -238,6 +243,7 @@ impl<'a, 'o> Run<'a, 'o> {
             gradients: self.target.evaluations(),
             neg_elbo: self.measured.as_ref().map(|m| m.neg_elbo.value),
             bound,
+            level: if bound.is_some() { Level::Estimated } else { Level::None },
         });
         let gaussian = self.gaussian.clone();
         self.ask(Some(&gaussian), None)
@@ -260,13 +266,7 @@ impl<'a, 'o> Run<'a, 'o> {
             return Some((Status::Limit, format!("the time was up after {} steps", self.iteration)));
         }
         if progress.gradients >= self.most {
-            let known = progress.gap.map_or("nothing was measured yet".into(), |gap| {
-                format!(
-                    "the estimated gap was {:.2e} ± {:.1e} nats at the last look",
-                    gap.value, gap.standard_error
-                )
-            });
-            return Some((Status::Limit, format!("{} gradients were spent; {known}", progress.gradients)));
+            return Some((Status::Limit, format!("{} gradients were spent", progress.gradients)));
         }
         None
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::certificate::Certificate;
+use crate::certificate::{Certificate, Level, words};
 use crate::diagnostics::Estimate;
 use crate::error::Error;
 use crate::fit::Status;
@@ -95,6 +95,15 @@ pub struct TracePoint {
     pub neg_elbo: Option<f64>,
     /// The bound on the gap, or its estimate, if there is one.
     pub bound: Option<f64>,
+    /// Which of the two it is.
+    pub level: Level,
+}
+
+impl TracePoint {
+    /// What is known of the gap: "gap at most 0.021 nats", "gap about 0.02 nats (estimate, not checked)", "gap not bounded yet".
+    pub fn words(&self) -> String {
+        words::progress(self.bound, self.level)
+    }
 }
 
 /// The result.

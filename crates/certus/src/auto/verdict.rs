@@ -1,26 +1,31 @@
 //! What is said at the end: levels, witnesses, the estimated gap and divergence.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::descent::AutoState;
 use super::slope::short;
 use super::{Counts, Ending, Outcome, Run};
+use crate::certificate::words::estimate;
 use crate::certificate::{Certificate, Checks, Gap, Posterior, Spending, Statement, family_name};
 use crate::diagnostics::{Estimate, importance, psis};
 use crate::error::Error;
 use crate::fit::Status;
-use crate::moving::bends_down;
+use crate::moving::{Convexity, Measured, bends_down, convexity};
 use crate::random::Purpose;
-use crate::target::{Curvature, Guarded, Target};
+use crate::target::{Curvature, Guarded, Target, Witness};
 
 /// What the estimate rests on.
-const RESTS_ON: &str = "−log p is convex and bends around q about as a Gaussian's does";
+const RESTS_ON: &str = "the posterior is log-concave (no violation was found) and nearly Gaussian around q";
+/// A run that was told to stop may look for violations of convexity this long.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// The draws of the search at the end of a run that did not reach its goal.
+const LAST_SEARCH: u64 = 1 << 41;
 
 impl Run<'_, '_> {
     /// The estimate has reached the goal: is there anything against saying so? `None`: go on.
     pub(super) fn verdict(&mut self, descent: &mut AutoState) -> Result<Option<Ending>, Error> {
         let Some(measured) = &self.measured else { return Ok(None) };
-        let estimate = measured.gap;
         let witness = match measured.witness.clone() {
             Some(witness) => Some(witness),
             None => {
@@ -28,30 +33,66 @@ impl Run<'_, '_> {
                 bends_down(&self.target, &self.gaussian, &looks, descent.next_look())?
             }
         };
-        if let Some(w) = witness {
-            return Ok(Some((
-                Status::AssumptionViolated,
-                format!(
-                    "the estimated gap to the best Gaussian nearby is {:.2e} ± {:.1e}, but −log p is not convex: by its gradients the \
-                     curvature between {} and {} is {:.3e}, so a better Gaussian may be elsewhere",
-                    estimate.value,
-                    estimate.standard_error,
-                    short(&w.points[0]),
-                    short(&w.points[1]),
-                    w.along
-                ),
-            )));
+        if let Some(witness) = witness {
+            let message = format!("{}; {}", contradiction(&witness), nearby(measured.gap));
+            self.convexity = Convexity::Violated(Box::new(witness));
+            return Ok(Some((Status::AssumptionViolated, message)));
         }
+        self.convexity = Convexity::NoViolation;
         let curvature = self.target.curvature().filter(|c| c.strong_convexity() > 0.0);
         if let Some(declared) = curvature.filter(|c| c.vouched().is_some()) {
             return self.certify(descent, declared);
         }
-        let Estimate { value, standard_error } = estimate;
-        let message = format!(
-            "the estimated gap is {:.2e} ± {standard_error:.1e} nats; nothing is proved, because the target declares no constants",
-            value.max(0.0)
-        );
-        Ok(Some((Status::Reached, message)))
+        Ok(Some((Status::Reached, "nothing is proved, because the target declares no constants".into())))
+    }
+
+    /// However the run ended: is −log p convex around the Gaussian that is returned, as the estimate of its gap assumes? A run that was told
+    /// to stop has little time for the answer; one whose target failed is not asked again.
+    pub(super) fn check_convexity(&mut self, ending: &Result<Ending, Error>) {
+        let Some(measured) = self.measured.as_ref().filter(|_| self.convexity == Convexity::NotChecked)
+        else {
+            return;
+        };
+        if let Some(witness) = measured.witness.clone() {
+            self.convexity = Convexity::Violated(Box::new(witness));
+            return;
+        }
+        let hurry = match ending {
+            Err(Error::Target(_)) => return,
+            Ok((status, _)) => *status == Status::Interrupted || self.goal.max_time.is_some(),
+            Err(_) => false,
+        };
+        let begun = Instant::now();
+        let proceed = || !hurry || begun.elapsed() < PATIENCE;
+        let random = self.random(Purpose::Estimate);
+        let found = convexity(&self.target, &self.gaussian, &random, LAST_SEARCH, &proceed);
+        self.convexity = found.unwrap_or_default();
+    }
+
+    /// The gap by estimate, if the search for violations of its assumption was made and found none. Where it found one the distance to the
+    /// best Gaussian nearby is named if the goal was reached by that, and not called the gap.
+    fn estimated_gap(&self, measured: &Measured, status: &Status) -> Gap {
+        let family = family_name(self.gaussian.factor());
+        let mut gap = match &self.convexity {
+            Convexity::NoViolation => Gap {
+                statement: Statement::estimated("part J", measured.gap.upper(), RESTS_ON),
+                ..Gap::none(family, "")
+            },
+            Convexity::Violated(_) if *status == Status::AssumptionViolated => {
+                Gap::none(family, format!("{NOT_CONCAVE}; {}", nearby(measured.gap)))
+            }
+            Convexity::Violated(_) => Gap::none(family, NOT_CONCAVE),
+            Convexity::NotChecked => Gap::none(
+                family,
+                "whether the posterior is log-concave around q was not checked before the run ended",
+            ),
+        };
+        gap.statement = gap
+            .statement
+            .with("estimate", measured.gap.value)
+            .with("standard error", measured.gap.standard_error)
+            .with("draws", measured.log_weights.len() as f64);
+        gap
     }
 
     /// With declared μ and M a bound that holds with probability 1 − δ is what counts; each try gets more draws.
@@ -64,10 +105,7 @@ impl Run<'_, '_> {
         let gap = checks.certify(&guarded, &self.gaussian)?;
         descent.checks = checks.done();
         let ending = match gap.statement.bound() {
-            Some(bound) if bound <= self.goal.gap => Some((
-                Status::Reached,
-                format!("the gap is at most {bound:.2e} nats with probability {}", 1.0 - self.goal.delta),
-            )),
+            Some(bound) if bound <= self.goal.gap => Some((Status::Reached, String::new())),
             None if guarded.witness().is_some() => {
                 Some((Status::AssumptionViolated, gap.statement.reason().unwrap_or("").to_string()))
             }
@@ -83,25 +121,35 @@ impl Run<'_, '_> {
             Ok((status, message)) => (status, message, None),
             Err(e) => (Status::from(&e), format!("after {} steps: {e}", self.iteration), Some(Arc::new(e))),
         };
-        let family = family_name(self.gaussian.factor());
         let unknown = Estimate { value: f64::NAN, standard_error: f64::INFINITY };
+        let family = family_name(self.gaussian.factor());
         let (mut gap, mut posterior) =
             (Gap::none(family.clone(), "nothing was measured"), Posterior::none("nothing was measured"));
         let (mut neg_elbo, mut k_hat) = (unknown, None);
         if let Some(m) = &self.measured {
             neg_elbo = m.neg_elbo;
             k_hat = psis::k_hat(&m.log_weights);
-            gap.statement = Statement::estimated("part J", m.gap.upper(), RESTS_ON)
-                .with("estimate", m.gap.value)
-                .with("standard error", m.gap.standard_error)
-                .with("draws", m.log_weights.len() as f64);
+            gap = self.estimated_gap(m, &status);
             posterior = importance::divergence(&m.log_weights);
         }
-        if status == Status::AssumptionViolated {
+        let contradicted = status == Status::AssumptionViolated;
+        if contradicted && !matches!(self.convexity, Convexity::Violated(_)) {
             gap = Gap::none(family, "an assumption is violated: see the message");
         } else if let Some(certified) = self.certified.filter(|c| c.statement.bound().is_some()) {
             gap = certified;
         }
+        let known = match &self.convexity {
+            Convexity::Violated(witness) => format!("the gap is not certified: {}", contradiction(witness)),
+            _ => gap.facts().message(),
+        };
+        let message = match status {
+            // it says why already, or the error is all there is to say
+            Status::AssumptionViolated | Status::UserError | Status::NonFinite => message,
+            Status::Reached if message.is_empty() => known,
+            Status::Reached => format!("{known}; {message}"),
+            _ if self.measured.is_none() && status != Status::Limit => message,
+            _ => format!("{message}; {known}"),
+        };
         Outcome {
             status,
             message,
@@ -116,4 +164,25 @@ impl Run<'_, '_> {
             elapsed: self.clock.elapsed(),
         }
     }
+}
+
+/// Why no gap is stated where a violation was found.
+const NOT_CONCAVE: &str = "the posterior is not log-concave";
+
+/// What is left of the estimate where the posterior is not log-concave.
+fn nearby(gap: Estimate) -> String {
+    format!(
+        "the best Gaussian nearby is about {} nats better (estimated), and a better one may lie elsewhere",
+        estimate(gap.value, gap.standard_error)
+    )
+}
+
+/// Two points that contradict log-concavity, in words.
+fn contradiction(witness: &Witness) -> String {
+    format!(
+        "{NOT_CONCAVE}: by its gradients the second derivative of −log p between {} and {} is {:.3e}",
+        short(&witness.points[0]),
+        short(&witness.points[1]),
+        witness.along
+    )
 }

@@ -67,7 +67,9 @@ impl Spending {
 /// #         g[0] = -z[0] - z[0].tanh();
 /// #         Ok(-0.5 * z[0] * z[0] - z[0].cosh().ln())
 /// #     }
-/// #     fn curvature(&self) -> Option<Curvature> { Curvature::new(1.0, 2.0, Provenance::ByModel).ok() }
+/// #     fn curvature(&self) -> Option<Curvature> {
+/// #         Curvature::new(1.0, 2.0, Provenance::DeclaredByUser("1 ≤ φ″ ≤ 2".into())).ok()
+/// #     }
 /// # }
 /// # let target = Hill; // φ = z²/2 + log cosh z, so 1 ≤ φ″ ≤ 2
 /// let w = Gaussian::isotropic(vec![0.3], 0.8, &Family::Lower)?;

@@ -9,12 +9,12 @@ mod deviation;
 mod gap;
 mod lipschitz;
 mod posterior;
+pub mod words;
 
 pub use checks::{Checks, Spending};
 pub use deviation::fisher_bound;
 pub use gap::family_name;
-
-use std::fmt;
+pub use words::{figure, significant};
 
 use crate::target::{Provenance, Vouched};
 
@@ -248,85 +248,13 @@ pub struct Certificate {
     pub posterior: Posterior,
 }
 
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Level::Probable { delta } => write!(f, "with probability {}", 1.0 - delta),
-            other => f.write_str(other.name()),
-        }
-    }
-}
-
-impl Statement {
-    fn write(&self, f: &mut fmt::Formatter<'_>, what: &str, more: &[String]) -> fmt::Result {
-        match self.bound {
-            Some(bound) => {
-                let size = match (self.level, self.constant("estimate"), self.constant("standard error")) {
-                    (Level::Estimated, Some(value), Some(error)) => {
-                        format!("about {} ± {}", figure(value.max(0.0)), figure(error))
-                    }
-                    _ => format!("at most {}", figure(bound)),
-                };
-                writeln!(f, "{what} {size} nats, {} ({})", self.level, self.theorem)?;
-                more.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
-                for a in &self.assumptions {
-                    writeln!(f, "  rests on: {}, {}", a.what, a.provenance)?;
-                }
-                match &self.reason {
-                    Some(reason) => writeln!(f, "  not stronger because {reason}"),
-                    None => Ok(()),
-                }
-            }
-            None => writeln!(f, "{what}: no statement, because {}", self.reason().unwrap_or("nobody asked")),
-        }
-    }
-}
-
-/// Two significant digits, rounded up: for bounds, which may not be made smaller.
-pub fn figure(x: f64) -> String {
-    if !(x > 1e-290 && x.is_finite()) {
-        return if x > 0.0 && x < 1.0 { "1e-290".into() } else { format!("{x}") };
-    }
-    let digits = 1 - x.log10().floor() as i32;
-    let scale = 10f64.powi(digits);
-    // a figure that is exact to rounding is not pushed up by it
-    let up = (x * scale * (1.0 - 1e-12)).ceil() / scale;
-    if (1e-3..1e4).contains(&up) { format!("{up:.*}", digits.max(0) as usize) } else { format!("{up:.1e}") }
-}
-
-/// That many significant digits, without an exponent: for estimates of ordinary size, which are rounded to the nearest.
-pub fn significant(x: f64, digits: i32) -> String {
-    let decimals = (digits - 1 - x.abs().log10().floor() as i32).max(0) as usize;
-    format!("{x:.decimals$}")
-}
-
-fn errors(of: &str, mean: Option<f64>, sd: Option<f64>) -> Vec<String> {
-    let mean = mean.map(|e| format!("every mean of {of} within {} sd of q's", figure(e)));
-    let sd = sd.map(|e| format!("every sd of {of} within {} % of q's", figure(100.0 * e)));
-    mean.into_iter().chain(sd).collect()
-}
-
-impl fmt::Display for Certificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gap = &self.gap;
-        let what = format!("gap to the best of {}", gap.family);
-        gap.statement.write(f, &what, &errors("the optimum", gap.mean_error, gap.sd_error))?;
-        let posterior = &self.posterior;
-        let mut lines = errors("the posterior", posterior.mean_error, posterior.sd_error);
-        if let Some((low, high)) = posterior.log_evidence {
-            lines.push(format!("log evidence between {low:.4} and {high:.4}"));
-        }
-        posterior.statement.write(f, "KL from the posterior", &lines)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn levels_follow_from_who_vouches() {
-        let by_model = Provenance::ByModel;
+        let by_model = crate::internals::by_model();
         let proved = Statement::by(&by_model, "Theorem D", 1e-3, "local curvature").with("r", 0.1);
         assert_eq!(
             (proved.level(), proved.bound(), proved.constant("r")),
@@ -344,53 +272,5 @@ mod tests {
             assert!(none.reason().is_some_and(|r| r.contains("Theorem D")));
         }
         assert_eq!(Statement::none("why").assuming("x", Provenance::Estimated).level(), Level::None);
-    }
-
-    #[test]
-    fn figures_are_rounded_up() {
-        for (x, text) in [
-            (0.012, "0.012"),
-            (0.01201, "0.013"),
-            (6.21, "6.3"),
-            (28.9, "29"),
-            (123.0, "130"),
-            (0.099_99, "0.100"),
-            (2.01e-8, "2.1e-8"),
-            (0.0, "0"),
-            (f64::INFINITY, "inf"),
-        ] {
-            assert_eq!(figure(x), text);
-        }
-        for x in [1.0f64, 0.0123, 7.77e-12, 9.99, 99.9, 1e5 / 3.0, 2.5e-300] {
-            assert!(
-                figure(x).parse::<f64>().is_ok_and(|shown| shown >= x * (1.0 - 1e-12)),
-                "{x} → {}",
-                figure(x)
-            );
-        }
-    }
-
-    #[test]
-    fn it_reads_like_a_sentence() {
-        let word = Provenance::ByModel.vouched().expect("models prove");
-        let certificate = Certificate {
-            gap: Gap {
-                statement: Statement::proved("Theorem D", 1.234e-5, &word, "local curvature"),
-                family: "all Gaussians".into(),
-                mean_error: Some(0.00512),
-                sd_error: Some(0.00312),
-            },
-            posterior: Posterior::none("it was not asked for"),
-        };
-        let text = certificate.to_string();
-        for words in [
-            "gap to the best of all Gaussians at most 1.3e-5 nats, proved (Theorem D)",
-            "every mean of the optimum within 0.0052 sd of q's",
-            "every sd of the optimum within 0.32 % of q's",
-            "rests on: local curvature, proved by the model",
-            "KL from the posterior: no statement, because it was not asked for",
-        ] {
-            assert!(text.contains(words), "{words} in\n{text}");
-        }
     }
 }

@@ -51,7 +51,7 @@ pub fn divergence(log_weights: &[f64]) -> Posterior {
     }
     let (evidence, kl) = evidence_and_kl(log_weights);
     let mut out = Posterior::none("");
-    out.statement = Statement::estimated("importance sampling", kl.upper(), "the draws of q reach all of p")
+    out.statement = Statement::estimated("importance sampling", kl.upper(), "q has found every mode")
         .with("estimate", kl.value)
         .with("standard error", kl.standard_error);
     let spread = 2.0 * evidence.standard_error;

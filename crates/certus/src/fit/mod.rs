@@ -14,6 +14,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use crate::certificate::words::upward;
 use crate::error::Error;
 use crate::gaussian::Gaussian;
 use crate::parallel;
@@ -201,7 +202,7 @@ impl fmt::Display for Fit {
                     Quantity::DistanceSquared => "E|w - w*|^2",
                     Quantity::Gap => "E[gap] in nats",
                 };
-                writeln!(f, "proved     {quantity} <= {:.3e}  by {}", g.bound(), g.theorem())?;
+                writeln!(f, "proved     {quantity} <= {}  by {}", upward(g.bound(), 4), g.theorem())?;
                 writeln!(f, "rests on   curvature {}", g.provenance())?;
             }
             Err(reason) => writeln!(f, "proved     nothing: {reason}")?,

@@ -18,38 +18,78 @@ const REACH: f64 = 0.1;
 /// A whitened curvature below minus this is a witness: far above rounding, far below the 1 of a Gaussian.
 pub(super) const CONCAVE: f64 = 0.02;
 
-/// Two points between which −log p is not convex, if a search at draws of q finds any. A draw at which log p is not finite says nothing.
-///
-/// Lanczos on PᵀHP at a draw z: its smallest Ritz value is at least the smallest eigenvalue, and close to it after a few steps where that
-/// stands out; the gradients at the two ends of its vector then decide.
+/// What a search says of the convexity of −log p around a Gaussian.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Convexity {
+    /// Nothing: there was no search, it was stopped, or log p was finite nowhere it looked.
+    #[default]
+    NotChecked,
+    /// No violation was found, which proves nothing.
+    NoViolation,
+    /// Two points between which −log p is not convex.
+    Violated(Box<Witness>),
+}
+
+/// Two points between which −log p is not convex, if a search at draws of q finds any.
 pub fn bends_down(
     target: &dyn Target,
     w: &Gaussian,
     random: &Random,
     iteration: u64,
 ) -> Result<Option<Witness>, Error> {
+    Ok(match convexity(target, w, random, iteration, &|| true)? {
+        Convexity::Violated(witness) => Some(*witness),
+        _ => None,
+    })
+}
+
+/// Looks for two points between which −log p is not convex, at draws of q, as long as `proceed` allows, which is asked before every pair of
+/// gradients. A draw at which log p is not finite says nothing.
+///
+/// Lanczos on PᵀHP at a draw z: its smallest Ritz value is at least the smallest eigenvalue, and close to it after a few steps where that
+/// stands out; the gradients at the two ends of its vector then decide.
+pub fn convexity(
+    target: &dyn Target,
+    w: &Gaussian,
+    random: &Random,
+    iteration: u64,
+    proceed: &dyn Fn() -> bool,
+) -> Result<Convexity, Error> {
     let (dim, axes) = (w.dim(), Axes::of(w.factor()));
     let draws = DIFFERENCES / (6 * STEPS.min(dim));
     let mut u = vec![0.0; 2 * dim * draws];
     random.normals(iteration, 0, dim, &mut u);
     let (draws, starts) = u.split_at(dim * draws);
+    let mut known = Convexity::NotChecked;
     for (u, start) in draws.chunks_exact(dim).zip(starts.chunks_exact(dim)) {
         for far in [1.0, -1.0, 2.0, -2.0, 3.0, -3.0] {
             let mut center = w.mean().to_vec();
             axes.add_apply(&u.iter().map(|x| far * x).collect::<Vec<f64>>(), &mut center);
-            let around = Around { target, axes: &axes, center };
-            if let Some(witness) = around.lanczos(start)? {
-                return Ok(Some(witness));
+            let around = Around { target, axes: &axes, center, proceed };
+            match around.lanczos(start)? {
+                Place::Violated(witness) => return Ok(Convexity::Violated(Box::new(witness))),
+                Place::Stopped => return Ok(Convexity::NotChecked),
+                Place::NoViolation => known = Convexity::NoViolation,
+                Place::NotFinite => {}
             }
         }
     }
-    Ok(None)
+    Ok(known)
+}
+
+/// What was found around one draw.
+enum Place {
+    Violated(Witness),
+    NoViolation,
+    NotFinite,
+    Stopped,
 }
 
 struct Around<'a> {
     target: &'a dyn Target,
     axes: &'a Axes,
     center: Vec<f64>,
+    proceed: &'a dyn Fn() -> bool,
 }
 
 /// A difference of gradients along a unit vector of the frame.
@@ -82,7 +122,7 @@ impl Around<'_> {
         Ok(Some(Difference { points, slopes, product }))
     }
 
-    fn lanczos(&self, start: &[f64]) -> Result<Option<Witness>, Error> {
+    fn lanczos(&self, start: &[f64]) -> Result<Place, Error> {
         let steps = STEPS.min(start.len());
         let mut basis: Vec<Vec<f64>> = Vec::new();
         let (mut diagonal, mut beside): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
@@ -98,7 +138,10 @@ impl Around<'_> {
             }
             basis.push(next.iter().map(|x| x / norm).collect());
             let here = &basis[basis.len() - 1];
-            let Some(difference) = self.difference(here)? else { return Ok(None) };
+            if !(self.proceed)() {
+                return Ok(Place::Stopped);
+            }
+            let Some(difference) = self.difference(here)? else { return Ok(Place::NotFinite) };
             diagonal.push(linalg::dot(here, &difference.product));
             next = difference.product;
             for _ in 0..2 {
@@ -117,19 +160,19 @@ impl Around<'_> {
             }
         }
         let Some((values, vectors)) = linalg::eigen(&matrix, k).filter(|(v, _)| v[0] < -CONCAVE) else {
-            return Ok(None);
+            return Ok(Place::NoViolation);
         };
         debug_assert!(values[0] <= diagonal[0]);
         let mut v = vec![0.0; start.len()];
         for (b, weight) in basis.iter().zip(&vectors) {
             linalg::add_scaled(&mut v, *weight, b);
         }
-        let Some(found) = self.difference(&v)? else { return Ok(None) };
+        let Some(found) = self.difference(&v)? else { return Ok(Place::NotFinite) };
         if linalg::dot(&v, &found.product) >= -CONCAVE {
-            return Ok(None);
+            return Ok(Place::NoViolation);
         }
         let [a, b] = &found.points;
         let change = Change::new((0..v.len()).map(|i| (a[i] - b[i], found.slopes[i])));
-        Ok(Some(change.witness(found.points)))
+        Ok(Place::Violated(change.witness(found.points)))
     }
 }

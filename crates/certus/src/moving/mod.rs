@@ -19,7 +19,7 @@ mod measure;
 mod state;
 
 pub use axes::Axes;
-pub use bend::bends_down;
+pub use bend::{Convexity, bends_down, convexity};
 pub use measure::Measured;
 
 use crate::error::{Error, same_length};

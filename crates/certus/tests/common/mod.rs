@@ -132,7 +132,7 @@ pub struct GaussianTarget {
 impl GaussianTarget {
     pub fn new(mean: Vec<f64>, rotation: Vec<f64>, values: Vec<f64>) -> Self {
         let hessian = spectral(&rotation, &values, |x| x);
-        Self { mean, rotation, values, hessian, provenance: Provenance::ByModel }
+        Self { mean, rotation, values, hessian, provenance: certus::internals::by_model() }
     }
 
     /// Random rotation and mean; eigenvalues from 1 to κ, log-spaced.
