@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use certus::certificate::figure;
+use certus::certificate::words::{figure, nearest};
 use certus_data::many::{Chunks, Ended, GroupFit, Key, Many, ManyHow, Watcher};
 use certus_store::Fingerprint;
 use certus_store::many::{Chunk, FITS, GroupResult, Key as StoredKey, Manifest, ManyDirectory};
@@ -285,7 +285,9 @@ fn finish(
 struct Seen {
     status: BTreeMap<String, usize>,
     levels: BTreeMap<String, usize>,
+    /// The largest bound of a gap, and the largest estimate where there is none.
     worst: Option<f64>,
+    worst_estimate: Option<f64>,
     /// The first group of every bad ending, and what it says.
     examples: BTreeMap<String, (String, String)>,
 }
@@ -294,7 +296,8 @@ impl Seen {
     fn add(&mut self, fit: &GroupResult) {
         *self.status.entry(fit.status.clone()).or_default() += 1;
         *self.levels.entry(fit.gap_level.clone()).or_default() += 1;
-        self.worst = [self.worst, fit.gap_bound].into_iter().flatten().reduce(f64::max);
+        let worst = if fit.gap_level == "estimated" { &mut self.worst_estimate } else { &mut self.worst };
+        *worst = [*worst, fit.gap_bound].into_iter().flatten().reduce(f64::max);
         if fit.status != "reached" && !self.examples.contains_key(&fit.status) {
             let label = match &fit.key {
                 StoredKey::Number(x) => Key::Number(*x).label(),
@@ -316,14 +319,15 @@ impl Seen {
             manifest.rows,
             aligned(&rows)
         );
-        if let Some(worst) = self.worst {
-            let levels: Vec<String> =
-                self.levels.iter().map(|(level, count)| format!("{level} {count}")).collect();
-            out.push_str(&format!(
-                "largest bound of a gap: {} nats ({})\n",
-                figure(worst),
-                levels.join(", ")
-            ));
+        let levels: Vec<String> =
+            self.levels.iter().map(|(level, count)| format!("{level} {count}")).collect();
+        let bound = self.worst.map(|worst| format!("at most {} nats", figure(worst)));
+        let estimate = self
+            .worst_estimate
+            .map(|worst| format!("about {} nats where it is estimated", nearest(worst, 2)));
+        let largest: Vec<String> = bound.into_iter().chain(estimate).collect();
+        if !largest.is_empty() {
+            out.push_str(&format!("largest gap: {} ({})\n", largest.join(", "), levels.join(", ")));
         }
         for (status, (key, message)) in &self.examples {
             out.push_str(&format!("{status}, first {} = {key}: {message}\n", manifest.by));
@@ -340,12 +344,13 @@ impl Seen {
     }
 
     fn json(&self, manifest: &Manifest, path: &Path) -> String {
+        let bound = [self.worst, self.worst_estimate].into_iter().flatten().reduce(f64::max);
         let value = serde_json::json!({
             "groups": manifest.groups,
             "rows": manifest.rows,
             "by": manifest.by,
             "status": self.status,
-            "gap": { "bound": self.worst, "level": self.levels },
+            "gap": { "bound": bound, "level": self.levels },
             "fits": path,
         });
         format!("{value:#}\n")

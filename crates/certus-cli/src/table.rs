@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use certus::certificate::{figure, significant};
+use certus::certificate::significant;
 use certus_store::Record;
-use certus_store::record::{GroupEffect, Level, Parameter, Scale};
+use certus_store::record::{GroupEffect, Parameter, Scale};
 
 /// Parameters shown.
 const SHOWN: usize = 40;
@@ -53,90 +53,21 @@ pub fn parameters(parameters: &[Parameter]) -> String {
     out
 }
 
-fn level(level: Level, delta: Option<f64>) -> String {
-    match (level, delta) {
-        (Level::Proved, _) => "proved".into(),
-        (Level::Probable, Some(delta)) => format!("with probability {}", 1.0 - delta),
-        (Level::Probable, None) => "probable".into(),
-        (Level::Estimated, _) => "estimated, not proved".into(),
-        (Level::None, _) => "nothing is known".into(),
-    }
-}
-
-/// "means within 0.0052 sd, sds within 0.31 %".
-fn errors(mean: Option<f64>, sd: Option<f64>) -> Option<String> {
-    let mean = mean.map(|e| format!("means within {} sd", figure(e)));
-    let sd = sd.map(|e| format!("sds within {} %", figure(100.0 * e)));
-    let both: Vec<String> = mean.into_iter().chain(sd).collect();
-    (!both.is_empty()).then(|| both.join(", "))
-}
-
 /// How far the Gaussian is from the best one and from the posterior.
 fn certificate(record: &Record) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
-    let gap = &record.certificate.gap;
-    match gap.bound {
-        Some(bound) => {
-            let theorem = gap.theorem.as_deref().map_or(String::new(), |t| format!(", {t}"));
-            lines.push((
-                "gap",
-                format!(
-                    "at most {} nats from the best of {} ({}{theorem})",
-                    figure(bound),
-                    gap.family,
-                    level(gap.level, gap.delta)
-                ),
-            ));
-            lines.extend(errors(gap.mean_error, gap.sd_error).map(|e| ("", format!("its {e}"))));
-        }
-        None => {
-            lines.push(("gap", format!("not known: {}", gap.reason.as_deref().unwrap_or("nobody asked"))))
-        }
-    }
-    let posterior = &record.certificate.posterior;
-    match posterior.bound {
-        Some(bound) => {
-            lines.push((
-                "posterior",
-                format!(
-                    "KL(q|p) at most {} nats ({})",
-                    figure(bound),
-                    level(posterior.level, posterior.delta)
-                ),
-            ));
-            lines.extend(errors(posterior.mean_error, posterior.sd_error).map(|e| ("", format!("its {e}"))));
-        }
-        None => {
-            lines.push((
-                "posterior",
-                format!("not compared: {}", posterior.reason.as_deref().unwrap_or("nobody asked")),
-            ));
-        }
+    let parts =
+        [("gap", record.certificate.gap.facts()), ("posterior", record.certificate.posterior.facts())];
+    for (label, facts) in parts {
+        lines.push((label, facts.sentence().to_string()));
+        lines.extend(facts.errors().map(|errors| ("", errors)));
     }
     lines
 }
 
 /// What is known of scales that were not given.
 fn scaled(scale: &Scale, honest: Option<&str>) -> Vec<(&'static str, String)> {
-    let estimate = number(scale.estimate);
-    let first = match scale.interval {
-        Some([low, high]) => format!(
-            "{} {estimate}: a maximum of the likelihood lies between {low:.6} and {high:.6} (proved, {})",
-            scale.name,
-            scale.theorem.as_deref().unwrap_or_default()
-        ),
-        None => {
-            let why = scale.reason.as_deref().unwrap_or("nobody asked");
-            let others: String =
-                scale.others.iter().map(|o| format!(", {} {}", o.name, number(o.estimate))).collect();
-            format!("{} {estimate}{others}: a maximum of the likelihood, without a proof: {why}", scale.name)
-        }
-    };
-    let mut lines = vec![("scale", first)];
-    let likelihood = scale.log_likelihood.map_or("not known".into(), |l| format!("{l:.4}"));
-    let error = scale.log_likelihood_error.map_or("without a proof".into(), |e| format!("± {}", figure(e)));
-    let evidence = scale.log_evidence.map_or(String::new(), |e| format!("; log evidence {e:.4} (estimated)"));
-    lines.push(("", format!("log likelihood there {likelihood} {error}{evidence}")));
+    let mut lines = vec![("scale", scale.sentence()), ("", scale.likelihood())];
     if let (Some(first), Some(last)) = (scale.smallest.first(), scale.largest.last()) {
         let one = |e: &GroupEffect| format!("{} {} ± {}", e.group, number(Some(e.mean)), number(Some(e.sd)));
         lines.push((

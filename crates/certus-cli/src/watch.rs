@@ -79,11 +79,13 @@ impl Watch {
 
     /// After a step: where the bound is between the first one and the goal, on a logarithmic scale.
     pub fn step(&mut self, point: &TracePoint) {
-        let text = match point.bound {
-            Some(bound) => format!("gap at most {} nats, goal {}", figure(bound), figure(self.goal)),
-            None => format!("gap not bounded yet, goal {}", figure(self.goal)),
-        };
-        let text = format!("{text}; iteration {}, {} gradients", point.iteration, point.gradients);
+        let text = format!(
+            "{}, goal {}; iteration {}, {} gradients",
+            point.words(),
+            figure(self.goal),
+            point.iteration,
+            point.gradients
+        );
         if let Some(bar) = &self.bar {
             if let Some(bound) = point.bound {
                 let first = *self.first.get_or_insert((10.0 * bound).max(10.0 * self.goal));

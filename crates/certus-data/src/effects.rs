@@ -1,6 +1,6 @@
 //! The coefficients of groups as a table, where they are too many for a list: a row per group and coefficient.
 
-use certus::certificate::{Gap, figure};
+use certus::certificate::Gap;
 use certus::combination::Combinations;
 use certus::{Family, Gaussian};
 use certus_models::auto::Model;
@@ -66,14 +66,10 @@ impl GroupTable {
 
     /// The certificate of every mean and sd of the table, in words: what holds in the frame of q holds of every combination of latents.
     pub fn stated(gap: &Gap) -> String {
-        match (gap.mean_error, gap.sd_error) {
-            (Some(mean), Some(sd)) => format!(
-                "{}: every mean lies within {} sd of the best Gaussian's, every sd within a fraction {} of its",
-                gap.statement.level(),
-                figure(mean),
-                figure(sd)
-            ),
-            _ => "nothing is proved of these means and sds".into(),
+        let facts = gap.facts();
+        match facts.errors() {
+            Some(errors) => format!("{}: {errors}", facts.level_words()),
+            None => "nothing is proved of these means and sds".into(),
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::str::FromStr;
 
+use certus::certificate::words::nearest;
 use certus::certificate::{Level, Posterior, figure};
 use certus::diagnostics::importance;
 use certus::factor::{Factor, Lower};
@@ -250,9 +251,9 @@ fn state_cost(field: &MeanField<'_>, goal: &Goal, outcome: &mut Outcome) -> Resu
             .with("cost of the family, at least", cost.least)
             .with("cost of the family, at most", cost.most);
         outcome.message = format!(
-            "{}; independence costs {} nats against all Gaussians",
+            "{}; independence costs about {} nats against all Gaussians",
             outcome.message,
-            figure(cost.value.max(0.0))
+            nearest(cost.value.max(0.0), 2)
         );
     }
     Ok(())

@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -117,18 +118,26 @@ def test_pickles_and_copies(fit, df):
 
 
 def test_words_come_certificate_first(fit, dense):
-    assert repr(fit).startswith("proved: at most") and "status: reached" in repr(fit)
+    assert repr(fit).startswith("gap at most") and "(proved, " in repr(fit) and "status: reached" in repr(fit)
     html = dense._repr_html_()
-    assert html.index("Proved") < html.index("(Intercept)") and "<script" not in html
+    assert html.index("proved") < html.index("(Intercept)") and "<script" not in html
     evil = certus.fit(certus.target(lambda z: (-0.5 * (z**2).sum(1), -z), dim=1, names=["<b>x"]))
-    assert "<b>" not in evil._repr_html_() and "Only estimated" in evil._repr_html_()
+    assert "<b>" not in evil._repr_html_() and "(estimated, " in evil._repr_html_()
+    assert "at most" not in evil._repr_html_() and "if q has found every mode" in evil._repr_html_()
 
 
-def test_bounds_are_never_rounded_down():
-    from certus.words import figure
+def numbers_after(text, words):
+    """The numbers that stand after words such as "at most", which claims that they are bounds."""
+    return [float(x) for x in re.findall(rf"{words} ([0-9.]+(?:e-?[0-9]+)?)", text)]
 
-    for x in [1.0004e-3, 9.996, 0.12349, 6.3088e-10, 1e-300, 0.0, 123456.0]:
-        assert float(figure(x)) >= x and float(figure(x)) <= 1.011 * x
+
+def test_bounds_are_never_rounded_down_and_have_the_same_digits_everywhere(fit, tmp_path):
+    gap = fit.certificate.gap
+    fit.report(tmp_path / "report.html")
+    report = re.sub("<[^>]*>", "", (tmp_path / "report.html").read_text(encoding="utf-8"))
+    shown = {x for text in (repr(fit), fit._repr_html_(), fit.message, report) for x in numbers_after(text, "at most")}
+    assert len(shown) == 1 and gap.bound <= min(shown) <= 1.1 * gap.bound
+    assert min(numbers_after(repr(fit), "within")) >= min(gap.mean_error, 100 * gap.sd_error)
 
 
 def test_the_report_is_written(fit, tmp_path):

@@ -78,9 +78,9 @@ fn a_fit_is_told_in_sentences() {
     for words in [
         "Credit default",
         "The goal is reached, with a proof",
-        "It is proved that this Gaussian is <strong>at most ",
-        "worse than the best of all Gaussians",
-        "Nothing is stated about the distance from the posterior itself, because it was not asked for.",
+        "<p>Gap <strong>at most ",
+        "</strong> from the best of all Gaussians (proved, ",
+        "<p>KL(q‖p) <strong>not known</strong>: not requested.",
         "k-hat 0.31",
         "the column z is constant and was dropped",
         "certus verify runs/credit",
@@ -160,10 +160,14 @@ fn no_page_claims_more_than_the_record() {
             let page = report(&record, &extras);
             assert_balanced(&page);
             assert_self_contained(&page);
-            assert_eq!(page.contains("It is proved that"), level == Level::Proved);
-            assert_eq!(page.contains("With probability at least 0.99 over"), level == Level::Probable);
-            assert_eq!(page.contains("It is estimated, and not proved, that"), level == Level::Estimated);
-            assert_eq!(page.contains("because of the weather."), level == Level::None);
+            assert_eq!(page.contains("from the best of all Gaussians (proved, "), level == Level::Proved);
+            let probable = page.contains("from the best of all Gaussians (with probability 0.99, ");
+            assert_eq!(probable, level == Level::Probable);
+            let estimated = page.contains("from the best of all Gaussians (estimated, ");
+            assert_eq!(estimated, level == Level::Estimated);
+            let bounded = page.contains("at most") || page.contains("within");
+            assert_eq!(bounded, matches!(level, Level::Proved | Level::Probable));
+            assert_eq!(page.contains("</strong>: of the weather."), level == Level::None);
             assert_eq!(page.contains("certus verify"), level == Level::Proved);
             assert_eq!(page.contains("The goal is reached"), status == "reached" && level != Level::None);
             assert!(page.contains(&format!(">{status}</span>")));

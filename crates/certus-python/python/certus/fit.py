@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from . import _certus, words
+from . import _certus
 from .errors import Error, UsageError
 from .frames import Frame
 from .html import page
@@ -133,7 +133,7 @@ class Fit:
     @property
     def verdict(self) -> list[str]:
         """The certificate in plain sentences."""
-        return words.verdict(self._record)
+        return self._fitted.verdict()
 
     @property
     def groups(self) -> pd.DataFrame | None:
@@ -224,7 +224,7 @@ class Fit:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return page(self._record)
+        return page(self._record, self.verdict)
 
     def __reduce__(self):
         return _unpickled, self._fitted.parts()

@@ -5,18 +5,15 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from . import words
-
 COLOURS = {"proved": "#1a7f37", "probable": "#0969da", "estimated": "#9a6700", "none": "#cf222e"}
 LISTED = 30
 
 
-def page(record: dict[str, Any]) -> str:
+def page(record: dict[str, Any], sentences: list[str]) -> str:
     """A self-contained piece of HTML that follows the reader's theme."""
     scale = record["certificate"]["scale"]
     level = record["certificate"]["gap"]["level"] if scale is None else scale["level"]
     colour = COLOURS[level] if record["status"] == "reached" else COLOURS["none"] if level == "none" else COLOURS["estimated"]
-    sentences = words.verdict(record)
     first, rest = sentences[0], sentences[1:]
     lines = "".join(f"<div>{escape(line)}</div>" for line in rest)
     head = "".join(f"<th style='text-align:right;padding:2px 10px'>{h}</th>" for h in ("mean", "sd", "5 %", "95 %"))

@@ -55,17 +55,17 @@ def _coefficients(axes: Any, fit: Fit, chosen: list[int]) -> None:
 
 def _trace(axes: Any, fit: Fit) -> None:
     points = [(p["gradients"], p["seconds"], p["bound"]) for p in fit.to_dict()["trace"] if p["bound"]]
-    bound = fit.certificate.gap.bound
+    bound, level = fit.certificate.gap.bound, fit.certificate.gap.level
     axes.set_title("gap to the best Gaussian", fontsize=10)
     axes.set_xlabel("seconds")
     axes.set_ylabel("nats")
     if points:
         _, seconds, bounds = zip(*points, strict=True)
-        axes.semilogy(seconds, bounds, "o-", color="#0969da", ms=3, label="bound during the run")
+        axes.semilogy(seconds, bounds, "o-", color="#0969da", ms=3, label="bound during the run" if level == "proved" else "estimate during the run")
     goal = fit.settings.get("gap", 0.01)
     axes.axhline(goal, color="grey", ls=":", label=f"goal {goal:g}")
     if bound:
-        axes.axhline(bound, color="#1a7f37", ls="--", label=f"at the end {bound:.2g}, {fit.certificate.gap.level}")
+        axes.axhline(bound, color="#1a7f37", ls="--", label=fit.verdict[0].partition(" from ")[0])
     if points or bound:
         axes.set_yscale("log")
     axes.set_xlim(left=0.0)

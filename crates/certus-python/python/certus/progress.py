@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 Show = Callable[[float, int, int, "float | None"], None]
+"""Called with seconds, iteration, gradients, and the bound on the gap or, where nothing is proved, its estimate."""
 
 FIRST, EVERY = 2.0, 10.0
 
@@ -22,8 +23,10 @@ class Line:
         self.last: float | None = None
         self.width = 0
 
-    def __call__(self, seconds: float, iteration: int, gradients: int, bound: float | None) -> None:
-        gap = f"gap at most {bound:.2g} nats" if bound is not None else "gap not bounded yet"
+    wants_words = True
+    """The gap comes in the words of the core, which tell bounds from estimates."""
+
+    def __call__(self, seconds: float, iteration: int, gradients: int, gap: str) -> None:
         if self.goal is None:
             text = f"{seconds:6.1f} s  groups integrated out, {gradients} passes"
         else:
@@ -44,7 +47,7 @@ class Line:
             self.stream.flush()
 
 
-def watcher(progress: bool | Show | None, goal: float | None) -> Show | None:
+def watcher(progress: bool | Show | None, goal: float | None) -> Show | Line | None:
     """None: a line if stderr is there; False: nothing; True: a line; a function: that. Without a goal there is no gap to reach."""
     if progress is False:
         return None
@@ -53,7 +56,7 @@ def watcher(progress: bool | Show | None, goal: float | None) -> Show | None:
     return Line(goal) if sys.stderr is not None else None
 
 
-def finish(show: Show | None) -> None:
+def finish(show: Show | Line | None) -> None:
     """Clears what a `Line` left."""
     if isinstance(show, Line):
         show.done()

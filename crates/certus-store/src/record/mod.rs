@@ -11,6 +11,7 @@ use crate::error::Error;
 
 mod convert;
 mod scale;
+mod words;
 
 use convert::finite;
 pub use scale::{GroupEffect, OtherScale, Scale};

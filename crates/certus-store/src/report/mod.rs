@@ -10,7 +10,7 @@ mod words;
 
 use std::fmt::Write;
 
-use certus::certificate::figure;
+use certus::certificate::words::{figure, nearest};
 use html::{count, escape, short, time};
 
 use crate::directory::{FitDirectory, REPORT};
@@ -102,15 +102,11 @@ fn verdict(out: &mut String, record: &Record, tone: &str) {
     match &record.certificate.scale {
         Some(scale) => paragraphs(out, &scale::sentences(scale)),
         None => {
-            paragraphs(out, &words::gap(gap));
-            paragraphs(out, &words::posterior(posterior)[..1]);
+            paragraphs(out, &words::stated(&gap.facts()));
+            paragraphs(out, &words::stated(&posterior.facts())[..1]);
         }
     }
     out.push_str("</div>\n<dl class=\"facts\">");
-    let bound = |bound: Option<f64>, level: Level| match bound {
-        Some(bound) => format!("≤ {} <small>nats, {}</small>", figure(bound), level_word(level)),
-        None => "none".into(),
-    };
     let error = record
         .neg_elbo_se
         .filter(|e| *e > 0.0)
@@ -118,8 +114,8 @@ fn verdict(out: &mut String, record: &Record, tone: &str) {
     let mut facts = match &record.certificate.scale {
         Some(scale) => scale::facts(scale),
         None => vec![
-            ("Gap to the best Gaussian", bound(gap.bound, gap.level)),
-            ("KL from the posterior", bound(posterior.bound, posterior.level)),
+            ("Gap to the best Gaussian", words::fact(&gap.facts())),
+            ("KL from the posterior", words::fact(&posterior.facts())),
             (
                 "Negative ELBO",
                 format!("{}{error}", record.neg_elbo.map_or("–".into(), |f| format!("{f:.3}"))),
@@ -190,7 +186,11 @@ fn run(out: &mut String, record: &Record) {
     section(out, "run", "The run");
     let _ = write!(out, "<p>{}</p>", escape(&capital(&record.route)));
     let goal = record.settings.get("gap").and_then(serde_json::Value::as_f64);
-    match plots::trace(&record.trace, record.seconds, record.certificate.gap.bound, goal) {
+    let gap = &record.certificate.gap;
+    let end = gap.facts().size().zip(gap.bound);
+    // estimates during the run of a black box may end in a probable bound
+    let proved = gap.level == Level::Proved;
+    match plots::trace(&record.trace, record.seconds, end, goal, proved) {
         Some(plot) => out.push_str(&plot),
         None if record.certificate.scale.is_some() => {}
         None => out.push_str("<p>The run was looked at too few times for a picture.</p>"),
@@ -208,7 +208,13 @@ fn run(out: &mut String, record: &Record) {
         out.push_str(
             "<details><summary>The numbers of the run</summary><div class=\"scroll\"><table><thead><tr>",
         );
-        for head in ["seconds", "iteration", "gradients", "negative ELBO", "bound"] {
+        for head in [
+            "seconds",
+            "iteration",
+            "gradients",
+            "negative ELBO",
+            if proved { "gap at most" } else { "gap, estimated" },
+        ] {
             let _ = write!(out, "<th scope=\"col\">{head}</th>");
         }
         out.push_str("</tr></thead><tbody>\n");
@@ -221,7 +227,7 @@ fn run(out: &mut String, record: &Record) {
                 count(p.iteration),
                 count(p.gradients),
                 short(p.neg_elbo),
-                p.bound.map_or("–".into(), figure)
+                p.bound.map_or("–".into(), |b| if proved { figure(b) } else { nearest(b, 2) })
             );
         }
         out.push_str("</tbody></table></div></details>");
@@ -236,7 +242,7 @@ fn posterior(out: &mut String, record: &Record, extras: &Extras) {
         let _ = write!(out, "<p>{}</p>", escape(&capital(reason)));
     } else {
         section(out, "posterior", "The Gaussian against the posterior");
-        paragraphs(out, &words::posterior(&record.certificate.posterior));
+        paragraphs(out, &words::stated(&record.certificate.posterior.facts()));
     }
     if let Some(k) = record.k_hat {
         let (sentence, _) = words::k_hat(k);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use certus::certificate::figure;
+use certus::certificate::words::{figure, nearest};
 
 use super::html::{escape, percent, short, time};
 use crate::record::{Parameter, TracePoint};
@@ -94,17 +94,19 @@ pub(super) fn trim(number: &str) -> String {
     }
 }
 
-/// The bound on the gap against time, with a logarithmic axis; `None` without two points.
+/// The bound on the gap (if `proved`) or its estimate against time, with a logarithmic axis, and what is said at the `end` in words and as
+/// a number; `None` without two points.
 pub(super) fn trace(
     points: &[TracePoint],
     seconds: f64,
-    certified: Option<f64>,
+    end: Option<(String, f64)>,
     goal: Option<f64>,
+    proved: bool,
 ) -> Option<String> {
     let positive = |x: f64| x > 0.0 && x.is_finite();
     let mut bounds: Vec<(f64, f64)> =
         points.iter().filter_map(|p| Some((p.seconds, p.bound.filter(|b| positive(*b))?))).collect();
-    let certified = certified.filter(|b| positive(*b));
+    let (said, certified) = end.filter(|end| positive(end.1)).unzip();
     let goal = goal.filter(|g| positive(*g));
     if bounds.len() + usize::from(certified.is_some()) < 2 {
         return None;
@@ -121,10 +123,12 @@ pub(super) fn trace(
     let x = |seconds: f64| percent(0.97 * seconds / right);
     let height = |log: f64| ROOM + (HEIGHT - 2.0 * ROOM) * (top - log) / (top - bottom);
     let y = |value: f64| format!("{:.1}", height(value.log10()));
+    let what = if proved { "Bound on the gap" } else { "Estimate of the gap" };
+    let shown = |x: f64| if proved { figure(x) } else { nearest(x, 2) };
     let mut out = format!(
-        r#"<figure class="trace"><div class="axes" role="img" aria-label="The bound on the gap against time, from {} to {} nats in {}."><svg width="64" height="{HEIGHT}" aria-hidden="true">"#,
-        bounds.first().map_or("nothing".into(), |b| figure(b.1)),
-        certified.or(bounds.last().map(|b| b.1)).map_or("nothing".into(), figure),
+        r#"<figure class="trace"><div class="axes" role="img" aria-label="{what} against time, from {} to {} nats in {}."><svg width="64" height="{HEIGHT}" aria-hidden="true">"#,
+        bounds.first().map_or("nothing".into(), |b| shown(b.1)),
+        certified.or(bounds.last().map(|b| b.1)).map_or("nothing".into(), shown),
         time(seconds)
     );
     let step = ((top - bottom) / 6.0).ceil().max(1.0);
@@ -146,16 +150,16 @@ pub(super) fn trace(
     }
     // each word on the side of its line where the other line is not
     let certified_is_higher = certified > goal;
-    for (what, value, above) in
-        [("goal", goal, !certified_is_higher), ("certified", certified, certified_is_higher)]
+    let goal_said = goal.map(|goal| format!("goal {}", figure(goal)));
+    for (what, said, value, above) in
+        [("goal", goal_said, goal, !certified_is_higher), ("certified", said, certified, certified_is_higher)]
     {
-        if let Some(value) = value {
+        if let Some((value, said)) = value.zip(said) {
             let at = height(value.log10());
             let text = if above { at - 5.0 } else { at + 14.0 };
             let _ = write!(
                 out,
-                r#"<line class="{what}" x1="0" x2="100%" y1="{at:.1}" y2="{at:.1}"/><text class="{what}" x="0.5%" y="{text:.1}">{what} {}</text>"#,
-                figure(value)
+                r#"<line class="{what}" x1="0" x2="100%" y1="{at:.1}" y2="{at:.1}"/><text class="{what}" x="0.5%" y="{text:.1}">{said}</text>"#
             );
         }
     }
@@ -180,8 +184,9 @@ pub(super) fn trace(
         let _ =
             write!(out, r#"<text x="{}" y="{}" text-anchor="{anchor}">{text}</text>"#, x(t), HEIGHT + 18.0);
     }
-    out.push_str(
-        "</svg></div><figcaption>Bound on the gap (nats, logarithmic) against seconds.</figcaption></figure>",
+    let _ = write!(
+        out,
+        "</svg></div><figcaption>{what} (nats, logarithmic) against seconds.</figcaption></figure>"
     );
     Some(out)
 }
@@ -236,7 +241,8 @@ mod tests {
             neg_elbo: None,
             bound: Some(bound),
         };
-        let text = trace(&[point(0.0, 5.0), point(1.0, 0.05), point(2.0, 0.5)], 2.0, None, None).unwrap();
+        let text =
+            trace(&[point(0.0, 5.0), point(1.0, 0.05), point(2.0, 0.5)], 2.0, None, None, true).unwrap();
         // decades 1 to −2 over 240, 8 below the top: 5 at 8 + 240 (1 − log 5)/3, then 160 lower and 80 back
         let first = 8.0 + 80.0 * (1.0 - 5f64.log10());
         for (x, y) in [("0.00%", first), ("48.50%", first + 160.0), ("97.00%", first + 80.0)] {
@@ -259,12 +265,15 @@ mod tests {
             )
             .is_none()
         );
-        assert!(trace(&[], 1.0, None, Some(0.1)).is_none());
+        assert!(trace(&[], 1.0, None, Some(0.1), true).is_none());
+        let end = || Some(("at most 1.0 nats".to_string(), 1.0));
         let point =
             |seconds, bound| TracePoint { seconds, iteration: 0, gradients: 0, neg_elbo: None, bound };
-        assert!(trace(&[point(0.0, None), point(0.0, Some(0.0))], 0.0, Some(1.0), None).is_none());
-        assert!(trace(&[point(0.0, Some(1e-300)), point(0.0, Some(1e300))], 0.0, Some(1.0), None).is_some());
+        assert!(trace(&[point(0.0, None), point(0.0, Some(0.0))], 0.0, end(), None, true).is_none());
+        assert!(
+            trace(&[point(0.0, Some(1e-300)), point(0.0, Some(1e300))], 0.0, end(), None, false).is_some()
+        );
         let many: Vec<_> = (0..10_000).map(|k| point(f64::from(k), Some(1.0 / f64::from(k + 1)))).collect();
-        assert!(trace(&many, 1e4, None, None).unwrap().len() < 60_000);
+        assert!(trace(&many, 1e4, None, None, true).unwrap().len() < 60_000);
     }
 }

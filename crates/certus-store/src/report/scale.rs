@@ -18,19 +18,10 @@ const BETWEEN: usize = 6;
 /// The verdict, as HTML.
 pub(super) fn sentences(scale: &Scale) -> Vec<String> {
     let name = escape(&scale.name);
-    let estimate = short(scale.estimate);
-    let others: String =
-        scale.others.iter().map(|o| format!(" and a {} of {}", escape(&o.name), short(o.estimate))).collect();
-    let first = match scale.interval {
-        Some([low, high]) => format!(
-            "It is proved that the likelihood, profiled over the coefficients, has a maximum at a {name} between <strong>{low:.6}</strong> and <strong>{high:.6}</strong> ({}): the estimate is {estimate}. That there is no other maximum elsewhere is not claimed.",
-            escape(scale.theorem.as_deref().unwrap_or_default())
-        ),
-        None => format!(
-            "The likelihood, profiled over the coefficients, has a maximum at a {name} of about {estimate}{others}; nothing is proved of it, because {}.",
-            escape(scale.reason.as_deref().unwrap_or("nobody asked").trim_end_matches('.'))
-        ),
-    };
+    let mut first = format!("{}.", escape(&scale.sentence()));
+    if scale.interval.is_some() {
+        first.push_str(" That there is no other maximum elsewhere is not claimed.");
+    }
     let second = match &scale.prior {
         Some(prior) => format!(
             "The posterior below has the prior {} for {name}{}. It is estimated: a sum over a grid of {}, at each node of which the coefficients are taken to be normal.",

@@ -1,10 +1,10 @@
 //! The verdict in sentences: what is proved, what is only estimated, what failed.
 
 use certus::Status;
-use certus::certificate::figure;
+use certus::certificate::words::{About, Facts, Sentence, probability};
 
 use super::html::escape;
-use crate::record::{Assumption, Gap, Level, Posterior, Record, Voucher};
+use crate::record::{Assumption, Level, Record, Voucher};
 
 /// How the page is coloured; the words say the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,8 @@ pub(super) fn headline(record: &Record) -> (String, Tone) {
     match (&record.status, gap.level) {
         (Status::Reached, Level::Proved) => ("The goal is reached, with a proof".into(), Tone::Good),
         (Status::Reached, Level::Probable) => {
-            (format!("The goal is reached, with probability {}", confidence(gap.delta)), Tone::Good)
+            let probability = gap.delta.map_or("unknown".into(), probability);
+            (format!("The goal is reached, with probability {probability}"), Tone::Good)
         }
         (Status::Reached, Level::Estimated) => {
             ("The goal is reached, by estimate only".into(), Tone::Caution)
@@ -81,80 +82,36 @@ pub(super) fn meaning(status: &Status) -> &'static str {
     }
 }
 
-fn confidence(delta: Option<f64>) -> String {
-    // 1 − δ, never rounded up
-    delta.map_or("unknown".into(), |delta| format!("{}", ((1.0 - delta) * 1e9).floor() / 1e9))
+/// A sentence as HTML, its number set apart.
+fn html(sentence: &Sentence) -> String {
+    let Sentence { before, size, after } = sentence;
+    let mut letters = before.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    format!("{first}{}<strong>{}</strong>{}.", escape(letters.as_str()), escape(size), escape(after))
 }
 
-/// "It is proved that", "With probability 0.99,", "It is estimated, not proved, that".
-fn opening(level: Level, delta: Option<f64>) -> String {
-    match level {
-        Level::Proved => "It is proved that".into(),
-        Level::Probable => {
-            format!("With probability at least {} over the fit's own random draws,", confidence(delta))
-        }
-        Level::Estimated | Level::None => "It is estimated, and not proved, that".into(),
+/// A line of words as a sentence of HTML.
+fn sentence(line: &str) -> String {
+    escape(&super::capital(line))
+}
+
+/// What is stated, its errors, the evidence, and why it is not stronger, as HTML.
+pub(super) fn stated(facts: &Facts<'_>) -> Vec<String> {
+    let mut out = vec![html(&facts.standing_alone())];
+    if facts.bound.is_none() && facts.about == About::Posterior {
+        out[0].push_str(" A small gap does not say that the posterior looks like a Gaussian.");
     }
-}
-
-/// "at most x", or "about x ± e" for an estimate with an error.
-fn size(level: Level, bound: f64, constants: &std::collections::BTreeMap<String, Option<f64>>) -> String {
-    let constant = |name: &str| constants.get(name).copied().flatten();
-    match (level, constant("estimate"), constant("standard error")) {
-        (Level::Estimated, Some(value), Some(error)) => {
-            format!("about {} ± {}", figure(value.max(0.0)), figure(error))
-        }
-        _ => format!("at most {}", figure(bound)),
-    }
-}
-
-/// Sentences about the gap, as HTML.
-pub(super) fn gap(gap: &Gap) -> Vec<String> {
-    let Some(bound) = gap.bound else {
-        return vec![format!(
-            "Nothing is known of the distance to the best Gaussian, because {}.",
-            sentence(gap.reason.as_deref())
-        )];
-    };
-    let family = match gap.family.as_str() {
-        "all Gaussians" => "the best of all Gaussians".to_string(),
-        other => format!("the best Gaussian of the family “{}”", escape(other)),
-    };
-    let mut out = vec![format!(
-        "{} this Gaussian is <strong>{} nats</strong> worse than {family}{}.",
-        opening(gap.level, gap.delta),
-        size(gap.level, bound, &gap.constants),
-        label(gap.theorem.as_deref())
-    )];
-    out.extend(errors("the best Gaussian", gap.mean_error, gap.sd_error));
-    out.extend(gap.reason.as_deref().map(|r| format!("It is not stronger because {}.", sentence(Some(r)))));
+    let more = [facts.errors(), facts.evidence(), facts.weakness()];
+    out.extend(more.into_iter().flatten().map(|line| sentence(&line)));
     out
 }
 
-/// Sentences about the posterior, as HTML.
-pub(super) fn posterior(posterior: &Posterior) -> Vec<String> {
-    let Some(bound) = posterior.bound else {
-        return vec![format!(
-            "Nothing is stated about the distance from the posterior itself, because {}. A small gap does not say that the posterior looks like a Gaussian.",
-            sentence(posterior.reason.as_deref())
-        )];
-    };
-    let mut out = vec![format!(
-        "{} the distance KL(q ‖ p) of this Gaussian from the posterior is <strong>{} nats</strong>{}.",
-        opening(posterior.level, posterior.delta),
-        size(posterior.level, bound, &posterior.constants),
-        label(posterior.theorem.as_deref())
-    )];
-    out.extend(errors("the posterior", posterior.mean_error, posterior.sd_error));
-    out.extend(
-        posterior
-            .log_evidence
-            .map(|[low, high]| format!("The log evidence of the data lies between {low:.4} and {high:.4}.")),
-    );
-    out.extend(
-        posterior.reason.as_deref().map(|r| format!("It is not stronger because {}.", sentence(Some(r)))),
-    );
-    out
+/// The size of a statement and its level, for a box.
+pub(super) fn fact(facts: &Facts<'_>) -> String {
+    match facts.size() {
+        Some(size) => format!("{} <small>{}</small>", escape(&size), escape(&facts.level_words())),
+        None => "none".into(),
+    }
 }
 
 /// What k̂ says.
@@ -179,22 +136,4 @@ pub(super) fn assumption(a: &Assumption) -> String {
         (Voucher::Estimate, _) => "only estimated".into(),
     };
     format!("{} ({who})", escape(&a.what))
-}
-
-fn errors(of: &str, mean: Option<f64>, sd: Option<f64>) -> Option<String> {
-    let mean = mean.map(|e| {
-        format!("every mean of {of} lies within {} standard deviations of the one given here", figure(e))
-    });
-    let sd = sd.map(|e| format!("every standard deviation within {} %", figure(100.0 * e)));
-    let both: Vec<_> = mean.into_iter().chain(sd).collect();
-    (!both.is_empty()).then(|| format!("At the same level, {}.", both.join(", and ")))
-}
-
-fn label(theorem: Option<&str>) -> String {
-    theorem.map_or(String::new(), |t| format!(" ({})", escape(t)))
-}
-
-/// A reason without the full stop that the sentence around it has.
-fn sentence(reason: Option<&str>) -> String {
-    escape(reason.unwrap_or("nobody asked").trim_end_matches('.'))
 }

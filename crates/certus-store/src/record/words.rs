@@ -1,0 +1,130 @@
+//! A record in words: its facts go to the core, which makes the sentences (`certus::certificate::words`), so that every interface says the
+//! same with the same digits.
+
+use std::collections::BTreeMap;
+
+use certus::certificate::{
+    self,
+    words::{About, Facts, downward, interval, nearest, upward},
+};
+
+use super::{Assumption, Gap, Level, Posterior, Record, Scale, Voucher};
+
+fn level(level: Level, delta: Option<f64>) -> certificate::Level {
+    match level {
+        Level::Proved => certificate::Level::Proved,
+        Level::Probable => certificate::Level::Probable { delta: delta.unwrap_or(f64::NAN) },
+        Level::Estimated => certificate::Level::Estimated,
+        Level::None => certificate::Level::None,
+    }
+}
+
+fn estimate(constants: &BTreeMap<String, Option<f64>>) -> Option<(f64, f64)> {
+    let constant = |name: &str| constants.get(name).copied().flatten();
+    constant("estimate").zip(constant("standard error"))
+}
+
+fn assumed(assumptions: &[Assumption]) -> Vec<&str> {
+    assumptions.iter().filter(|a| a.by == Voucher::Estimate).map(|a| a.what.as_str()).collect()
+}
+
+fn declared(assumptions: &[Assumption]) -> bool {
+    assumptions.iter().any(|a| a.by == Voucher::User)
+}
+
+impl Gap {
+    /// The facts that words are made of.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts {
+            about: About::Gap { family: &self.family },
+            bound: self.bound,
+            level: level(self.level, self.delta),
+            theorem: self.theorem.as_deref().unwrap_or_default(),
+            estimate: estimate(&self.constants),
+            assumed: assumed(&self.assumptions),
+            declared: declared(&self.assumptions),
+            reason: self.reason.as_deref(),
+            mean_error: self.mean_error,
+            sd_error: self.sd_error,
+            log_evidence: None,
+        }
+    }
+}
+
+impl Posterior {
+    /// The facts that words are made of.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts {
+            about: About::Posterior,
+            bound: self.bound,
+            level: level(self.level, self.delta),
+            theorem: self.theorem.as_deref().unwrap_or_default(),
+            estimate: estimate(&self.constants),
+            assumed: assumed(&self.assumptions),
+            declared: declared(&self.assumptions),
+            reason: self.reason.as_deref(),
+            mean_error: self.mean_error,
+            sd_error: self.sd_error,
+            log_evidence: self.log_evidence.map(|[low, high]| (low, high)),
+        }
+    }
+}
+
+impl Scale {
+    /// Where the maximum is, if that is proved: the ends of the interval, rounded outward.
+    pub fn ends(&self) -> Option<(String, String)> {
+        let [low, high] = self.interval?;
+        Some(if high >= 1e-3 { interval(low, high, 6) } else { (downward(low, 4), upward(high, 4)) })
+    }
+
+    /// "sd(city) 0.4786: a maximum of the likelihood lies between 0.478542 and 0.478578 (proved, C4)", or why that is not proved.
+    pub fn sentence(&self) -> String {
+        let shown = |x: Option<f64>| x.map_or("unknown".into(), |x| nearest(x, 5));
+        let (name, estimate) = (&self.name, shown(self.estimate));
+        match self.ends() {
+            Some((low, high)) => format!(
+                "{name} {estimate}: a maximum of the likelihood lies between {low} and {high} (proved, {})",
+                self.theorem.as_deref().unwrap_or_default()
+            ),
+            None => {
+                let why = self.reason.as_deref().unwrap_or("not requested").trim_end_matches('.');
+                let others: String =
+                    self.others.iter().map(|o| format!(", {} {}", o.name, shown(o.estimate))).collect();
+                format!("{name} {estimate}{others}: a maximum of the likelihood, without a proof: {why}")
+            }
+        }
+    }
+
+    /// "log likelihood there -483.9312 ± 1.2e-9; log evidence -490.1234 (estimated)".
+    pub fn likelihood(&self) -> String {
+        let likelihood = self.log_likelihood.map_or("not known".into(), |l| format!("{l:.4}"));
+        let error = match self.log_likelihood_error {
+            Some(error) => format!("± {}", certificate::figure(error)),
+            None => "without a proof".into(),
+        };
+        let evidence =
+            self.log_evidence.map_or(String::new(), |e| format!("; log evidence {e:.4} (estimated)"));
+        format!("log likelihood there {likelihood} {error}{evidence}")
+    }
+}
+
+impl Record {
+    /// What is known of the fit, a sentence each, the most important first.
+    pub fn verdict(&self) -> Vec<String> {
+        let posterior = &self.certificate.posterior;
+        if let Some(scale) = &self.certificate.scale {
+            let mut lines = vec![scale.sentence(), scale.likelihood()];
+            if scale.groups > 0 {
+                lines.push(format!("{} groups integrated out", scale.groups));
+            }
+            lines.extend(posterior.reason.clone());
+            return lines;
+        }
+        let (gap, posterior) = (self.certificate.gap.facts(), posterior.facts());
+        let mut lines = vec![gap.standing_alone().to_string()];
+        lines.extend(gap.errors());
+        lines.push(posterior.standing_alone().to_string());
+        lines.extend(posterior.errors());
+        lines
+    }
+}
