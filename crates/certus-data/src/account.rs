@@ -87,8 +87,14 @@ pub(crate) fn dependence(encoding: &Encoding, found: &Dependent) -> String {
     if let [(Some(k), c)] = found.on[..] {
         let other = &encoding.features[k];
         let same = near(c * feature.sd, other.sd) && (!encoding.intercept || near(feature.mean, other.mean));
-        let how = if same { "is a copy of" } else { "says the same as" };
+        let how = if same { "is a copy of" } else { "is collinear with" };
         return format!("'{}' {how} '{}'{kept}", feature.name, other.name);
+    }
+    if found.on.is_empty() {
+        return format!(
+            "'{}' is constant to rounding; it stays in the model, and only the prior tells its coefficient",
+            feature.name
+        );
     }
     let names: Vec<String> = found
         .on

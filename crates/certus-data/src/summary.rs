@@ -115,6 +115,10 @@ pub(crate) fn summarise(
     let (p, n) = (rows.columns(), rows.len() as f64);
     let means: Vec<f64> = extent.features.iter().map(|part| part[2] / n).collect();
     let about: Vec<f64> = if intercept { means.clone() } else { vec![0.0; p] };
+    // squares of numbers below 1e-154 or above 1e154 would leave the range of doubles; a power of two changes no other bit
+    let shrink: Vec<f64> = std::iter::zip(&extent.features, &about)
+        .map(|(part, about)| power_of_two((part[0] - about).abs().max((part[1] - about).abs())).recip())
+        .collect();
     let [min, max, sum] = extent.response;
     let mean = sum / n;
     // per feature Σ x and Σ x² about its center, Σ (y − mean)², the hash in two halves
@@ -125,7 +129,7 @@ pub(crate) fn summarise(
         |leaf, out| {
             for j in 0..p {
                 for i in 0..leaf.y.len() {
-                    let x = leaf.x.get(i, j) - about[j];
+                    let x = (leaf.x.get(i, j) - about[j]) * shrink[j];
                     out[j] += x;
                     out[p + j] += x * x;
                 }
@@ -142,13 +146,23 @@ pub(crate) fn summarise(
     let sd = |j: usize| {
         let (mean, square) = (sums[j] / n, sums[p + j] / n);
         let variance = (square - mean * mean).max(0.0);
-        if variance > 1e-24 * (square + about[j] * about[j]) { variance.sqrt() } else { 0.0 }
+        let about = about[j] * shrink[j];
+        if variance > 1e-24 * (square + about * about) { variance.sqrt() / shrink[j] } else { 0.0 }
     };
     Ok(Summary {
         moments: (0..p).map(|j| (means[j], sd(j))).collect(),
         response: ResponseSummary { mean, sd: (sums[2 * p] / n).sqrt(), min, max },
         cells: whole(&sums[2 * p + 1..]),
     })
+}
+
+/// The largest power of two that is not above `size`, within a range whose reciprocals and their squares are ordinary numbers; 1 for a size that
+/// has no logarithm.
+fn power_of_two(size: f64) -> f64 {
+    if !(size > 0.0 && size.is_finite()) {
+        return 1.0;
+    }
+    2f64.powi((size.log2().floor() as i32).clamp(-1000, 1000))
 }
 
 /// A feature that is a combination of earlier ones, and of which (`None` is the intercept).

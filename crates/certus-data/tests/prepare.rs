@@ -255,7 +255,7 @@ fn copies_and_combinations_are_named() {
         dependent(&spec),
         [
             "'copy' is a copy of 'a'",
-            "'scaled' says the same as 'b'",
+            "'scaled' is collinear with 'b'",
             "'sum' is a linear combination of 'a', 'b'"
         ]
     );

@@ -50,22 +50,41 @@ impl Design {
             vec![0.0; p]
         };
         let about: Vec<f64> = center.clone();
-        let mut scale = pool.sum(&*rows, 2 * p, &|leaf, _, out| {
-            for j in 0..p {
-                for i in 0..leaf.y.len() {
-                    let x = leaf.x.get(i, j) - about[j];
-                    out[j] += x;
-                    out[p + j] += x * x;
+        let moments = |shrink: &[f64]| {
+            pool.sum(&*rows, 2 * p, &|leaf, _, out| {
+                for j in 0..p {
+                    for i in 0..leaf.y.len() {
+                        let x = (leaf.x.get(i, j) - about[j]) * shrink[j];
+                        out[j] += x;
+                        out[p + j] += x * x;
+                    }
                 }
+            })
+        };
+        let mut shrink = vec![1.0; p];
+        let mut sums = moments(&shrink)?;
+        // squares of very small or large numbers leave the range of doubles: once more with those columns in a power of two
+        if (0..p).any(|j| !(1e-280..1e280).contains(&sums[p + j])) {
+            let sizes = pool.sum(&*rows, p, &|leaf, _, out| {
+                for j in 0..p {
+                    let parts = (0..leaf.y.len()).map(|i| (leaf.x.get(i, j) - about[j]).abs() / n);
+                    out[j] += parts.sum::<f64>();
+                }
+            })?;
+            for (s, size) in
+                shrink.iter_mut().zip(&sizes).filter(|(_, size)| **size > 0.0 && size.is_finite())
+            {
+                *s = 2f64.powi(-(size.log2().floor() as i32).clamp(-1000, 1000));
             }
-        })?;
-        for j in 0..p {
-            let (mean, square) = (scale[j] / n, scale[p + j] / n);
-            let variance = (square - mean * mean).max(0.0);
-            let tiny = 1e-24 * (square + about[j] * about[j]);
-            scale[j] = if variance > tiny { variance.sqrt() } else { 1.0 };
+            sums = moments(&shrink)?;
         }
-        scale.truncate(p);
+        let scale = (0..p)
+            .map(|j| {
+                let (mean, square, about) = (sums[j] / n, sums[p + j] / n, about[j] * shrink[j]);
+                let variance = (square - mean * mean).max(0.0);
+                if variance > 1e-24 * (square + about * about) { variance.sqrt() / shrink[j] } else { 1.0 }
+            })
+            .collect();
         Ok(Self { rows, intercept, transform: Some((center, scale)) })
     }
 
