@@ -466,3 +466,25 @@ fn a_scratch_file_and_threads_change_nothing() {
     }
     assert_eq!(data.columns().len(), 5);
 }
+
+/// T14. Squares of 1e-170 are 0 and those of 1e170 infinite: such columns were left as they are, and called a combination of nothing.
+#[test]
+fn features_of_any_size_are_standardised() {
+    let sd = |size: f64, intercept: bool| {
+        let at = |f: &dyn Fn(f64) -> f64| number(&(0..40).map(|i| f(f64::from(i))).collect::<Vec<_>>());
+        let a = |i: f64| size * ((0.7 * i).sin() + 0.2);
+        let data = table(&[("y", at(&|i| i)), ("a", at(&a)), ("b", at(&|i| (1.9 * i).cos()))]);
+        let mut spec = Spec::new("y", Family::Linear);
+        spec.intercept = intercept;
+        let prepared = prepare(&data, &spec).unwrap();
+        assert_eq!(prepared.notes, Vec::<String>::new(), "size {size}");
+        prepared.encoding.features[0].sd
+    };
+    for intercept in [true, false] {
+        let ordinary = sd(1.0, intercept);
+        for size in [1e-300, 1e-170, 1e-155, 1e155, 1e170, 1e300] {
+            let ratio = sd(size, intercept) / size / ordinary;
+            assert!((ratio - 1.0).abs() < 1e-12, "size {size}: {ratio}");
+        }
+    }
+}

@@ -241,3 +241,30 @@ fn first_bad_number(leaf: &Leaf<'_>) -> Option<String> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::Memory;
+
+    /// T14. Squares of 1e-170 are 0 and those of 1e170 infinite: such columns kept the scale 1.
+    #[test]
+    fn columns_of_any_size_are_standardised() {
+        let scale = |size: f64, intercept: bool| {
+            let x: Vec<f64> = (0..80)
+                .map(|k| if k % 2 == 0 { size * ((0.7 * f64::from(k)).sin() + 0.2) } else { f64::from(k) })
+                .collect();
+            let rows = Memory { x, y: vec![0.0; 40], columns: 2, ..Memory::default() };
+            let design = Design::standardised(Arc::new(rows), intercept).expect("two columns");
+            design.transform.expect("standardised").1
+        };
+        for intercept in [true, false] {
+            let ordinary = scale(1.0, intercept);
+            for size in [1e-300, 1e-170, 1e170, 1e300] {
+                let [a, b] = scale(size, intercept)[..] else { panic!("two columns") };
+                assert!((a / size / ordinary[0] - 1.0).abs() < 1e-12, "{size}: {a}");
+                assert!((b / ordinary[1] - 1.0).abs() < 1e-12, "{size}: {b}");
+            }
+        }
+    }
+}
