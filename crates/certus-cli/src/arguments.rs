@@ -350,7 +350,7 @@ pub struct FitArguments {
     #[arg(long, value_enum, help_heading = "Goal")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<LevelChoice>,
-    /// Stop after this long: 90s, 5m, 2h
+    /// Stop this long after the start of the command, within 2 s: 90s, 5m, 2h
     #[arg(long, value_name = "T", help_heading = "Goal")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_time: Option<String>,

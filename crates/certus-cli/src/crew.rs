@@ -20,6 +20,8 @@ const LIMIT_VARIABLE: &str = "CERTUS_RANK_TIMEOUT";
 const COUNT_VARIABLE: &str = "CERTUS_RANK_COUNT";
 /// A rank that failed waits this long for the others to fail in the same way.
 const GRACE: Duration = Duration::from_secs(5);
+/// The same where rank 0 was told to stop: it has to end within 2 s.
+const STOP_GRACE: Duration = Duration::from_millis(300);
 /// Iterates are compared at the powers of two and at multiples of this.
 const COMPARED: u64 = 64;
 
@@ -172,7 +174,7 @@ impl Crew {
             eprintln!("rank {}: {} numbers", self.rank(), port.numbers_sent());
         }
         match ended {
-            Err(failure) => port.farewell(GRACE, code, &|| {
+            Err(failure) => port.farewell(if code.is_stop() { STOP_GRACE } else { GRACE }, code, &|| {
                 if !self.leads() {
                     eprintln!("certus: rank {}: {}", self.rank(), failure.message);
                 }

@@ -37,6 +37,8 @@ pub enum Code {
     WriteFailed = 74,
     /// A bad config file.
     Config = 78,
+    /// The terminal hung up.
+    HungUp = 129,
     /// Ctrl-C.
     Interrupted = 130,
     /// Terminated.
@@ -81,9 +83,15 @@ impl From<&Status> for Code {
 }
 
 impl Code {
+    /// True if a signal or `--max-time` ended it.
+    pub fn is_stop(self) -> bool {
+        matches!(self, Code::Limit | Code::HungUp | Code::Interrupted | Code::Terminated)
+    }
+
     /// The codes by number, for errors that know theirs.
     pub fn by_number(number: u8) -> Code {
-        const ALL: [Code; 12] = [
+        const ALL: [Code; 14] = [
+            Code::Limit,
             Code::NonFinite,
             Code::Violated,
             Code::Usage,
@@ -93,6 +101,7 @@ impl Code {
             Code::CannotCreate,
             Code::WriteFailed,
             Code::Config,
+            Code::HungUp,
             Code::Interrupted,
             Code::Terminated,
             Code::Bug,

@@ -3,20 +3,24 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use certus::certificate::Posterior;
 use certus::fit::Status;
 use certus::{Goal, Outcome};
 use certus_data::{GroupTable, Numbers, Problem, Way};
 use certus_store::directory::{MEANING, SETTINGS};
 use certus_store::record::{Data, Parameter};
-use certus_store::{Arrays, Checkpoints, Fingerprint, FitDirectory, Kind, Meta, Record, Timer};
+use certus_store::{Arrays, Checkpoints, Fingerprint, FitDirectory, Kind, Meta, Record};
 
 use crate::arguments::{FactorChoice, FitArguments};
 use crate::crew::Crew;
 use crate::exit::{Code, Failure, print};
+use crate::saving::Saving;
+use crate::signals::{Parting, Signals};
 use crate::table;
-use crate::watch::{Signals, Watch, duration};
+use crate::watch::{Watch, duration};
 
 impl FitArguments {
     /// The goal.
@@ -74,11 +78,11 @@ pub fn fit(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
         Some(out) => Err(certus_store::Error::Exists { path: out.to_path_buf() }.into()),
         None => Ok(()),
     })?;
-    run.watch.say("reading the data");
-    let problem = arguments.problem(&run.signals, crew.ranks())?;
+    let problem = run.read()?;
     // made now, so that what takes long is not done in vain, and not before, so that bad data leave nothing behind
     let directory = crew.first(|| {
         let Some(out) = &arguments.out else { return Ok(None) };
+        let _writing = run.signals.writing();
         let directory = FitDirectory::create(out, arguments.overwrite)?;
         directory.write(SETTINGS, arguments.settings().to_string().as_bytes())?;
         let meaning = serde_json::to_vec(&problem.meaning).expect("meanings are plain values");
@@ -113,8 +117,7 @@ pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool, crew: &Cr
         return Ok(Code::from(&done.status));
     }
     let run = Run::new(&arguments, crew)?;
-    run.watch.say("reading the data");
-    let problem = arguments.problem(&run.signals, crew.ranks()).map_err(moved)?;
+    let problem = run.read().map_err(moved)?;
     crew.beat(Some(dir));
     run.go(&problem, directory, earlier.as_ref())
 }
@@ -144,12 +147,68 @@ impl<'a> Run<'a> {
         let (mut goal, way, every) = (arguments.goal()?, arguments.way()?, arguments.every()?);
         goal.threads = goal.threads.or_else(|| crew.threads());
         let watch = Watch::new(arguments.quiet || !crew.leads(), goal.gap);
-        Ok(Self { arguments, crew, goal, way, every, signals: Signals::listen()?, watch })
+        let signals = Signals::with_limit(goal.max_time, Instant::now(), crew.leads())?;
+        Ok(Self { arguments, crew, goal, way, every, signals, watch })
+    }
+
+    /// Says what is being done, here and to whoever stops it.
+    pub(crate) fn say(&self, doing: &str) {
+        self.signals.doing(doing);
+        self.watch.say(doing);
+    }
+
+    /// Reads the data and builds the model. Nothing is written if that is stopped.
+    fn read(&self) -> Result<Arc<Problem>, Failure> {
+        self.say("reading the data");
+        let (meta, json) = (self.bare_meta(), self.arguments.json);
+        self.signals.on_end(move |reason| {
+            let message = format!("{} while {}; nothing was fitted", reason.words, reason.doing);
+            let record = || Record::failed(status(reason.code), message.clone(), meta.clone()).to_json();
+            Parting { record: json.then(record), message }
+        });
+        self.arguments.problem(&self.signals, self.crew.ranks()).map(Arc::new)
+    }
+
+    /// The goal with the time that is left.
+    pub(crate) fn goal_left(&self) -> Goal {
+        Goal { max_time: self.signals.time_left(), ..self.goal.clone() }
+    }
+
+    /// True if an error is the way in which a stop came through.
+    pub(crate) fn was_stopped(&self, error: &certus_models::Error) -> bool {
+        error.is_stopped() || self.signals.must_end()
+    }
+
+    /// What is left behind by a run that is stopped before it has a Gaussian: `save` writes what there is and says what becomes of it. The record of
+    /// an earlier run that was resumed stays.
+    pub(crate) fn on_end(
+        &self,
+        problem: &Problem,
+        directory: Option<Arc<FitDirectory>>,
+        resumed: bool,
+        mut save: impl FnMut() -> Result<String, certus_store::Error> + Send + 'static,
+    ) {
+        let (meta, json, bar) = (self.meta(problem, Vec::new()), self.arguments.json, self.watch.bar());
+        self.signals.on_end(move |reason| {
+            bar.iter().for_each(|bar| bar.finish_and_clear());
+            let saved = save().unwrap_or_else(|e| format!("and {e}"));
+            let message = format!("{} while {}, {saved}", reason.words, reason.doing);
+            let record = Record::failed(status(reason.code), message.clone(), meta.clone());
+            let written = match directory.as_deref().filter(|_| !resumed) {
+                Some(directory) => record.write(directory),
+                None => Ok(()),
+            };
+            let message = match written {
+                Ok(()) => message,
+                Err(error) => format!("{message}; {error}"),
+            };
+            Parting { record: json.then(|| record.to_json()), message }
+        });
     }
 
     fn go(
         mut self,
-        problem: &Problem,
+        problem: &Arc<Problem>,
         directory: Option<FitDirectory>,
         earlier: Option<&Record>,
     ) -> Result<Code, Failure> {
@@ -158,7 +217,8 @@ impl<'a> Run<'a> {
         }
         let kind = if matches!(self.way, Way::Planned(_)) { Kind::Plan } else { Kind::Model };
         let fingerprint = self.arguments.fingerprint(problem);
-        let mut checkpoints = directory.as_ref().map(|dir| Checkpoints::new(dir, kind, fingerprint));
+        let directory = directory.map(Arc::new);
+        let checkpoints = directory.as_ref().map(|dir| Checkpoints::new(dir, kind, fingerprint));
         let saved = self.crew.first(|| match checkpoints.as_ref().map(Checkpoints::latest) {
             Some(Ok(latest)) => {
                 latest.note.iter().for_each(|note| self.watch.say(note));
@@ -169,23 +229,39 @@ impl<'a> Run<'a> {
             Some(Err(other)) => Err(other.into()),
         })?;
         let saved = self.crew.share(saved.flatten());
-        self.watch.say("fitting");
-        let (mut timer, mut broken, mut last) = (Timer::new(self.every), None, None);
-        let (watch, signals, limited) = (&mut self.watch, &self.signals, self.goal.max_time.is_some());
+        self.say(if saved.is_some() { "looking at the saved state" } else { "looking for the mode" });
+        let (saving, mut broken, mut begun) = (checkpoints.map(|c| Saving::new(c, self.every)), None, false);
+        let saving = saving.map(|saving| Arc::new(Mutex::new(saving)));
+        let (theirs, place) = (saving.clone(), directory.clone());
+        self.on_end(problem, directory.clone(), earlier.is_some(), move || {
+            let (Some(saving), Some(place)) = (&theirs, &place) else {
+                return Ok("and nothing was saved without --out".into());
+            };
+            let (mut saving, place) = (lock(saving), place.path().display());
+            saving.write_kept()?;
+            let taken = saving.taken();
+            Ok(match saving.saved() {
+                Some(saved) => {
+                    format!("after {taken} iterations; certus resume {place} goes on after {saved} of them")
+                }
+                None => format!("after {taken} iterations; certus resume {place} goes on"),
+            })
+        });
+        let goal = self.goal_left();
+        let (watch, signals) = (&mut self.watch, &self.signals);
         let crew = self.crew;
-        let outcome = problem.run(&self.goal, &self.way, saved.as_deref(), &mut |point, save| {
+        let outcome = problem.run(&goal, &self.way, saved.as_deref(), &mut |point, save| {
+            if !std::mem::replace(&mut begun, true) {
+                signals.doing("fitting");
+            }
             watch.step(point);
             crew.compare(point.iteration, save);
             let mut stop = signals.seen().is_some();
-            if let Some(checkpoints) = &mut checkpoints {
-                if stop || timer.due() {
-                    if let Err(error) = checkpoints.write(&save()) {
-                        (broken, stop) = (Some(error), true);
-                    }
-                    timer.reset();
-                }
-                if limited {
-                    last = Some(save());
+            if let Some(saving) = &saving {
+                let _writing = signals.writing();
+                let asked = stop || signals.asked().is_some();
+                if let Err(error) = lock(saving).step(point.iteration, asked, save) {
+                    (broken, stop) = (Some(error), true);
                 }
             }
             // what rank 0 has seen, so that all stop after the same step
@@ -194,21 +270,25 @@ impl<'a> Run<'a> {
         crew.first(|| broken.map_or(Ok(()), |error| Err(error.into())))?;
         let outcome = outcome.map(|outcome| self.judged(problem, outcome));
         self.watch.done();
-        if let (Some(checkpoints), Some(last), Ok(Outcome { status: Status::Limit, .. })) =
-            (&mut checkpoints, &last, &outcome)
-        {
-            checkpoints.write(last)?;
-        }
         let failure = match outcome {
-            Ok(outcome) => {
-                self.finish(problem, &outcome, directory.as_ref(), earlier)?;
-                let code = Code::from(&outcome.status);
-                return Ok(if code == Code::Interrupted {
-                    self.signals.seen().unwrap_or(code)
-                } else {
-                    code
-                });
+            // what an earlier run has certified is better than a Gaussian of which nothing is known
+            Ok((outcome, _))
+                if uncertified(&outcome) && earlier.is_some_and(|e| e.certificate.gap.bound.is_some()) =>
+            {
+                return Err(self.signals.end());
             }
+            Ok((outcome, compared)) => {
+                self.signals.finish(|| {
+                    if matches!(outcome.status, Status::Limit | Status::Interrupted) {
+                        saving.as_ref().map_or(Ok(()), |saving| lock(saving).write_kept())?;
+                    }
+                    self.finish(problem, &outcome, directory.as_deref(), earlier)
+                })?;
+                let code = Code::from(&outcome.status);
+                let signal = self.signals.seen().filter(|_| code == Code::Interrupted || !compared);
+                return Ok(signal.unwrap_or(code));
+            }
+            Err(error) if self.was_stopped(&error) => return Err(self.signals.end()),
             Err(error) => {
                 let witness = problem.witness(&error);
                 let mut failure = Failure::from(error);
@@ -216,7 +296,7 @@ impl<'a> Run<'a> {
                 failure
             }
         };
-        self.failed(problem, failure, directory.as_ref())
+        self.failed(problem, failure, directory.as_deref())
     }
 
     /// A failed fit still says what it knows.
@@ -229,8 +309,6 @@ impl<'a> Run<'a> {
         let status = match failure.code {
             Code::NonFinite => Status::NonFinite,
             Code::Violated => Status::AssumptionViolated,
-            Code::Limit => Status::Limit,
-            Code::Interrupted | Code::Terminated => Status::Interrupted,
             _ => return Err(failure),
         };
         let record = Record::failed(status, failure.message.clone(), self.meta(problem, Vec::new()));
@@ -243,32 +321,55 @@ impl<'a> Run<'a> {
         Err(failure)
     }
 
-    /// The outcome with the certificate of the posterior, at the level that was asked for.
-    fn judged(&self, problem: &Problem, mut outcome: Outcome) -> Outcome {
+    /// The outcome with the certificate of the posterior, at the level that was asked for; false if a stop kept it from being compared.
+    fn judged(&self, problem: &Arc<Problem>, mut outcome: Outcome) -> (Outcome, bool) {
         if let Some(level) = self.arguments.level {
             level.asked().judge(&mut outcome);
         }
-        if outcome.status == Status::Reached {
-            self.watch.say("comparing with the posterior");
-            outcome.certificate.posterior = problem.posterior(&self.goal, &outcome);
+        if outcome.status != Status::Reached {
+            return (outcome, true);
         }
-        outcome
+        self.say("comparing with the posterior");
+        if self.crew.ranks().is_some() {
+            outcome.certificate.posterior = problem.posterior(&self.goal, &outcome);
+            return (outcome, true);
+        }
+        let outcome = Arc::new(outcome);
+        let (problem, goal, theirs) = (problem.clone(), self.goal.clone(), outcome.clone());
+        let found = self.signals.unless_stopped(move || {
+            let found = problem.posterior(&goal, &theirs);
+            drop(theirs);
+            found
+        });
+        let mut outcome = Arc::try_unwrap(outcome).unwrap_or_else(|shared| (*shared).clone());
+        let compared = found.filter(|found| !self.signals.must_end() || found.statement.bound().is_some());
+        let done = compared.is_some();
+        outcome.certificate.posterior = compared.unwrap_or_else(|| {
+            Posterior::none(format!("{} before it was done", self.signals.stopped_by().unwrap_or_default()))
+        });
+        (outcome, done)
     }
 
     pub(crate) fn meta(&self, problem: &Problem, parameters: Vec<Parameter>) -> Meta {
         let prepared = &problem.prepared;
+        let data = Data {
+            rows: Some(prepared.rows_used as u64),
+            fingerprint: Some(format!("{:016x}", prepared.fingerprint)),
+        };
+        Meta { parameters, data, notes: problem.notes(), ..self.bare_meta() }
+    }
+
+    /// What is known before there are data.
+    fn bare_meta(&self) -> Meta {
         let model = self.arguments.settings()["model"].as_str().unwrap_or_default().to_string();
         let versions = [("certus", env!("CARGO_PKG_VERSION")), ("target", std::env::consts::ARCH)];
         Meta {
             model,
-            parameters,
+            parameters: Vec::new(),
             settings: self.arguments.settings(),
             seed: self.goal.seed,
-            data: Data {
-                rows: Some(prepared.rows_used as u64),
-                fingerprint: Some(format!("{:016x}", prepared.fingerprint)),
-            },
-            notes: problem.notes(),
+            data: Data::default(),
+            notes: Vec::new(),
             versions: versions.map(|(a, b)| (a.to_string(), b.to_string())).into_iter().collect(),
         }
     }
@@ -302,6 +403,21 @@ impl<'a> Run<'a> {
     }
 }
 
+/// How a record says that a run was stopped.
+fn status(code: Code) -> Status {
+    if code == Code::Limit { Status::Limit } else { Status::Interrupted }
+}
+
+/// True for a run that was stopped before anything was certified.
+fn uncertified(outcome: &Outcome) -> bool {
+    let stopped = matches!(outcome.status, Status::Limit | Status::Interrupted);
+    stopped && outcome.certificate.gap.statement.bound().is_none()
+}
+
+fn lock(saving: &Mutex<Saving>) -> std::sync::MutexGuard<'_, Saving> {
+    saving.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The record on stdout, as asked for.
 pub(crate) fn show(
     arguments: &FitArguments,
@@ -318,8 +434,8 @@ pub(crate) fn show(
 /// `certus plan`.
 pub fn plan(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
     let run = Run::new(arguments, crew)?;
-    run.watch.say("reading the data");
-    let problem = arguments.problem(&run.signals, crew.ranks())?;
+    let problem = run.read()?;
+    run.signals.doing("planning");
     run.watch.done();
     let lines = problem.plan(&run.goal, &run.way);
     let out: String = lines.iter().map(|(what, value)| format!("{what:<13} {value}\n")).collect();

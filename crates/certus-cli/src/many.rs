@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use certus::certificate::words::{figure, nearest};
@@ -15,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::arguments::FitArguments;
 use crate::exit::{Code, Failure, print};
 use crate::request::{Stoppable, open};
+use crate::signals::{Parting, Signals};
 use crate::table::aligned;
-use crate::watch::{Counter, Signals, duration};
+use crate::watch::{Counter, duration};
 
 /// Arguments of `fit-many`: those of `fit`, and which model a row belongs to.
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize)]
@@ -87,18 +89,22 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
         memory: None,
     };
     let request = fit.request()?;
-    let signals = Signals::listen()?;
+    let signals = Signals::with_limit(limit, clock, true)?;
+    signals.doing("reading the keys");
+    signals.on_end(|reason| {
+        Parting::saying(format!("{} while {}; finished chunks are kept", reason.words, reason.doing))
+    });
     let counter = Counter::new(fit.quiet);
     counter.say("reading the keys");
     let source = open(fit.path()?, fit.r#where.as_deref(), fit.sql.as_deref())?;
     let source = Stoppable { source, signals: &signals };
-    let stopped = |e: certus_data::DataError| match signals.seen() {
-        Some(code) => Failure::new(code, "stopped while the data were read; finished chunks are kept"),
-        None => e.into(),
-    };
+    let stopped = |e: certus_data::DataError| if source.stopped() { signals.end() } else { e.into() };
     let many = Many::new(&source, &request, by).map_err(stopped)?;
     let (manifest, chunks) = manifest(arguments, &many, by);
-    let directory = ManyDirectory::begin(out, &manifest, part.is_some(), fit.overwrite)?;
+    let directory = {
+        let _writing = signals.writing();
+        ManyDirectory::begin(out, &manifest, part.is_some(), fit.overwrite)?
+    };
     let (index, parts) = part.unwrap_or((0, 1));
     let (mut todo, mut known, mut groups) = (Vec::new(), Vec::new(), 0);
     for chunk in chunks.of_part(index, parts) {
@@ -112,7 +118,17 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
         }
     }
     counter.begin(groups);
-    let watch = Watch { signals: &signals, limit: limit.map(|t| clock + t), counter: &counter, many: &many };
+    signals.doing("fitting");
+    let left = Arc::new(AtomicUsize::new(todo.len()));
+    let (theirs, all) = (left.clone(), chunks.count());
+    signals.on_end(move |reason| {
+        let left = theirs.load(Ordering::Relaxed);
+        Parting::saying(format!(
+            "{} with {left} of {all} chunks to make; the same command goes on",
+            reason.words
+        ))
+    });
+    let watch = Watch { signals: &signals, counter: &counter, many: &many, left: &left };
     let watch = Writing { watch, directory: &directory, manifest: &manifest, broken: Mutex::new(None) };
     let ended = many.run(&source, &chunks, &todo, &known, &how, &watch);
     counter.done();
@@ -120,13 +136,10 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
         return Err(error.into());
     }
     if ended.map_err(stopped)? == Ended::Stopped {
-        let left = todo.iter().filter(|c| directory.chunk(&manifest, **c).is_none()).count();
-        let words =
-            format!("stopped with {left} of {} chunks to make; the same command goes on", chunks.count());
-        return Err(Failure::new(signals.seen().unwrap_or(Code::Limit), words));
+        return Err(signals.end());
     }
     let speed = Some((groups, clock.elapsed())).filter(|(groups, _)| *groups > 0);
-    finish(arguments, &directory, &manifest, speed)
+    signals.finish(|| finish(arguments, &directory, &manifest, speed))
 }
 
 /// `certus resume` on a directory of many fits.
@@ -173,9 +186,10 @@ fn manifest(arguments: &ManyArguments, many: &Many, by: &str) -> (Manifest, Chun
 /// Progress, signals and the clock.
 struct Watch<'a> {
     signals: &'a Signals,
-    limit: Option<Instant>,
     counter: &'a Counter,
     many: &'a Many,
+    /// Chunks to make.
+    left: &'a AtomicUsize,
 }
 
 /// And what is written.
@@ -188,7 +202,7 @@ struct Writing<'a> {
 
 impl Watcher for Writing<'_> {
     fn stop(&self) -> bool {
-        self.watch.signals.seen().is_some() || self.watch.limit.is_some_and(|limit| Instant::now() >= limit)
+        self.watch.signals.asked().is_some()
     }
 
     fn group(&self) {
@@ -197,8 +211,10 @@ impl Watcher for Writing<'_> {
 
     fn chunk(&self, chunk: usize, fits: Vec<GroupFit>, data: u64) -> bool {
         let content = stored(self.watch.many, self.manifest, fits, data);
+        let _writing = self.watch.signals.writing();
         let written = self.directory.write_chunk(chunk, &content);
         let fine = written.is_ok();
+        self.watch.left.fetch_sub(usize::from(fine), Ordering::Relaxed);
         if let Err(error) = written {
             self.broken.lock().expect("nobody panics while holding it").get_or_insert(error);
         }

@@ -11,7 +11,7 @@ use certus_models::Ranks;
 
 use crate::arguments::{FactorChoice, FitArguments, Missing, ModelName};
 use crate::exit::{Code, Failure};
-use crate::watch::Signals;
+use crate::signals::Signals;
 
 fn usage(message: impl Into<String>) -> Failure {
     Failure::new(Code::Usage, message)
@@ -103,11 +103,11 @@ impl FitArguments {
         let request = self.request()?;
         let source = open(self.path()?, self.r#where.as_deref(), self.sql.as_deref())?;
         let source = Stoppable { source, signals };
-        let storage = Storage { ranks, ..Storage::default() };
-        Problem::new(&source, &request, &storage).map_err(|e| match signals.seen() {
-            Some(code) => Failure::new(code, "stopped while the data were read; nothing was written"),
-            None => e.into(),
-        })
+        // ranks must stop together, so where there are several no pass ends before its last row
+        let stop = ranks.is_none().then(|| signals.flag().clone());
+        let storage = Storage { ranks, stop, ..Storage::default() };
+        let read = Problem::new(&source, &request, &storage);
+        read.map_err(|e| if source.stopped() { signals.end() } else { e.into() })
     }
 }
 
@@ -126,12 +126,19 @@ pub fn open(path: &Path, _: Option<&str>, _: Option<&str>) -> Result<Box<dyn Sou
     )))
 }
 
-/// A source that a signal ends.
+/// A source that a signal ends, or the time.
 pub struct Stoppable<'a> {
     /// The source.
     pub source: Box<dyn Source>,
     /// Whose signals.
     pub signals: &'a Signals,
+}
+
+impl Stoppable<'_> {
+    /// True once no more rows are given.
+    pub fn stopped(&self) -> bool {
+        self.signals.seen().is_some() || self.signals.must_end()
+    }
 }
 
 impl Source for Stoppable<'_> {
@@ -144,9 +151,8 @@ impl Source for Stoppable<'_> {
         wanted: &[usize],
         visit: &mut dyn FnMut(&certus_data::Batch<'_>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
-        self.source.scan(wanted, &mut |batch| match self.signals.seen() {
-            Some(_) => Err(DataError::Read("stopped".into())),
-            None => visit(batch),
+        self.source.scan(wanted, &mut |batch| {
+            if self.stopped() { Err(DataError::Read("stopped".into())) } else { visit(batch) }
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The run of a fit whose scales are not all given: nothing to checkpoint, the result as a mixture.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use certus_data::{Ended, Problem};
 use certus_store::{Arrays, FitDirectory, Record};
@@ -9,38 +10,38 @@ use crate::exit::{Code, Failure};
 use crate::fit::{Run, show};
 
 impl Run<'_> {
-    /// Such a run takes seconds and begins anew when it is resumed, so there are no checkpoints.
+    /// Such a run begins anew when it is resumed, so there are no checkpoints.
     pub(crate) fn go_collapsed(
         mut self,
         problem: &Problem,
         directory: Option<FitDirectory>,
         earlier: Option<&Record>,
     ) -> Result<Code, Failure> {
-        self.watch.say("fitting");
+        self.say("looking for the scales that are not given");
+        let again = "before there was an estimate of what was not given; certus resume begins anew";
+        let directory = directory.map(Arc::new);
+        self.on_end(problem, directory.clone(), earlier.is_some(), move || Ok(again.into()));
         let asked = self.arguments.level.map(|level| level.asked());
+        let goal = self.goal_left();
         let (watch, signals) = (&mut self.watch, &self.signals);
-        let ended = problem.run_collapsed(&self.goal, &self.way, asked, &mut |progress| {
+        let ended = problem.run_collapsed(&goal, &self.way, asked, &mut |progress| {
             watch.pass(progress);
             if signals.seen().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         self.watch.done();
         match ended {
             Ok(ended) => {
-                self.finish_collapsed(problem, &ended, directory.as_ref(), earlier)?;
+                self.signals
+                    .finish(|| self.finish_collapsed(problem, &ended, directory.as_deref(), earlier))?;
                 let code = Code::from(&ended.outcome.status);
                 Ok(if code == Code::Interrupted { self.signals.seen().unwrap_or(code) } else { code })
             }
-            Err(certus_models::Error::Stopped) => {
-                let code = self.signals.seen().unwrap_or(Code::Limit);
-                let words =
-                    "stopped before there was an estimate of what was not given; certus resume begins anew";
-                self.failed(problem, Failure::new(code, words), directory.as_ref())
-            }
+            Err(error) if self.was_stopped(&error) => Err(self.signals.end()),
             Err(error) => {
                 let witness = problem.witness(&error);
                 let mut failure = Failure::from(error);
                 failure.message.push_str(&witness);
-                self.failed(problem, failure, directory.as_ref())
+                self.failed(problem, failure, directory.as_deref())
             }
         }
     }

@@ -13,7 +13,7 @@ use certus_store::{Arrays, FitDirectory, Record};
 use crate::arguments::FitArguments;
 use crate::exit::{Code, Failure, print};
 use crate::fit::moved;
-use crate::watch::Signals;
+use crate::signals::{Parting, Signals};
 
 pub(crate) fn refuted(message: impl Into<String>) -> Failure {
     Failure::new(Code::Refuted, message)
@@ -29,7 +29,13 @@ pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
         arguments.data = Some(data.to_path_buf());
     }
     let arrays = Arrays::read(&directory)?;
-    let problem = arguments.problem(&Signals::listen()?, None).map_err(moved)?;
+    let signals = Signals::listen()?;
+    signals.doing("reading the data");
+    signals.on_end(|reason| {
+        Parting::saying(format!("{} while {}; the fit was not verified", reason.words, reason.doing))
+    });
+    let problem = arguments.problem(&signals, None).map_err(moved)?;
+    signals.doing("checking the certificate");
     let fingerprint = format!("{:016x}", problem.prepared.fingerprint);
     if record.data.fingerprint.as_deref() != Some(fingerprint.as_str()) {
         return Err(refuted("the data are not those of the fit: their fingerprints differ"));

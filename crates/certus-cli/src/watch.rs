@@ -1,14 +1,12 @@
-//! Progress on stderr, signals, and durations: a bar on a terminal, plain lines elsewhere, nothing when quiet.
+//! Progress on stderr, and durations: a bar on a terminal, plain lines elsewhere, nothing when quiet.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use certus::auto::TracePoint;
 use certus::certificate::figure;
 use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Code, Failure};
 
@@ -16,33 +14,6 @@ use crate::exit::{Code, Failure};
 const LENGTH: u64 = 1000;
 /// A line this often where there is no terminal.
 const LINES: Duration = Duration::from_secs(10);
-
-/// Which signal came, if one did.
-#[derive(Clone)]
-pub struct Signals(Arc<AtomicUsize>);
-
-impl Signals {
-    /// Listens for SIGINT and SIGTERM from now on. The first one asks the run to stop, the second one ends the process on the spot.
-    pub fn listen() -> Result<Self, Failure> {
-        let (seen, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        for (signal, code) in [(SIGINT, Code::Interrupted), (SIGTERM, Code::Terminated)] {
-            signal_hook::flag::register_conditional_shutdown(signal, code as i32, again.clone())
-                .and_then(|_| signal_hook::flag::register(signal, again.clone()))
-                .and_then(|_| signal_hook::flag::register_usize(signal, seen.clone(), code as usize))
-                .map_err(|e| Failure::new(Code::Bug, format!("cannot listen for signals: {e}")))?;
-        }
-        Ok(Self(seen))
-    }
-
-    /// The code to end with, if a signal came.
-    pub fn seen(&self) -> Option<Code> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => None,
-            code if code == Code::Terminated as usize => Some(Code::Terminated),
-            _ => Some(Code::Interrupted),
-        }
-    }
-}
 
 /// What is shown while a fit runs.
 pub struct Watch {
@@ -108,6 +79,11 @@ impl Watch {
             eprintln!("{:8.1} s  {text}", progress.elapsed.as_secs_f64());
             self.last = Some(Instant::now());
         }
+    }
+
+    /// The bar, for whoever has to clear it.
+    pub fn bar(&self) -> Option<ProgressBar> {
+        self.bar.clone()
     }
 
     /// Clears the bar.

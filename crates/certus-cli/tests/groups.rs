@@ -251,7 +251,7 @@ fn slopes_alone_and_what_is_refused() {
     expect(&with(&["--group", "g", "--sd-prior", "cauchy"]), 64, "half-t");
     expect(&with(&["--group", "g", "--method", "exact"]), 64, "no choice of method");
     expect(&with(&["--group", "g: 0,x", "--group-sd", "1"]), 64, "or leave out group-sd");
-    expect(&with(&["--group", "g", "--max-time", "0s"]), 10, "stopped before there was an estimate");
+    expect(&with(&["--group", "g", "--max-time", "0s"]), 10, "before there was an estimate");
     let out = dir.join("fit");
     let out = out.to_str().unwrap();
     expect(&with(&["--group", "g", "--max-time", "0s", "--out", out]), 10, "\"limit\"");

@@ -456,7 +456,7 @@ fn refusals() {
         expect(&with(model, &["--group", "a", "--group", "b"]), 64, &format!("give the sds and {word}"));
         expect(&with(model, &["--group", "a: x"]), 64, "2 coefficients vary by it");
         expect(&with(model, &["--method", "exact"]), 64, "no choice of method");
-        expect(&with(model, &["--max-time", "0s"]), 10, "stopped before there was an estimate");
+        expect(&with(model, &["--max-time", "0s"]), 10, "before there was an estimate");
         expect(&with(model, &["--scales", "estimate", "--sd-prior", "flat"]), 64, "leave sd-prior out");
         expect(
             &with(model, &[&format!("--{word}"), "1", "--scales", "estimate"]),

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use certus_models::rows::{Block, LEAF, Leaf, Rows};
 use certus_models::{Error, Ranks};
@@ -24,12 +24,15 @@ pub struct Storage {
     pub directory: Option<PathBuf>,
     /// Processes that share the rows: each reads all of the data and keeps the leaves of its rank.
     pub ranks: Option<Arc<dyn Ranks>>,
+    /// Once it is true, no leaf can be read any more ([`Error::Stopped`]), so that every pass over the rows ends at its next leaf. Not for rows that are spread: ranks must
+    /// stop together.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for Storage {
     /// 384 MiB.
     fn default() -> Self {
-        Self { memory: 384 << 20, directory: None, ranks: None }
+        Self { memory: 384 << 20, directory: None, ranks: None, stop: None }
     }
 }
 
@@ -61,6 +64,7 @@ pub(crate) struct Writer {
     /// The leaves to keep.
     own: Range<usize>,
     ranks: Option<Arc<dyn Ranks>>,
+    stop: Option<Arc<AtomicBool>>,
 }
 
 impl Writer {
@@ -76,6 +80,7 @@ impl Writer {
             rows: 0,
             own: 0..usize::MAX,
             ranks: None,
+            stop: storage.stop.clone(),
         }
     }
 
@@ -142,6 +147,7 @@ impl Writer {
             spilled: self.spilled,
             own: self.own,
             ranks: self.ranks,
+            stop: self.stop,
         })
     }
 }
@@ -168,6 +174,7 @@ pub(crate) struct Leaves {
     /// The leaves that are here.
     own: Range<usize>,
     ranks: Option<Arc<dyn Ranks>>,
+    stop: Option<Arc<AtomicBool>>,
 }
 
 impl Leaves {
@@ -228,9 +235,16 @@ impl Rows for Leaves {
         self.ranks.as_deref()
     }
 
+    fn stop(&self) -> Option<&Arc<AtomicBool>> {
+        self.stop.as_ref()
+    }
+
     fn leaf(&self, index: usize, visit: &mut dyn FnMut(Leaf<'_>)) -> Result<(), Error> {
         let (first, p) = (index * LEAF, self.kept.len());
         let n = LEAF.min(self.rows.saturating_sub(first));
+        if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(Error::Stopped);
+        }
         if !self.own.contains(&index) {
             return Err(Error::Data(format!("leaf {index} is kept by another rank")));
         }

@@ -2,7 +2,8 @@
 //! partial sums, which are combined in one fixed binary tree. Memory, files and other processes give the same bits.
 
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use certus::parallel;
 use faer::MatRef;
@@ -127,6 +128,12 @@ pub trait Rows: Send + Sync {
 
     /// The processes over which the leaves are spread; only those of this rank can be asked for here.
     fn ranks(&self) -> Option<&dyn Ranks> {
+        None
+    }
+
+    /// A flag that somebody may set to end every pass over the rows: then [`leaf`](Self::leaf) is [`Error::Stopped`], and models that keep rows in another order
+    /// end their passes, too.
+    fn stop(&self) -> Option<&Arc<AtomicBool>> {
         None
     }
 

@@ -1,6 +1,9 @@
 //! Rows in a matrix of NumPy's, read where it lies: the one file with unsafe code.
 #![allow(unsafe_code)]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use certus_models::Error;
 use certus_models::rows::{Block, LEAF, Leaf, Rows};
 use numpy::{PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
@@ -16,6 +19,7 @@ pub(crate) struct Borrowed {
     pub(crate) trials: Vec<f64>,
     pub(crate) offset: Vec<f64>,
     pub(crate) weight: Vec<f64>,
+    stop: Arc<AtomicBool>,
 }
 
 // SAFETY: the pointer is only read, and what it points to lives as long as `_owner`.
@@ -24,8 +28,8 @@ unsafe impl Send for Borrowed {}
 unsafe impl Sync for Borrowed {}
 
 impl Borrowed {
-    /// `None` if the matrix is not in C order or has another number of rows than there are responses.
-    pub(crate) fn new(x: &PyReadonlyArray2<'_, f64>, y: Vec<f64>) -> Option<Self> {
+    /// `stop` ends passes. `None` if the matrix is not in C order or has another number of rows than there are responses.
+    pub(crate) fn new(x: &PyReadonlyArray2<'_, f64>, y: Vec<f64>, stop: Arc<AtomicBool>) -> Option<Self> {
         let slice = x.as_slice().ok()?;
         (x.shape()[0] == y.len()).then(|| Self {
             x: slice.as_ptr(),
@@ -35,6 +39,7 @@ impl Borrowed {
             trials: Vec::new(),
             offset: Vec::new(),
             weight: Vec::new(),
+            stop,
         })
     }
 }
@@ -48,7 +53,14 @@ impl Rows for Borrowed {
         self.columns
     }
 
+    fn stop(&self) -> Option<&Arc<AtomicBool>> {
+        Some(&self.stop)
+    }
+
     fn leaf(&self, index: usize, visit: &mut dyn FnMut(Leaf<'_>)) -> Result<(), Error> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
+        }
         let first = index * LEAF;
         let range = first..(first + LEAF).min(self.y.len());
         let p = self.columns;

@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use certus::auto::TracePoint;
+use certus::certificate::Posterior;
 use certus::{Goal, Outcome, Status};
 use certus_data::{Batch, ColumnInfo, DataError, Prepared, Problem, Request, Source, Storage, Way};
 use certus_store::record::Parameter;
@@ -17,7 +17,7 @@ use crate::error::{data, raise, usage};
 use crate::fitted::Fitted;
 use crate::memory::Borrowed;
 use crate::settings::Settings;
-use crate::watch::{Progress, interrupt, watched};
+use crate::watch::{Brake, Progress, Shared, Watched, interrupt, watched};
 
 /// A model with its data.
 #[pyclass(frozen, module = "certus._certus")]
@@ -25,12 +25,13 @@ pub(crate) struct Model {
     problem: Arc<Problem>,
     request: Request,
     settings: Settings,
+    brake: Arc<Brake>,
 }
 
 /// A source that a flag ends.
 struct Stoppable<'a> {
     source: &'a dyn Source,
-    stop: &'a AtomicBool,
+    stop: &'a Shared,
 }
 
 impl Source for Stoppable<'_> {
@@ -44,7 +45,7 @@ impl Source for Stoppable<'_> {
         visit: &mut dyn FnMut(&Batch<'_>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         self.source.scan(wanted, &mut |batch| {
-            if self.stop.load(Ordering::Relaxed) {
+            if self.stop.is_stopped() {
                 return Err(DataError::Read("stopped while the data were read".into()));
             }
             visit(batch)
@@ -53,15 +54,18 @@ impl Source for Stoppable<'_> {
 }
 
 /// The model, or what stopped its making.
-fn built(
-    py: Python<'_>,
-    (problem, stopped): (Result<Problem, DataError>, Option<PyErr>),
-) -> PyResult<Problem> {
-    match (problem, stopped) {
+fn built<T>(py: Python<'_>, made: Watched<Result<T, DataError>>) -> PyResult<T> {
+    match (made.result, made.stopped) {
         (_, Some(error)) => Err(error),
-        (Err(error), None) => Err(data(py, &error)),
-        (Ok(problem), None) => Ok(problem),
+        (Some(Ok(problem)), None) => Ok(problem),
+        (Some(Err(error)), None) => Err(data(py, &error)),
+        (None, None) => Err(late(py)),
     }
+}
+
+/// The time was over before there was anything to return.
+fn late(py: Python<'_>) -> PyErr {
+    raise(py, 10, "max_time ran out before there was a result: give more")
 }
 
 #[pymethods]
@@ -72,10 +76,14 @@ impl Model {
         let settings = Settings::read(py, settings)?;
         let request = settings.request(py)?;
         let table = table(py, columns)?;
-        let problem = watched(py, Progress::new(py, None), |stop, _| {
-            Problem::new(&Stoppable { source: &table, stop }, &request, &Storage::default())
+        let (brake, own) = (Arc::new(Brake::default()), request.clone());
+        let theirs = brake.clone();
+        let problem = watched(py, Progress::new(py, None), None, &|_| brake.set(), move |stop| {
+            let _driving = theirs.drive();
+            let storage = Storage { stop: Some(theirs.flag()), ..Storage::default() };
+            Problem::new(&Stoppable { source: &table, stop }, &own, &storage)
         });
-        Ok(Self { problem: Arc::new(built(py, problem)?), request, settings })
+        Ok(Self { problem: Arc::new(built(py, problem)?), request, settings, brake })
     }
 
     /// Of a matrix in C order that is not copied; `None` if that is not possible, because a column must be dropped.
@@ -103,7 +111,8 @@ impl Model {
             );
             return Err(raise(py, 65, &words));
         }
-        let Some(mut borrowed) = Borrowed::new(&x, y) else { return Ok(None) };
+        let brake = Arc::new(Brake::default());
+        let Some(mut borrowed) = Borrowed::new(&x, y, brake.flag()) else { return Ok(None) };
         let part = |name: &str, cells: Option<&Bound<'_, PyAny>>| -> PyResult<Vec<f64>> {
             let cells = cells.map_or(Ok(Vec::new()), numbers)?;
             if !(cells.is_empty() || cells.len() == rows) {
@@ -116,17 +125,13 @@ impl Model {
         borrowed.offset = part("offset", offset)?;
         borrowed.weight = part("weights", weights)?;
         let rows = Arc::new(borrowed);
-        let (made, stopped) = watched(py, Progress::new(py, None), |_, _| {
-            let prepared = Prepared::of_rows(rows, &names, &request.spec)?;
-            prepared.map(|prepared| Problem::of(prepared, &request)).transpose()
+        let (theirs, own) = (brake.clone(), request.clone());
+        let made = watched(py, Progress::new(py, None), None, &|_| brake.set(), move |_| {
+            let _driving = theirs.drive();
+            let prepared = Prepared::of_rows(rows, &names, &own.spec)?;
+            prepared.map(|prepared| Problem::of(prepared, &own)).transpose()
         });
-        match made.transpose() {
-            Some(problem) => {
-                let problem = Arc::new(built(py, (problem, stopped))?);
-                Ok(Some(Self { problem, request, settings }))
-            }
-            None => Ok(None),
-        }
+        Ok(built(py, made)?.map(|problem| Self { problem: Arc::new(problem), request, settings, brake }))
     }
 
     /// Names of the coefficients on the user's scale.
@@ -175,33 +180,33 @@ impl Model {
             return self.fit_collapsed(py, &goal, &way, settings, progress);
         }
         let problem = &*self.problem;
-        let (outcome, stopped) = watched(py, Progress::new(py, progress), |stop, point| {
-            let mut outcome = problem.run(&goal, &way, None, &mut |now, _| {
-                if let Ok(mut point) = point.lock() {
-                    *point = Some(*now);
-                }
-                if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let (asked, limit) = (settings.asked(py)?, goal.max_time);
+        let (theirs, brake) = (self.problem.clone(), self.brake.clone());
+        let ended = watched(py, Progress::new(py, progress), limit, &|_| self.brake.set(), move |shared| {
+            let _driving = brake.drive();
+            let mut outcome = theirs.run(&goal, &way, None, &mut |now, _| {
+                shared.show(Some(*now));
+                if shared.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
-            Python::attach(|py| settings.judge(py, &mut outcome))
-                .map_err(|e| certus_models::Error::Model(e.to_string()))?;
-            // what follows is no step of the run
-            if let Ok(mut point) = point.lock() {
-                *point = None;
+            if let Some(asked) = asked {
+                asked.judge(&mut outcome);
             }
+            // what follows is no step of the run
+            shared.show(None);
             if outcome.status == Status::Reached {
-                outcome.certificate.posterior = problem.posterior(&goal, &outcome);
+                let found = theirs.posterior(&goal, &outcome);
+                let stopped = brake.is_set() && found.statement.bound().is_none();
+                outcome.certificate.posterior =
+                    if stopped { Posterior::none("the fit was stopped before it was done") } else { found };
             }
             Ok::<Outcome, certus_models::Error>(outcome)
         });
-        match stopped {
-            Some(error) if !interrupt(py, &error) => return Err(error),
-            _ => {}
-        }
-        let outcome = outcome.map_err(|error| {
-            let witness = problem.witness(&error);
-            let error = DataError::from(error);
-            raise(py, error.exit_code(), &format!("{error}{witness}"))
-        })?;
+        let outcome = match (ended.result, ended.stopped) {
+            (_, Some(error)) if !interrupt(py, &error) => return Err(error),
+            (Some(Ok(outcome)), _) => outcome,
+            (Some(Err(error)), stopped) => return Err(self.failed(py, error, stopped)),
+            (None, stopped) => return Err(stopped.unwrap_or_else(|| late(py))),
+        };
         let normals = problem.on_user_scale(&outcome.gaussian);
         let named = problem.quantities.iter().zip(&normals);
         let parameters = named.map(|(q, n)| Parameter::normal(&q.name, n.mean, n.sd)).collect();
@@ -271,37 +276,40 @@ impl Model {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Fitted> {
         let (problem, asked) = (&*self.problem, settings.asked(py)?);
-        let (ended, stopped) = watched(py, Progress::new(py, progress), |stop, point| {
-            problem.run_collapsed(goal, way, asked, &mut |now| {
-                if let Ok(mut point) = point.lock() {
-                    let (elapsed, passes) = (now.elapsed, now.passes as u64);
-                    *point = Some(TracePoint {
-                        elapsed,
-                        iteration: passes,
-                        gradients: passes,
-                        neg_elbo: None,
-                        bound: None,
-                        level: certus::certificate::Level::None,
-                    });
-                }
-                if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let (theirs, brake) = (self.problem.clone(), self.brake.clone());
+        let (goal, way) = (goal.clone(), *way);
+        let limit = goal.max_time;
+        let ended = watched(py, Progress::new(py, progress), limit, &|_| self.brake.set(), move |shared| {
+            let _driving = brake.drive();
+            theirs.run_collapsed(&goal, &way, asked, &mut |now| {
+                let (elapsed, passes) = (now.elapsed, now.passes as u64);
+                shared.show(Some(TracePoint {
+                    elapsed,
+                    iteration: passes,
+                    gradients: passes,
+                    neg_elbo: None,
+                    bound: None,
+                    level: certus::certificate::Level::None,
+                }));
+                if shared.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })
         });
-        match (ended, stopped) {
+        match (ended.result, ended.stopped) {
             (_, Some(error)) if !interrupt(py, &error) => Err(error),
-            (Err(certus_models::Error::Stopped), Some(error)) => Err(error),
-            (Err(certus_models::Error::Stopped), None) => Err(raise(
-                py,
-                10,
-                "max_time ran out before there was an estimate of what was not given: give more",
-            )),
-            (Err(error), _) => {
-                let witness = problem.witness(&error);
-                let error = DataError::from(error);
-                Err(raise(py, error.exit_code(), &format!("{error}{witness}")))
-            }
-            (Ok(ended), _) => Ok(Fitted::of_ended(ended, problem, settings)),
+            (Some(Ok(ended)), _) => Ok(Fitted::of_ended(ended, problem, settings)),
+            (Some(Err(error)), stopped) => Err(self.failed(py, error, stopped)),
+            (None, stopped) => Err(stopped.unwrap_or_else(|| late(py))),
         }
+    }
+
+    /// A fit without a result: what stopped it, or what went wrong.
+    fn failed(&self, py: Python<'_>, error: certus_models::Error, stopped: Option<PyErr>) -> PyErr {
+        if error.is_stopped() {
+            return stopped.unwrap_or_else(|| late(py));
+        }
+        let witness = self.problem.witness(&error);
+        let error = DataError::from(error);
+        raise(py, error.exit_code(), &format!("{error}{witness}"))
     }
 
     fn points(&self, py: Python<'_>, latents: &PyReadonlyArray2<'_, f64>) -> PyResult<Vec<f64>> {

@@ -1,7 +1,8 @@
 //! A Python function as a target, and the fit of a target.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use certus::auto::{AutoProgress, TracePoint};
 use certus::certificate::Level;
@@ -14,7 +15,7 @@ use crate::error::{core, data, raise, user};
 use crate::fitted::{Fitted, parameters};
 use crate::native::Native;
 use crate::settings::Settings;
-use crate::watch::{Progress, interrupt, watched};
+use crate::watch::{PATIENCE, Progress, Shared, Watched, interrupt, watched};
 
 /// A function from a C-order (B, d) array to ((B,), (B, d)).
 struct Function {
@@ -22,6 +23,9 @@ struct Function {
     asarray: Py<PyAny>,
     dim: usize,
     curvature: Option<Curvature>,
+    /// After this, calls are refused.
+    deadline: Option<Instant>,
+    late: AtomicBool,
 }
 
 impl Function {
@@ -93,6 +97,10 @@ impl Target for Function {
         values: &mut [f64],
         gradients: &mut [f64],
     ) -> Result<(), TargetError> {
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            self.late.store(true, Ordering::Relaxed);
+            return Err("the time was up".into());
+        }
         Python::attach(|py| self.call(py, points, values, gradients)).map_err(Into::into)
     }
 
@@ -105,7 +113,7 @@ impl Target for Function {
 struct Stoppable<'a> {
     target: &'a (dyn Target + Send + Sync),
     curvature: Option<Curvature>,
-    stop: &'a std::sync::atomic::AtomicBool,
+    stop: &'a Shared,
 }
 
 impl Target for Stoppable<'_> {
@@ -119,7 +127,7 @@ impl Target for Stoppable<'_> {
         values: &mut [f64],
         gradients: &mut [f64],
     ) -> Result<(), TargetError> {
-        if self.stop.load(Ordering::Relaxed) {
+        if self.stop.is_stopped() {
             return Err("stopped".into());
         }
         self.target.log_density(points, values, gradients)
@@ -174,20 +182,28 @@ pub(crate) fn fit_target(
         }
     };
     let mut progress = Progress::new(py, progress);
-    let (outcome, stopped) = if let Ok(native) = log_density.cast::<Native>() {
+    let Watched { result, stopped, late } = if let Ok(native) = log_density.cast::<Native>() {
         let target = native.get().target.clone();
-        watched(py, progress, |stop, point| {
-            let target = Stoppable { target: &*target, curvature, stop };
+        let end_now = |shared: &Shared| shared.stop.store(true, Ordering::Relaxed);
+        watched(py, progress, goal.max_time, &end_now, move |shared| {
+            let target = Stoppable { target: &*target, curvature, stop: shared };
             certus::auto_observed(&target, &goal, &mut |p| {
-                if let Ok(mut point) = point.lock() {
-                    *point = Some(seen(p));
-                }
-                if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                shared.show(Some(seen(p)));
+                if shared.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })
         })
     } else {
         let asarray = py.import("numpy")?.getattr("asarray")?.unbind();
-        let function = Function { function: log_density.unbind(), asarray, dim, curvature };
+        // steps that look at the clock have this long to do so
+        let deadline = goal.max_time.and_then(|limit| Instant::now().checked_add(limit + PATIENCE));
+        let function = Function {
+            function: log_density.unbind(),
+            asarray,
+            dim,
+            curvature,
+            deadline,
+            late: AtomicBool::new(false),
+        };
         let mut stopped = None;
         let outcome = py.detach(|| {
             certus::auto_here(&function, &goal, &mut |p| match Python::attach(|py| {
@@ -200,7 +216,11 @@ pub(crate) fn fit_target(
                 }
             })
         });
-        (outcome, stopped)
+        Watched { result: Some(outcome), stopped, late: function.late.into_inner() }
+    };
+    let Some(outcome) = result else {
+        let words = "max_time ran out before there was a result: give more";
+        return Err(stopped.unwrap_or_else(|| raise(py, 10, words)));
     };
     let mut outcome = outcome.map_err(|e| core(py, e))?;
     settings.judge(py, &mut outcome)?;
@@ -211,6 +231,11 @@ pub(crate) fn fit_target(
             outcome.message = format!("interrupted after {} gradients", outcome.counts.gradients);
         }
         Some(error) => return Err(error),
+        // the target refused its last call because the time was over
+        None if late && outcome.status != Status::Reached => {
+            outcome.status = Status::Limit;
+            outcome.message = format!("the time was up after {} gradients", outcome.counts.gradients);
+        }
         None => {}
     }
     let nothing_done = outcome.trace.is_empty();
@@ -238,7 +263,8 @@ pub(crate) fn seconds_per_step(
     steps: u32,
 ) -> PyResult<f64> {
     let asarray = py.import("numpy")?.getattr("asarray")?.unbind();
-    let function = Function { function: log_density, asarray, dim, curvature: None };
+    let late = AtomicBool::new(false);
+    let function = Function { function: log_density, asarray, dim, curvature: None, deadline: None, late };
     let settings = certus::Settings {
         batch,
         step_rule: certus::StepRule::Constant(1e-3),

@@ -1,8 +1,8 @@
 //! While Rust works: Ctrl-C is noticed, progress is shown, and the interpreter is free for others.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use certus::auto::TracePoint;
@@ -11,6 +11,10 @@ use pyo3::prelude::*;
 
 /// Signals are looked at this often, and progress is shown no more often.
 const LOOK: Duration = Duration::from_millis(50);
+/// After Ctrl-C, or when its time is over, work has this long to end its step and to certify what it found.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(800);
+/// After this long nobody waits for it: the promise is 2 s.
+const LAST: Duration = Duration::from_millis(1500);
 
 /// Shows where a run is: `progress(seconds, iteration, gradients, bound)`, with the gap in words instead of a number if `wants_words`.
 pub(crate) struct Progress {
@@ -44,37 +48,136 @@ impl Progress {
     }
 }
 
-/// Runs `work` on another thread without the interpreter, while this one looks at signals and at the last point that `work` left. What
-/// stopped it, if anything did, comes with its result: `work` must end soon after the flag is set.
+/// What the thread that works and the one that waits for it share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// Set when the work should end after its current step.
+    pub(crate) stop: AtomicBool,
+    /// Where the work is.
+    pub(crate) point: Mutex<Option<TracePoint>>,
+}
+
+impl Shared {
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn show(&self, now: Option<TracePoint>) {
+        if let Ok(mut point) = self.point.lock() {
+            *point = now;
+        }
+    }
+}
+
+/// How work ended.
+pub(crate) struct Watched<T> {
+    /// Its result; `None` if it could not be waited for.
+    pub(crate) result: Option<T>,
+    /// What stopped it, if anything did.
+    pub(crate) stopped: Option<PyErr>,
+    /// True if its time was over some time before it ended.
+    pub(crate) late: bool,
+}
+
+/// Runs `work` on another thread without the interpreter, while this one looks at signals, at the clock and at the last point that `work` left. When a stop
+/// is asked for, the work has [`PATIENCE`] to end its step; then `end_now` is called, which should make it end within a step; after [`LAST`] nobody
+/// waits for it any more.
 ///
 /// Python handles signals on its main thread only, and pools of Rust are other threads: so somebody has to wait here.
-pub(crate) fn watched<T: Send>(
+pub(crate) fn watched<T: Send + 'static>(
     py: Python<'_>,
     mut progress: Progress,
-    work: impl FnOnce(&AtomicBool, &Mutex<Option<TracePoint>>) -> T + Send,
-) -> (T, Option<PyErr>) {
-    let (stop, point) = (AtomicBool::new(false), Mutex::new(None));
+    limit: Option<Duration>,
+    end_now: &(dyn Fn(&Shared) + Sync),
+    work: impl FnOnce(&Shared) -> T + Send + 'static,
+) -> Watched<T> {
+    let shared = Arc::new(Shared::default());
     py.detach(|| {
-        std::thread::scope(|scope| {
-            let (done, wait) = mpsc::channel::<()>();
-            let worker = scope.spawn(|| {
-                let result = work(&stop, &point);
-                drop(done);
-                result
-            });
-            let mut stopped = None;
-            while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(LOOK) {
-                if stopped.is_none() {
-                    let now = point.lock().ok().and_then(|point| *point);
-                    if let Err(error) = Python::attach(|py| progress.look(py, now.as_ref())) {
-                        stop.store(true, Ordering::Relaxed);
-                        stopped = Some(error);
-                    }
+        let (send, receive) = mpsc::channel();
+        let theirs = shared.clone();
+        let worker = std::thread::spawn(move || drop(send.send(work(&theirs))));
+        let (began, mut asked, mut stopped, mut late) = (Instant::now(), None, None, false);
+        loop {
+            match receive.recv_timeout(LOOK) {
+                Ok(result) => return Watched { result: Some(result), stopped, late },
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => match worker.join() {
+                    Err(panic) => std::panic::resume_unwind(panic),
+                    Ok(()) => return Watched { result: None, stopped, late },
+                },
+            }
+            if stopped.is_none() {
+                let now = shared.point.lock().ok().and_then(|point| *point);
+                if let Err(error) = Python::attach(|py| progress.look(py, now.as_ref())) {
+                    shared.stop.store(true, Ordering::Relaxed);
+                    asked.get_or_insert_with(Instant::now);
+                    stopped = Some(error);
                 }
             }
-            (worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), stopped)
-        })
+            if limit.is_some_and(|limit| began.elapsed() >= limit) {
+                asked.get_or_insert_with(Instant::now);
+            }
+            let Some(since) = asked.map(|asked: Instant| asked.elapsed()) else { continue };
+            if since >= PATIENCE {
+                late = stopped.is_none();
+                end_now(&shared);
+            }
+            if since >= LAST {
+                return Watched { result: None, stopped, late };
+            }
+        }
     })
+}
+
+/// Ends the passes over the rows of one model, which several fits may use at once, and of which one may still be ending when the next begins.
+#[derive(Default)]
+pub(crate) struct Brake {
+    flag: Arc<AtomicBool>,
+    users: Mutex<usize>,
+    left: Condvar,
+}
+
+/// A piece of work that a [`Brake`] can end.
+pub(crate) struct Driving<'a>(&'a Brake);
+
+impl Brake {
+    /// For the rows.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        self.flag.clone()
+    }
+
+    /// Begins a piece of work, after whatever is being ended has ended.
+    pub(crate) fn drive(&self) -> Driving<'_> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.is_set() {
+            users = self.left.wait(users).unwrap_or_else(PoisonError::into_inner);
+        }
+        *users += 1;
+        Driving(self)
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+
+    /// Ends the work at its next leaf of rows, if it is the only one on this model: the others shall not end with it.
+    pub(crate) fn set(&self) {
+        let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if *users == 1 {
+            self.flag.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        let mut users = self.0.users.lock().unwrap_or_else(PoisonError::into_inner);
+        *users -= 1;
+        if *users == 0 {
+            self.0.flag.store(false, Ordering::Relaxed);
+        }
+        self.0.left.notify_all();
+    }
 }
 
 /// True for Ctrl-C, after which a fit is returned with what it has.

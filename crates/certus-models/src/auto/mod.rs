@@ -25,7 +25,8 @@
 //! | `Interrupted` | the observer asked for it |
 //!
 //! However it ended, the Gaussian is the best one that was looked at, with its certificate; a run that is stopped makes one more pass for
-//! that if its last steps were not looked at.
+//! that if its last steps were not looked at. Where rows refuse to be read ([`Error::Stopped`]) the run ends in the middle of a step: then
+//! the Gaussian is the best one that was certified, or, if none was, the last iterate, of whose gap nothing is known.
 
 mod model;
 mod planned;
@@ -107,8 +108,27 @@ pub fn resume(
     state: ModelState,
     observer: &mut Observer<'_>,
 ) -> Result<Outcome, Error> {
+    resume_since(model, goal, state, observer, Instant::now())
+}
+
+/// The same; the time began at `clock`.
+pub fn resume_since(
+    model: &dyn Model,
+    goal: &Goal,
+    state: ModelState,
+    observer: &mut Observer<'_>,
+    clock: Instant,
+) -> Result<Outcome, Error> {
     goal.validate()?;
-    parallel::install(goal.threads, || run(model, goal, state, observer, Instant::now()))?
+    parallel::install(goal.threads, || run(model, goal, state, observer, clock))?
+}
+
+/// How a run ends that [`Error::Stopped`] ended within a step: by the clock if its time is over, else by whoever stopped it.
+fn stopped(goal: &Goal, clock: Instant, iterations: u64) -> (Status, String) {
+    if goal.max_time.is_some_and(|limit| clock.elapsed() >= limit) {
+        return (Status::Limit, format!("the time was up during a step, after {iterations} iterations"));
+    }
+    (Status::Interrupted, format!("stopped during a step, after {iterations} iterations"))
 }
 
 fn run(
@@ -133,6 +153,7 @@ fn run(
         let passes = state.counts().exact_passes;
         match state.step(model, goal, &mut memory) {
             Ok(()) => {}
+            Err(e) if e.is_stopped() => break stopped(goal, clock, state.iteration()),
             Err(Error::NotFinite(reason)) => break (Status::NonFinite, reason),
             Err(Error::Core(e @ (certus::Error::NonFinite { .. } | certus::Error::Target(_)))) => {
                 let ending = (Status::from(&e), e.to_string());

@@ -11,8 +11,8 @@ use certus::theorem::{Constants, Guarantee, Quantity};
 use certus::{Goal, MethodName, Outcome, Plan, Settings, State, Target};
 
 use super::state::Look;
-use super::{Model, Observer, outcome};
-use crate::error::Error;
+use super::{Model, Observer, outcome, stopped};
+use crate::error::{self, Error};
 
 /// A method with its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +56,6 @@ pub fn planned(
         seed: goal.seed,
         model_key: goal.model_key,
         threads: goal.threads,
-        // where rows are spread the clock is looked at below, so that all ranks stop together
-        max_time: goal.max_time.filter(|_| model.ranks().is_none()),
         ..Settings::default()
     };
     let start = model.laplace_start(goal.start.as_deref())?;
@@ -84,6 +82,10 @@ pub fn planned(
         Some(bytes) => State::decode(bytes, &plan.start())?,
         None => plan.start(),
     };
+    // what was spent so far counts
+    let left = goal.max_time.map(|limit| limit.saturating_sub(clock.elapsed()));
+    // where rows are spread the clock is looked at below, so that all ranks stop together
+    settings.max_time = left.filter(|_| model.ranks().is_none());
     let mut trace = Vec::new();
     let spent = counts.gradients;
     let point = |elapsed: Duration, state: &State| TracePoint {
@@ -94,7 +96,7 @@ pub fn planned(
         bound: None,
         level: Level::None,
     };
-    let limit = goal.max_time.filter(|_| model.ranks().is_some());
+    let limit = left.filter(|_| model.ranks().is_some());
     let mut late = false;
     let fit = certus::fit::resume(target, &settings, &plan, state, &mut |progress, state| {
         let point = point(progress.elapsed, state);
@@ -107,6 +109,8 @@ pub fn planned(
     })?;
     let (status, message) = if late {
         (Status::Limit, format!("the time was up after {} iterations", fit.state.iteration()))
+    } else if fit.error.as_deref().is_some_and(error::stopped) {
+        stopped(goal, clock, fit.state.iteration())
     } else {
         (fit.status, fit.message)
     };
@@ -116,7 +120,7 @@ pub fn planned(
         Some(frame) => frame.to_original(&fit.gaussian)?,
         None => fit.gaussian,
     };
-    let look = certus::parallel::install(goal.threads, || Look::new(model, gaussian))??;
+    let look = certus::parallel::install(goal.threads, || Look::if_possible(model, gaussian))??;
     let ending = concluded(&look, goal, (status, message), point(clock.elapsed(), &fit.state), &mut trace);
     let route = format!(
         "{}: it was asked for, {} iterations of {} draws; {}",

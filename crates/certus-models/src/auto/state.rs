@@ -2,7 +2,7 @@
 
 use certus::auto::Counts;
 use certus::bytes::{Reader, Writer, bad};
-use certus::certificate::Gap;
+use certus::certificate::{Gap, family_name};
 use certus::factor::{Factor, Lower, Pattern};
 use certus::fit::Status;
 use certus::moving::MovingMemory;
@@ -22,6 +22,8 @@ const NEAR: f64 = 0.02;
 const NEARER: f64 = 2e-3;
 /// d from which it does.
 const COSTLY: usize = 5000;
+/// Why there is no certificate of a run that had to end at once.
+const UNCERTIFIED: &str = "the run was stopped before the pass that certifies it was done";
 
 /// All that a run carries from one step to the next. It holds no clock, host or thread count.
 #[derive(Clone, Debug)]
@@ -53,6 +55,20 @@ impl Look {
     pub(super) fn new(model: &dyn Model, gaussian: Gaussian) -> Result<Self, Error> {
         let neg_elbo = model.exact_value(&gaussian)?.value;
         Self::knowing(model, gaussian, neg_elbo)
+    }
+
+    /// The Gaussian, or, where rows refuse to be read, the Gaussian without a certificate; f is NaN unless it is known.
+    pub(super) fn if_possible(model: &dyn Model, gaussian: Gaussian) -> Result<Self, Error> {
+        match Self::new(model, gaussian.clone()) {
+            Err(e) if e.is_stopped() => Ok(Self::uncertified(gaussian, f64::NAN)),
+            other => other,
+        }
+    }
+
+    /// A Gaussian of whose gap nothing is known.
+    fn uncertified(gaussian: Gaussian, neg_elbo: f64) -> Self {
+        let gap = Gap::none(family_name(gaussian.factor()), UNCERTIFIED);
+        Self { gaussian, neg_elbo, gap }
     }
 
     /// The same where f is known already.
@@ -186,6 +202,15 @@ impl ModelState {
             match self.look_again(model) {
                 // what made the run stop may forbid a look too
                 Err(Error::NotFinite(_)) if self.look.is_some() => {}
+                // nothing can be certified any more: what was certified before is better than the last iterate
+                Err(e) if e.is_stopped() => {
+                    if self.look.is_none() {
+                        self.look = Some(match &self.stage {
+                            Stage::Exact(state) => Look::uncertified(state.gaussian.clone(), state.neg_elbo),
+                            Stage::Stochastic(run) => Look::uncertified(run.current()?, f64::NAN),
+                        });
+                    }
+                }
                 other => other?,
             }
             let end = self.judge(goal, false);

@@ -13,8 +13,8 @@ use certus::{Goal, MethodName, Outcome, Plan, Settings, State};
 
 use super::planned::{concluded, promised};
 use super::state::Look;
-use super::{Model, Observer, outcome};
-use crate::error::Error;
+use super::{Model, Observer, outcome, stopped};
+use crate::error::{self, Error};
 use crate::glm::Glm;
 use crate::subsampled::{Batches, RowBatches};
 
@@ -141,11 +141,17 @@ fn run(
         }
         let rows = match held.take().filter(|held| held.hold(step)) {
             Some(held) => held,
-            None => batches.gather(step, steps.min(iterations - step) as usize)?,
+            None => match batches.gather(step, steps.min(iterations - step) as usize) {
+                Err(e) if e.is_stopped() => break stopped(goal, clock, step),
+                gathered => gathered?,
+            },
         };
         let taken = plan.step(&batches.at(&rows, step), &mut state, &mut memory);
         held = Some(rows);
         if let Err(e) = taken {
+            if error::stopped(&e) {
+                break stopped(goal, clock, step);
+            }
             let ending = (Status::from(&e), format!("iteration {step}: {e}"));
             error = Some(std::sync::Arc::new(e));
             break ending;
@@ -159,7 +165,7 @@ fn run(
         }
     };
     let gaussian = Frame::of(&start.gaussian)?.to_original(plan.returned(&state))?;
-    let look = Look::new(model, gaussian)?;
+    let look = Look::if_possible(model, gaussian)?;
     let counts =
         Counts { gradients: gradients(&state), hessians: start.hessians as u64 + 1, exact_passes: 2 };
     let ending = concluded(&look, goal, (status, message), point(clock.elapsed(), &state), &mut trace);

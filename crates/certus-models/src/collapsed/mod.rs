@@ -23,6 +23,7 @@ mod passes;
 mod posterior;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use certus::linalg;
 
@@ -71,6 +72,8 @@ pub struct Collapsed {
     pieces: Arc<Vec<usize>>,
     /// Only every such piece is looked at.
     every: usize,
+    /// The flag of the rows that ends a pass.
+    stop: Option<Arc<AtomicBool>>,
 }
 
 /// What is computed at (β, θ).
@@ -216,6 +219,7 @@ impl Collapsed {
             first: Arc::new(first),
             pieces: Arc::new(pieces),
             every: 1,
+            stop: design.rows().stop().cloned(),
         })
     }
 
@@ -281,6 +285,9 @@ impl Collapsed {
         let pieces = (self.pieces.len() - 1).div_ceil(self.every);
         let piece = |piece: usize| self.piece(piece * self.every, beta, sigma, ask);
         let sums = certus::parallel::reduce(pieces, 1, &piece, &Sums::add);
+        if self.stopped() {
+            return Err(Error::Stopped);
+        }
         let second = ask.order == Order::Second;
         let Sums { log, error, size, mut derivatives, least_hessian } = sums.unwrap_or_else(|| Sums {
             log: 0.0,
@@ -346,6 +353,10 @@ impl Collapsed {
         GroupRows { likelihood: &*self.likelihood, t, s, data, weight }
     }
 
+    fn stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
+
     fn piece(&self, piece: usize, beta: &[f64], sigma: f64, ask: Ask) -> Sums {
         let d = self.dim;
         let [mut log, mut error, mut size] = [0.0; 3];
@@ -353,6 +364,10 @@ impl Collapsed {
         let mut derivatives = (ask.order == Order::Second).then(|| Derivatives::new(d));
         let mut curvature = ask.metric.map(|metric| Curvature::new(d, metric, self.radius()));
         for g in self.pieces[piece]..self.pieces[piece + 1] {
+            // the sums are not used then
+            if self.stopped() {
+                break;
+            }
             let a = &self.a[self.first[g] * d..self.first[g + 1] * d];
             let rows = self.group_rows(g, beta, sigma, &mut t, &mut s);
             let integral = rows.integrate(&mut nodes, ask.epsilon);

@@ -1,0 +1,522 @@
+//! Stops from outside hold in every phase: signals and `--max-time` end the process within 2 s, with the right code and words, and leave files that
+//! can be read or gone on from.
+//!
+//! The product promises 2 s. A machine with more to do than cores gives the process too little time, so that on such a machine 4 s are allowed here.
+//! The tests run one after the other, because each of them needs the machine.
+#![cfg(all(unix, feature = "scan"))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use common::{BINARY, certus, expect, scratch};
+
+const PROMISE: Duration = Duration::from_secs(2);
+/// Long enough for any phase to begin.
+const BEGIN: Duration = Duration::from_secs(120);
+
+/// One test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is allowed on this machine now.
+fn allowed() -> Duration {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = load.split(' ').next().and_then(|x| x.parse().ok()).unwrap_or(0.0);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
+    // the process itself is one of those that run
+    if load > cores + 1.0 { 2 * PROMISE } else { PROMISE }
+}
+
+/// A process whose stderr is read line by line.
+struct Running {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+    stderr: String,
+    began: Instant,
+}
+
+struct Ended {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+    /// Since the signal, or since the process began.
+    took: Duration,
+}
+
+fn start(arguments: &[&str]) -> Running {
+    let began = Instant::now();
+    let mut child = Command::new(BINARY)
+        .args(arguments)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (send, lines) = mpsc::channel();
+    let stderr = child.stderr.take().unwrap();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if send.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    Running { child, lines, stderr: String::new(), began }
+}
+
+impl Running {
+    /// Waits until the process says `words`.
+    #[track_caller]
+    fn wait_for(&mut self, words: &str) {
+        let began = Instant::now();
+        while !self.stderr.contains(words) {
+            match self.lines.recv_timeout(BEGIN.saturating_sub(began.elapsed())) {
+                Ok(line) => {
+                    self.stderr.push_str(&line);
+                    self.stderr.push('\n');
+                }
+                Err(_) => {
+                    let _ = self.child.kill();
+                    panic!("it never said {words:?}:\n{}", self.stderr);
+                }
+            }
+        }
+    }
+
+    /// Waits until it ends by itself.
+    #[track_caller]
+    fn end(mut self, since: Instant) -> Ended {
+        let mut out = self.child.stdout.take().unwrap();
+        let stdout = std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = out.read_to_string(&mut text);
+            text
+        });
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if since.elapsed() > Duration::from_secs(60) {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                panic!("it does not end:\n{}", self.stderr);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let took = since.elapsed();
+        while let Ok(line) = self.lines.recv() {
+            let _ = writeln!(self.stderr, "{line}");
+        }
+        Ended { code: status.code(), stdout: stdout.join().unwrap(), stderr: self.stderr, took }
+    }
+
+    /// Sends a signal and waits for the end.
+    #[track_caller]
+    fn signal(self, name: &str) -> Ended {
+        let sent = Instant::now();
+        let kill = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+        self.end(sent)
+    }
+}
+
+impl Ended {
+    /// The code, the time beyond `limit`, and words on either stream.
+    #[track_caller]
+    fn expect(&self, code: i32, limit: Duration, words: &str) -> &Self {
+        let all = format!("stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        assert_eq!(self.code, Some(code), "{all}");
+        assert!(self.stdout.contains(words) || self.stderr.contains(words), "no word of {words:?}\n{all}");
+        let most = limit + allowed();
+        assert!(self.took <= most, "it took {:?}, {most:?} were allowed\n{all}", self.took);
+        self
+    }
+}
+
+/// A run that `--max-time` ends.
+#[track_caller]
+fn limited(seconds: u64, arguments: &[&str], words: &str) -> Ended {
+    let limit = format!("{seconds}s");
+    let all: Vec<&str> = arguments.iter().copied().chain(["--max-time", &limit]).collect();
+    let running = start(&all);
+    let began = running.began;
+    let ended = running.end(began);
+    ended.expect(10, Duration::from_secs(seconds), words);
+    ended
+}
+
+/// A run that each of the signals ends a moment after it has said `phase`.
+#[track_caller]
+fn signalled(phase: &str, after: Duration, arguments: &[&str], words: &str) {
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let mut running = start(arguments);
+        running.wait_for(phase);
+        std::thread::sleep(after);
+        running.signal(name).expect(code, Duration::ZERO, words);
+    }
+}
+
+/// Numbers that look random.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// `y,x1..xp,g`: a 0/1 response, features, and one of `levels` labels.
+fn table(path: &Path, rows: usize, features: usize, levels: usize) {
+    let mut noise = Noise(7);
+    let mut text = String::from("y");
+    (0..features).for_each(|j| text.push_str(&format!(",x{j}")));
+    text.push_str(",g\n");
+    for i in 0..rows {
+        let _ = write!(text, "{}", u8::from(noise.next() < 0.4));
+        for _ in 0..features {
+            let _ = write!(text, ",{:.4}", noise.next() - 0.5);
+        }
+        let level = if i < levels { i } else { (noise.next() * levels as f64) as usize };
+        let _ = writeln!(text, ",l{level}");
+    }
+    fs::write(path, text).unwrap();
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn record(out: &Path) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(out.join("fit.json")).unwrap()).unwrap()
+}
+
+/// The table that F3 was found with, or a larger one, made once.
+fn wide(levels: usize) -> PathBuf {
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("ends-wide-{levels}.csv"));
+    if !file.exists() {
+        let half = file.with_extension("tmp");
+        table(&half, 8000, 1, levels);
+        fs::rename(&half, &file).unwrap();
+    }
+    file
+}
+
+#[test]
+fn reading() {
+    let _alone = alone();
+    let dir = scratch("reading");
+    let (data, out) = (dir.join("t.csv"), dir.join("fit"));
+    table(&data, 3000, 1, 2);
+    let (data, out) = (path(&data), path(&out));
+    // no row comes out of this before 2.7e10 were joined
+    let silent = "select a.y, count(*) as n from data a cross join data b cross join data c group by a.y";
+    // and out of this they never stop to come
+    let endless = "select a.y, b.x0 from data a cross join data b cross join data c";
+    let nothing = "while reading the data; nothing was fitted";
+    for sql in [silent, endless] {
+        let fit = ["fit", "logistic", data, "--response", "y", "--sql", sql, "--out", out];
+        limited(1, &fit, nothing);
+        signalled("reading the data", Duration::from_millis(500), &fit, nothing);
+        assert!(!Path::new(out).exists(), "what was not read leaves nothing behind");
+        let ended = limited(1, &[&fit[..], &["--json"]].concat(), nothing);
+        let record: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!(record["status"], "limit");
+        limited(1, &["plan", "logistic", data, "--response", "y", "--sql", sql], nothing);
+        let many = ["fit-many", "logistic", data, "--response", "y", "--by", "y", "--sql", sql, "--out", out];
+        limited(1, &many, "while reading the keys; finished chunks are kept");
+        signalled("reading the keys", Duration::from_millis(500), &many, "finished chunks are kept");
+    }
+    let fifo = dir.join("pipe.csv");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // nobody ever writes into it
+    let fit = ["fit", "logistic", path(&fifo), "--response", "y"];
+    limited(1, &fit, nothing);
+    signalled("reading the data", Duration::from_millis(300), &fit, nothing);
+}
+
+/// A fit that is there is still there when the one that should replace it was stopped while its data were read.
+#[test]
+fn a_fit_that_is_there_stays() {
+    let _alone = alone();
+    let dir = scratch("stays");
+    let (data, out) = (dir.join("t.csv"), dir.join("fit"));
+    table(&data, 3000, 1, 2);
+    let fit = ["fit", "logistic", path(&data), "--response", "y", "--out", path(&out)];
+    expect(&certus(&fit), 0, "reached");
+    let before = (fs::read(out.join("fit.json")).unwrap(), fs::read(out.join("arrays.safetensors")).unwrap());
+    let sql = "select a.y, count(*) as n from data a cross join data b cross join data c group by a.y";
+    limited(1, &[&fit[..], &["--overwrite", "--sql", sql]].concat(), "nothing was fitted");
+    let after = (fs::read(out.join("fit.json")).unwrap(), fs::read(out.join("arrays.safetensors")).unwrap());
+    assert!(before == after);
+    expect(&certus(&["verify", path(&out)]), 0, "confirmed");
+}
+
+/// 1,500 coefficients: preparing, the mode, and steps each take longer than 2 s.
+#[test]
+fn preparing_and_the_mode() {
+    let _alone = alone();
+    let dir = scratch("mode");
+    let (data, out) = (wide(1500), dir.join("fit"));
+    let out = path(&out);
+    let fit = [
+        "fit",
+        "logistic",
+        path(&data),
+        "--response",
+        "y",
+        "--features",
+        "x0,g",
+        "--overwrite",
+        "--out",
+        out,
+    ];
+    for seconds in [1, 3, 6] {
+        let ended = limited(seconds, &fit, "");
+        if Path::new(out).exists() {
+            let found = record(Path::new(out));
+            assert_eq!(found["status"], "limit", "{}", ended.stderr);
+            // it can be gone on with, and is stopped again
+            let again = start(&["resume", out]);
+            let began = again.began;
+            again.end(began).expect(10, Duration::from_secs(seconds), "");
+        }
+    }
+    signalled("looking for the mode", Duration::from_millis(500), &fit, "stopped");
+}
+
+/// 4,000 coefficients: one factorisation takes longer than 2 s, and nobody can look at flags meanwhile.
+#[test]
+fn factorisation() {
+    let _alone = alone();
+    let dir = scratch("factorisation");
+    let (data, out) = (wide(4000), dir.join("fit"));
+    let fit = [
+        "fit",
+        "logistic",
+        path(&data),
+        "--response",
+        "y",
+        "--features",
+        "g",
+        "--method",
+        "stochastic",
+        "--overwrite",
+        "--out",
+        path(&out),
+    ];
+    signalled("looking for the mode", Duration::from_millis(1500), &fit, "stopped by");
+    assert_eq!(record(&out)["status"], "interrupted");
+    assert!(
+        record(&out)["message"].as_str().unwrap().contains("stopped by SIGHUP while looking for the mode")
+    );
+}
+
+/// Steps of the stochastic route and its exact passes, and those of the exact route.
+#[test]
+fn steps_and_passes() {
+    let _alone = alone();
+    let dir = scratch("steps");
+    let data = dir.join("t.csv");
+    table(&data, 40_000, 120, 2);
+    for method in ["stochastic", "exact"] {
+        let out = dir.join(method);
+        let fit = [
+            "fit",
+            "logistic",
+            path(&data),
+            "--response",
+            "y",
+            "--method",
+            method,
+            "--gap",
+            "1e-9",
+            "--overwrite",
+            "--out",
+            path(&out),
+            "--checkpoint-every",
+            "1h",
+        ];
+        // a line is written after the first step
+        signalled("iteration 1,", Duration::from_millis(300), &fit, "certus resume");
+        let ended = limited(6, &fit, "");
+        assert_eq!(record(&out)["status"], "limit", "{}", ended.stderr);
+        assert!(out.join("checkpoint.0").exists() || out.join("checkpoint.1").exists());
+    }
+}
+
+/// A hang-up leaves a checkpoint, and the run that goes on from it ends with the bits of one that was never stopped.
+#[test]
+fn hang_up_and_resume() {
+    let _alone = alone();
+    let dir = scratch("hang-up");
+    let (data, whole, out) = (dir.join("t.csv"), dir.join("whole"), dir.join("out"));
+    table(&data, 4000, 10, 2);
+    let fit = |out: &Path| -> Vec<String> {
+        let all = [
+            "fit",
+            "logistic",
+            path(&data),
+            "--response",
+            "y",
+            "--method",
+            "prox-energy",
+            "--iterations",
+            "3000",
+            "--out",
+            path(out),
+            "--checkpoint-every",
+            "1h",
+        ];
+        all.map(String::from).to_vec()
+    };
+    let arguments = fit(&out);
+    let mut running = start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    running.wait_for("iteration 1,");
+    running.signal("HUP").expect(129, Duration::ZERO, "interrupted");
+    assert_eq!(record(&out)["status"], "interrupted");
+    assert_eq!(certus(&["resume", path(&out)]).status.code(), Some(10));
+    let arguments = fit(&whole);
+    assert_eq!(certus(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).status.code(), Some(10));
+    let arrays = |out: &Path| fs::read(out.join("arrays.safetensors")).unwrap();
+    assert!(arrays(&out) == arrays(&whole));
+    // `nohup` asks for the opposite
+    let mut deaf = Command::new("nohup");
+    let sleepy = dir.join("sleepy");
+    let arguments = fit(&sleepy);
+    let mut child =
+        deaf.arg(BINARY).args(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(10));
+    assert!(arrays(&sleepy) == arrays(&whole));
+}
+
+/// The gap is proved; what is stopped is the comparison with the posterior.
+#[test]
+fn comparing_with_the_posterior() {
+    let _alone = alone();
+    let dir = scratch("posterior");
+    let (data, out) = (dir.join("t.csv"), dir.join("fit"));
+    table(&data, 24_000, 9, 2);
+    let fit = [
+        "fit",
+        "logistic",
+        path(&data),
+        "--response",
+        "y",
+        "--overwrite",
+        "--threads",
+        "1",
+        "--out",
+        path(&out),
+    ];
+    let mut running = start(&fit);
+    running.wait_for("comparing with the posterior");
+    running.signal("TERM").expect(143, Duration::ZERO, "not compared: stopped by SIGTERM before it was done");
+    let found = record(&out);
+    assert_eq!(found["status"], "reached");
+    assert!(found["certificate"]["gap"]["bound"].as_f64().unwrap() <= 0.01);
+    expect(&certus(&["verify", path(&out)]), 0, "confirmed");
+    expect(&certus(&["resume", path(&out)]), 0, "reached");
+}
+
+/// Scales that are not given: the search, the interval, the grid.
+#[test]
+fn scales() {
+    let _alone = alone();
+    let dir = scratch("scales");
+    let (data, out) = (dir.join("t.csv"), dir.join("fit"));
+    table(&data, 150_000, 8, 20_000);
+    let out = path(&out);
+    let group =
+        ["fit", "logistic", path(&data), "--response", "y", "--group", "g", "--overwrite", "--out", out];
+    let words = "before there was an estimate of what was not given";
+    signalled("looking for the scales", Duration::from_millis(700), &group, words);
+    assert_eq!(record(Path::new(out))["status"], "interrupted");
+    limited(2, &group, words);
+    assert_eq!(record(Path::new(out))["status"], "limit");
+    // once there is an estimate it is returned
+    let mut running = start(&group);
+    running.wait_for("posterior on a grid");
+    running.signal("TERM").expect(143, Duration::ZERO, "sd(g)");
+    assert_eq!(record(Path::new(out))["status"], "interrupted");
+    for model in ["linear", "negative-binomial"] {
+        let fit = ["fit", model, path(&data), "--response", "y", "--group", "g", "--overwrite", "--out", out];
+        signalled("looking for the scales", Duration::from_millis(200), &fit, "stopped");
+    }
+}
+
+#[test]
+fn many() {
+    let _alone = alone();
+    let dir = scratch("many");
+    let (data, out) = (dir.join("t.csv"), dir.join("fits"));
+    table(&data, 120_000, 6, 6000);
+    let (data, out) = (path(&data), path(&out));
+    let many = [
+        "fit-many",
+        "logistic",
+        data,
+        "--response",
+        "y",
+        "--features",
+        "x0,x1,x2,x3,x4,x5",
+        "--by",
+        "g",
+        "--chunk",
+        "100",
+        "--gap",
+        "1e-6",
+        "--out",
+        out,
+    ];
+    signalled("groups, ", Duration::from_millis(300), &many, "chunks to make; the same command goes on");
+    // one group of which each step takes longer than 2 s
+    let (wide, one) = (wide(1500), dir.join("one"));
+    let many = [
+        "fit-many",
+        "logistic",
+        path(&wide),
+        "--response",
+        "y",
+        "--features",
+        "x0,g",
+        "--by",
+        "one",
+        "--sql",
+        "select *, 'a' as one from data",
+        "--out",
+        path(&one),
+    ];
+    signalled("reading the rows of 1 groups", Duration::from_secs(3), &many, "with 1 of 1 chunks to make");
+    limited(4, &many, "with 1 of 1 chunks to make");
+}
+
+#[test]
+fn verifying() {
+    let _alone = alone();
+    let dir = scratch("verify");
+    let (data, out) = (dir.join("t.csv"), dir.join("fit"));
+    table(&data, 6000, 250, 2);
+    let fit = ["fit", "logistic", path(&data), "--response", "y", "--out", path(&out), "--quiet"];
+    assert_eq!(certus(&fit).status.code(), Some(0));
+    let before = fs::read(out.join("fit.json")).unwrap();
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let running = start(&["verify", path(&out)]);
+        std::thread::sleep(Duration::from_secs(2));
+        running.signal(name).expect(code, Duration::ZERO, "the fit was not verified");
+    }
+    assert!(before == fs::read(out.join("fit.json")).unwrap());
+}
