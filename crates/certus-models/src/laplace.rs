@@ -80,7 +80,8 @@ pub fn laplace_from(model: &Glm, start: &[f64]) -> Result<Laplace, Error> {
                 break;
             }
             tau *= 0.5;
-            if tau < 1e-12 {
+            // far from the mode a Newton step may be too long by any factor (counts of 10¹⁵ from the rate 1)
+            if tau < if decrement < 1.0 { 1e-12 } else { 1e-30 } {
                 return arrived(z, &here, spent);
             }
         }
