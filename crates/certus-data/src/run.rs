@@ -298,9 +298,9 @@ fn state_cost(field: &MeanField<'_>, goal: &Goal, outcome: &mut Outcome) -> Resu
             .with("cost of the family, at least", cost.least)
             .with("cost of the family, at most", cost.most);
         outcome.message = format!(
-            "{}; independence costs {} nats against all Gaussians",
+            "{}; independence costs at most {} nats against all Gaussians",
             outcome.message,
-            figure(cost.value.max(0.0))
+            figure(cost.most)
         );
     }
     Ok(())

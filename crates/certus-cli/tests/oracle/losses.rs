@@ -50,6 +50,18 @@ impl Response {
         }
     }
 
+    /// φ at t without the constant.
+    pub fn value(self, t: f64, row: &Row) -> f64 {
+        match self {
+            // one exponential instead of two
+            Response::Poisson => t.exp() - row.y * t,
+            Response::Logistic | Response::Binomial => {
+                row.trials * (t.max(0.0) + (-t.abs()).exp().ln_1p()) - row.y * t
+            }
+            _ => self.at(t, row).0,
+        }
+    }
+
     /// (φ, φ′, φ″) at t without the constant.
     pub fn at(self, t: f64, row: &Row) -> (f64, f64, f64) {
         let sigmoid = |t: f64| if t >= 0.0 { 1.0 / (1.0 + (-t).exp()) } else { t.exp() / (1.0 + t.exp()) };
@@ -88,7 +100,7 @@ fn log_normal_cdf(x: f64) -> (f64, f64) {
     if x < -2.5 {
         // Φ(x) = density·1/(y + 1/(y + 2/(y + 3/…))), y = −x
         let y = -x;
-        let fraction = (1..300).rev().fold(y, |tail, k| y + f64::from(k) / tail);
+        let fraction = (1..80).rev().fold(y, |tail, k| y + f64::from(k) / tail);
         return (-0.5 * x * x - (fraction * (2.0 * PI).sqrt()).ln(), fraction);
     }
     // Φ = ½ + density·(x + x³/3 + x⁵/15 + …)
@@ -102,7 +114,7 @@ fn log_normal_cdf(x: f64) -> (f64, f64) {
         let cdf = 0.5 + density * sum;
         return (cdf.ln(), density / cdf);
     }
-    let tail = density / (1..300).rev().fold(x, |tail, k| x + f64::from(k) / tail);
+    let tail = density / (1..80).rev().fold(x, |tail, k| x + f64::from(k) / tail);
     ((-tail).ln_1p(), density / (1.0 - tail))
 }
 

@@ -328,8 +328,17 @@ fn huge_counts_end() {
         {
             let lines: String = rows.iter().map(|(y, x)| format!("{y},{x}\n")).collect();
             std::fs::write(&data, format!("y,x\n{lines}")).unwrap();
-            let base =
-                ["fit", "poisson", data.to_str().unwrap(), "--response", "y", "--no-standardise", "--json"];
+            let base = [
+                "fit",
+                "poisson",
+                data.to_str().unwrap(),
+                "--response",
+                "y",
+                "--no-standardise",
+                "--json",
+                "--max-time",
+                "30s",
+            ];
             let clock = std::time::Instant::now();
             let output = certus(&[&base[..], more].concat());
             let elapsed = clock.elapsed();

@@ -147,7 +147,9 @@ pub fn by_quadrature(model: &Model) -> Truth {
     let at = |u: &[f64]| -> Vec<f64> {
         (0..d).map(|i| centre[i] + (0..=i).map(|j| c[i][j] * u[j]).sum::<f64>()).collect()
     };
-    let psi = |u: &[f64]| energy_value(model, &at(u)) - floor;
+    // in the coordinates of u: z = centre + C u, t = t₀ + (Cᵀa)ᵀu
+    let inside = Turned::new(model, &centre, &c);
+    let psi = |u: &[f64]| inside.energy(model, u) - floor;
     let mut least = vec![0.0_f64; d];
     let mut most = vec![0.0_f64; d];
     for direction in directions(d) {
@@ -171,8 +173,8 @@ pub fn by_quadrature(model: &Model) -> Truth {
     least.iter_mut().chain(&mut most).for_each(|x| *x *= margin);
     let log_det: f64 = (0..d).map(|i| c[i][i].ln()).sum();
     let mut last: Option<Truth> = None;
-    let mut nodes = if d == 3 { 40 } else { 96 };
-    for _ in 0..6 {
+    let mut nodes = if d == 3 { 36 } else { 72 };
+    for _ in 0..7 {
         let [total, mean, square] = sums(&psi, &least, &most, nodes);
         let mean: Vec<f64> = mean.iter().map(|m| m / total[0]).collect();
         let covariance: Vec<Vec<f64>> = (0..d)
@@ -188,7 +190,7 @@ pub fn by_quadrature(model: &Model) -> Truth {
             let moved = now.mean.iter().zip(&before.mean).zip(&now.sd).map(|((a, b), s)| (a - b).abs() / s);
             let spread = now.sd.iter().zip(&before.sd).map(|(a, b)| (a / b - 1.0).abs());
             let most = moved.chain(spread).fold((now.log_evidence - before.log_evidence).abs(), f64::max);
-            if most < 1e-7 {
+            if most < 3e-7 {
                 return now;
             }
         }
@@ -199,19 +201,52 @@ pub fn by_quadrature(model: &Model) -> Truth {
     panic!("the trapezoid rule does not settle");
 }
 
-/// −log p(y, z) alone.
-fn energy_value(model: &Model, z: &[f64]) -> f64 {
-    let d = z.len();
-    let mut value = model.constant();
-    for i in 0..d {
-        let pull: f64 = (0..d).map(|j| model.precision[i][j] * (z[j] - model.prior_mean[j])).sum();
-        value += 0.5 * pull * (z[i] - model.prior_mean[i]);
+/// The rows and the prior in the coordinates u: the quadratic form of the prior, and t and the weights of u for every row that counts.
+struct Turned {
+    level: f64,
+    pull: Vec<f64>,
+    form: Vec<f64>,
+    rows: Vec<(usize, f64, Vec<f64>)>,
+}
+
+impl Turned {
+    fn new(model: &Model, centre: &[f64], c: &[Vec<f64>]) -> Self {
+        let d = centre.len();
+        let dz: Vec<f64> = centre.iter().zip(&model.prior_mean).map(|(z, m)| z - m).collect();
+        let times = |v: &[f64]| -> Vec<f64> {
+            (0..d).map(|i| (0..d).map(|j| model.precision[i][j] * v[j]).sum()).collect()
+        };
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+        let column = |j: usize| (0..d).map(|i| c[i][j]).collect::<Vec<f64>>();
+        let slope = times(&dz);
+        let rows = model.rows.iter().zip(&model.design).enumerate().filter(|(_, (row, _))| row.weight > 0.0);
+        Self {
+            level: model.constant() + 0.5 * dot(&dz, &slope),
+            pull: (0..d).map(|j| dot(&column(j), &slope)).collect(),
+            form: (0..d * d).map(|k| dot(&column(k % d), &times(&column(k / d)))).collect(),
+            rows: rows
+                .map(|(k, (row, a))| {
+                    (k, row.offset + dot(a, centre), (0..d).map(|j| dot(a, &column(j))).collect())
+                })
+                .collect(),
+        }
     }
-    for (row, a) in model.rows.iter().zip(&model.design).filter(|(row, _)| row.weight > 0.0) {
-        let t = row.offset + a.iter().zip(z).map(|(a, z)| a * z).sum::<f64>();
-        value += row.weight * model.response.at(t, row).0;
+
+    /// −log p(y, z(u)).
+    fn energy(&self, model: &Model, u: &[f64]) -> f64 {
+        let d = u.len();
+        let mut value = self.level;
+        for i in 0..d {
+            value += self.pull[i] * u[i];
+            (0..d).for_each(|j| value += 0.5 * u[i] * self.form[i * d + j] * u[j]);
+        }
+        for (k, t, a) in &self.rows {
+            let row = &model.rows[*k];
+            let t = t + a.iter().zip(u).map(|(a, u)| a * u).sum::<f64>();
+            value += row.weight * model.response.value(t, row);
+        }
+        value
     }
-    value
 }
 
 /// Unit vectors close to every direction.
@@ -238,7 +273,11 @@ fn sums(psi: &impl Fn(&[f64]) -> f64, least: &[f64], most: &[f64], nodes: usize)
             u[i] = least[i] + (rest % nodes) as f64 * step[i];
             rest /= nodes;
         }
-        let p = (-psi(&u)).exp();
+        let fall = psi(&u);
+        if fall > 1.2 * CUT {
+            continue;
+        }
+        let p = (-fall).exp();
         total[0] += p;
         for i in 0..d {
             mean[i] += p * u[i];
@@ -277,7 +316,7 @@ pub fn best_gaussian(model: &Model, diagonal: bool) -> Option<Truth> {
             let neg_elbo = value - 0.5 * log_det - 0.5 * d as f64 * (1.0 + (2.0 * PI).ln());
             return Some(reported(model, neg_elbo, &m, &covariance));
         }
-        let tau = if round < 20 { 0.5 } else { 0.25 };
+        let tau = 0.5 / (1.0 + f64::from(round) / 100.0);
         for i in 0..d {
             m[i] -= tau * step[i].clamp(-covariance[i][i].sqrt(), covariance[i][i].sqrt());
             (0..d).for_each(|j| precision[i][j] += tau * (bend[i][j] - precision[i][j]));

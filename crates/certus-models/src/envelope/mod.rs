@@ -129,7 +129,7 @@ impl Glm {
     ) -> Result<Envelope, Error> {
         let d = self.dim();
         // |ψ| ≤ |ψ(0)| + ID wherever A could exceed 1; both ψ(0) and ψ(u) are rounded
-        let allowance = 2.0 * ROUNDING * (2.0 + frame.value.abs() + shells.height);
+        let allowance = 2.0 * (ROUNDING * (2.0 + frame.value.abs() + shells.height) + frame.rounding);
         let random = Random::new(settings.seed, Purpose::Check, 0);
         let sampler = |stream| Sampler { target: self, frame, shells, reported, random, stream, allowance };
         let pilot = sampler(PILOT_STREAM).run(PILOT, 0)?.sums[0] / PILOT as f64;
@@ -205,7 +205,7 @@ impl Glm {
         // p(x) = mass · E A e^{−ψ(0)} det C, plus what lies beyond R
         let [beyond, first, second] = shells.tails;
         let scale = shells.log_mass - frame.value + frame.gaussian.factor().log_det();
-        let slack = 2.0 * ROUNDING * (1.0 + scale.abs() + frame.value.abs());
+        let slack = 2.0 * (ROUNDING * (1.0 + scale.abs() + frame.value.abs()) + frame.rounding);
         let evidence = (scale + accept.0.ln() - slack, scale + (accept.1 + beyond).ln() + slack);
         let (mut means, mut sds) = (Vec::with_capacity(r), Vec::with_capacity(r));
         let (mut mean_error, mut sd_error) = (0.0_f64, 0.0_f64);
@@ -230,7 +230,8 @@ impl Glm {
             sd_error = sd_error.max(1.0 - spread.0).max(spread.1 - 1.0);
         }
         let neg_elbo = self.neg_elbo(q)?;
-        let bound = (evidence.1 + neg_elbo + ROUNDING * (1.0 + neg_elbo.abs())).max(0.0);
+        let rounding = ROUNDING * (1.0 + neg_elbo.abs()) + frame.rounding;
+        let bound = (evidence.1 + neg_elbo + rounding).max(0.0);
         let word = Provenance::ByModel.vouched().expect("the model computes its own bounds");
         let statement = Statement::probable("D6", bound, delta, &word, "curvature along rays")
             .with("acceptance", acceptance)
