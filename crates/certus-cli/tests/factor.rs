@@ -47,7 +47,7 @@ fn independent_coefficients_by_hand() {
     expect(&certus(&fit), 0, "independence costs");
     let record = record(&out);
     let gap = &record["certificate"]["gap"];
-    assert_eq!(gap["family"], "all Gaussians with independent coordinates");
+    assert_eq!(gap["family"], "all Gaussians with independent coefficients");
     assert_eq!(gap["level"], "proved");
     assert!(gap["bound"].as_f64().unwrap() <= 0.01);
     for (j, parameter) in record["parameters"].as_array().unwrap().iter().enumerate() {

@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use std::str::FromStr;
 use std::time::Instant;
 
-use certus::certificate::words::nearest;
-use certus::certificate::{Level, Posterior, figure};
+use certus::certificate::{Level, Posterior, family_name, figure};
 use certus::diagnostics::importance;
 use certus::factor::{Factor, Lower};
 use certus::fit::Status;
@@ -14,6 +13,7 @@ use certus::{Gaussian, Goal, Outcome};
 use certus_models::auto::{
     MOST_MEMORY, MOST_WORK, Method, Model, ModelState, Observer, Route, planned, resume_since, subsampled,
 };
+use certus_models::posterior::by_gap;
 use certus_models::{MeanField, PosteriorSettings};
 
 use crate::error::DataError;
@@ -92,6 +92,7 @@ impl Problem {
                 let field = self.mean_field()?;
                 let mut outcome = unsettled(&field, goal, *method, saved, observer)?;
                 outcome.route = format!("{INDEPENDENT}: {}", outcome.route);
+                outcome.certificate.gap.family = self.family(&outcome.gaussian);
                 if outcome.status == Status::Reached {
                     match state_cost(&field, goal, &mut outcome) {
                         // the fit is there, and was asked for first
@@ -115,8 +116,52 @@ impl Problem {
         }
     }
 
-    /// How far q is from the posterior, if that can be had in a few seconds: a bound where there is a useful one, else an estimate.
+    /// The Gaussians that a gap of w is about, in words of the coefficients. Those of a diagonal factor are independent where the fit is
+    /// made: after centring, if there is any. Scaling a coefficient leaves it independent of the others; an intercept z₀ − Σ z_j c_j/s_j is not.
+    pub fn family(&self, w: &Gaussian) -> String {
+        let diagonal =
+            matches!(w.factor(), Factor::Pattern(p) if p.tree().levels() == 1 && p.tree().widest() == 1);
+        match &self.fitted {
+            Fitted::Dense(_) if diagonal && w.dim() > 1 => {
+                let (center, _) = self.prepared.encoding.center_and_scale();
+                let centred = center.iter().any(|c| *c != 0.0);
+                let which = if centred { " of the centred features" } else { "" };
+                format!("all Gaussians with independent coefficients{which}")
+            }
+            Fitted::Dense(_) => family_name(w.factor()),
+            Fitted::Grouped(_) | Fitted::Collapsed(_) => "all Gaussians".into(),
+        }
+    }
+
+    /// How far q is from a posterior that is Gaussian (D7): what the gap to the best of all Gaussians says, with the same figures, or, for a
+    /// smaller family, the closed form; `None` for other posteriors.
+    fn gaussian_posterior(&self, goal: &Goal, outcome: &Outcome) -> Option<Posterior> {
+        let (w, gap) = (&outcome.gaussian, &outcome.certificate.gap);
+        let found = certus::parallel::install(goal.threads, || match &self.fitted {
+            Fitted::Dense(model) if model.likelihood().is_quadratic() => {
+                if matches!(w.factor(), Factor::Pattern(_)) {
+                    let settings =
+                        PosteriorSettings { delta: goal.delta, seed: goal.seed, ..Default::default() };
+                    return lower_triangular(w).and_then(|w| model.posterior(&w, &settings)).map(Some);
+                }
+                by_gap(&**model, w, gap).map(Some)
+            }
+            Fitted::Grouped(model) if model.likelihood().is_quadratic() => by_gap(&**model, w, gap).map(Some),
+            _ => Ok(None),
+        });
+        match found {
+            Ok(Ok(found)) => found.filter(|found| found.statement.bound().is_some()),
+            Ok(Err(error)) => Some(Posterior::none(error.to_string())),
+            Err(error) => Some(Posterior::none(error.to_string())),
+        }
+    }
+
+    /// How far q is from the posterior, if that can be had in a few seconds: a bound where there is a useful one, else an estimate. Means and sds
+    /// are those of [`Problem::quantities`], which is what is printed.
     pub fn posterior(&self, goal: &Goal, outcome: &Outcome) -> Posterior {
+        if let Some(found) = self.gaussian_posterior(goal, outcome) {
+            return found;
+        }
         let products = self.prepared.rows_used as f64 * self.prepared.encoding.coefficients().len() as f64;
         // a normal number per latent costs about ten multiplications
         let once = products + 10.0 * self.meaning.dim() as f64;
@@ -133,7 +178,9 @@ impl Problem {
                 Fitted::Dense(model) => {
                     let settings =
                         PosteriorSettings { draws: draws as usize, delta: goal.delta, seed: goal.seed };
-                    let found = lower_triangular(w).and_then(|w| model.posterior(&w, &settings));
+                    let reported: Vec<_> = self.quantities.iter().map(|q| q.terms.clone()).collect();
+                    let found =
+                        lower_triangular(w).and_then(|w| model.posterior_of(&w, &reported, &settings));
                     found.unwrap_or_else(|error| Posterior::none(error.to_string()))
                 }
                 Fitted::Grouped(_) | Fitted::Collapsed(_) => {
@@ -258,9 +305,9 @@ fn state_cost(field: &MeanField<'_>, goal: &Goal, outcome: &mut Outcome) -> Resu
             .with("cost of the family, at least", cost.least)
             .with("cost of the family, at most", cost.most);
         outcome.message = format!(
-            "{}; independence costs about {} nats against all Gaussians",
+            "{}; independence costs at most {} nats against all Gaussians",
             outcome.message,
-            nearest(cost.value.max(0.0), 2)
+            figure(cost.most)
         );
     }
     Ok(())

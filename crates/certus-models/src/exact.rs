@@ -11,7 +11,7 @@ use crate::design::DesignLeaf;
 use crate::error::Error;
 use crate::expectation::Quadrature;
 use crate::glm::{Glm, add_columns, predictors};
-use crate::newton::{ExactState, Newton, dot};
+use crate::newton::{ExactState, NOISE, Newton, dot};
 use crate::rows::{most, own_rows};
 
 /// Numbers kept per row: the mean of its predictor, E φ′ and E φ″(1, x, x²), weighted, and the predictor's sd.
@@ -146,6 +146,21 @@ impl Glm {
             });
         })?;
         Ok(rows)
+    }
+
+    /// About what rounding does to Σ E φ, from the kept numbers of every row: losses are of the size of their scale times that of t.
+    pub(crate) fn noise(&self, rows: &[f64]) -> Result<f64, Error> {
+        let origin = self.here().start;
+        let sum = self.pool.sum(self.design.rows(), 1, &|leaf, scratch, out| {
+            self.design.prepare(leaf, scratch, |leaf| {
+                for i in 0..leaf.data.len() {
+                    let row = &rows[KEPT * (leaf.first - origin + i)..][..KEPT];
+                    let size = self.likelihood.scale(row[0], row[5], leaf.data[i]);
+                    out[0] += leaf.weight[i] * size * (1.0 + row[0].abs() + row[5]);
+                }
+            });
+        })?;
+        Ok(NOISE * sum[0])
     }
 
     /// The exact gradient of f at w in w's own frame.
@@ -325,6 +340,10 @@ impl Newton for Here<'_> {
 
     fn value(&self, w: &Gaussian) -> Result<f64, Error> {
         self.model.neg_elbo(w)
+    }
+
+    fn noise(&self) -> Result<f64, Error> {
+        self.model.noise(&self.gradient.rows)
     }
 }
 

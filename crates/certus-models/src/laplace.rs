@@ -76,11 +76,16 @@ pub fn laplace_from(model: &Glm, start: &[f64]) -> Result<Laplace, Error> {
             let there = model.derivatives(&trial)?;
             spent += 1;
             if there.value <= here.value - 2e-4 * tau * decrement + 1e-13 * here.value.abs() {
+                if tau < 1e-6 && decrement < 1.0 {
+                    // rounding of the value took the place of a gain
+                    return arrived(z, &here, spent);
+                }
                 (z, here) = (trial, there);
                 break;
             }
             tau *= 0.5;
-            if tau < 1e-12 {
+            // far from the mode a Newton step may be too long by any factor (counts of 10¹⁵ from the rate 1)
+            if tau < if decrement < 1.0 { 1e-12 } else { 1e-30 } {
                 return arrived(z, &here, spent);
             }
         }

@@ -249,6 +249,10 @@ impl Newton for Here<'_> {
     fn value(&self, w: &Gaussian) -> Result<f64, Error> {
         self.field.neg_elbo(w)
     }
+
+    fn noise(&self) -> Result<f64, Error> {
+        self.field.model.noise(&self.rows)
+    }
 }
 
 impl Target for MeanField<'_> {

@@ -27,6 +27,12 @@ pub struct ExactState {
 /// A decrement above which, plus one per number, a narrower Gaussian is tried first.
 const WIDE: f64 = 1e3;
 
+/// Most steps. Newton's method takes tens; what has not arrived by then moves within rounding.
+const MOST: usize = 300;
+
+/// What rounding does to f, in units of the sum of the sizes of the rows' losses: some ulp.
+pub(crate) const NOISE: f64 = 4.0 * f64::EPSILON;
+
 /// Numbers of a long vector that are handled in sequence.
 const PIECE: usize = 1 << 16;
 
@@ -76,6 +82,8 @@ pub(crate) trait Newton: Sync {
     fn moved(&self, direction: &[f64], tau: f64) -> Result<Gaussian, Error>;
     /// f(w).
     fn value(&self, w: &Gaussian) -> Result<f64, Error>;
+    /// About what rounding does to f here. Where losses are large and cancel (counts of 10¹³) that is far more than some ulp of f.
+    fn noise(&self) -> Result<f64, Error>;
 }
 
 /// w with half its factor.
@@ -123,7 +131,7 @@ impl ExactState {
 
     /// Steps until there is nothing left to gain.
     pub(crate) fn run(mut self, step: impl Fn(&mut Self) -> Result<(), Error>) -> Result<Self, Error> {
-        while !self.done && self.iterations < 300 {
+        while !self.done && self.iterations < MOST {
             step(&mut self)?;
         }
         Ok(self)
@@ -139,10 +147,12 @@ impl ExactState {
         };
         let pieces = right.len().div_ceil(PIECE);
         let decrement = 0.5 * parallel::reduce(pieces, 1, &leaf, &|a, b| a + b).unwrap_or(0.0);
-        let stalled = decrement >= 0.25 * self.decrement && decrement < 1e-12;
+        // a step whose gain rounding hides is worth another one only if it shortened the gradient
+        let stalled =
+            decrement >= 0.25 * self.decrement && (decrement < 1e-12 || self.decrement <= here.noise()?);
         self.decrement = decrement;
         // |g| ≤ 2√decrement: 6e-10 is as far as we go
-        if decrement < 1e-19 || stalled {
+        if decrement < 1e-19 || stalled || self.iterations >= MOST {
             self.done = true;
             return Ok(());
         }
@@ -159,15 +169,30 @@ impl ExactState {
         }
         let direction = self.conjugate_gradients(here)?;
         let slope = dot(right, &direction);
-        let mut tau = here.longest_step(&direction);
+        let longest = here.longest_step(&direction);
+        let (mut tau, mut noise) = (longest, None);
         while tau > 1e-10 {
             let gaussian = here.moved(&direction, tau)?;
             let f = here.value(&gaussian)?;
             self.passes += 1;
-            if f <= self.neg_elbo - 1e-4 * tau * slope + 1e-13 * self.neg_elbo.abs() {
+            let mut enough = f <= self.neg_elbo - 1e-4 * tau * slope + 1e-13 * self.neg_elbo.abs();
+            let mut hidden = false;
+            if !enough {
+                let noise = match noise {
+                    Some(noise) => noise,
+                    None => *noise.insert(here.noise()?),
+                };
+                // nothing can be read off f any more: a whole step is taken, and the gradient there decides
+                hidden = tau * slope <= noise;
+                enough = hidden && tau == longest && f <= self.neg_elbo + noise;
+            }
+            if enough {
                 (self.gaussian, self.neg_elbo) = (gaussian, f);
                 self.iterations += 1;
                 return Ok(());
+            }
+            if hidden {
+                break;
             }
             tau *= 0.5;
         }

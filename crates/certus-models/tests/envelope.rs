@@ -356,3 +356,47 @@ fn violations_are_seen() {
         other => panic!("{:?}", other.map(|e| e.acceptance)),
     }
 }
+
+/// The refutation T2 in Rust: two rows whose predictor t = z₀ + z₁/√2 has the prior N(0, 59), so that its posterior is an integral over one
+/// dimension. What is said of z does not hold for t in units of its own sd; what is said of t does, whatever else is asked beside it.
+#[test]
+fn combinations_have_brackets_of_their_own() {
+    let half = std::f64::consts::FRAC_1_SQRT_2;
+    let rows = Memory { x: vec![1.0, half, 1.0, half], y: vec![1.0, 0.0], columns: 2, ..Memory::default() };
+    let prior = Prior::independent(vec![0.0; 2], &[3.0, 10.0]).unwrap();
+    let model = Glm::new(Design::new(Arc::new(rows), false), likelihood("poisson"), prior).unwrap();
+    let q = model.solve_exactly().unwrap().gaussian;
+    let (h, mut sums) = (1e-3, [0.0; 3]);
+    for k in -60_000..=20_000 {
+        let t = f64::from(k) * h;
+        let p = (t - 2.0 * t.exp() - t * t / 118.0).exp();
+        sums = [sums[0] + p, sums[1] + p * t, sums[2] + p * t * t];
+    }
+    let mean = sums[1] / sums[0];
+    let sd = (sums[2] / sums[0] - mean * mean).sqrt();
+    assert!((mean + 1.218_81).abs() < 1e-5 && (sd - 1.229_31).abs() < 1e-5, "{mean} {sd}");
+    let t = vec![(0, 1.0), (1, half)];
+    let (own_mean, own_sd) = certus::combination::Combinations::new(&q).moments(&t);
+    let (off, wide) = ((mean - own_mean).abs() / own_sd, (sd / own_sd - 1.0).abs());
+    for seed in 0..5 {
+        let s = EnvelopeSettings { proposals: 100_000, delta: 0.005, seed, keep: 0 };
+        let latents = model.envelope(&q, &s).unwrap();
+        assert!(latents.posterior.mean_error.unwrap() < off && latents.posterior.sd_error.unwrap() < wide);
+        let e = model.envelope_of(&q, &[t.clone(), vec![(0, -1.0)], t.clone()], &s).unwrap();
+        for k in [0, 2] {
+            inside(e.means[k], mean, "t");
+            inside(e.sds[k], sd, "t");
+        }
+        // −z₀ is z₀ turned round, up to the smaller share of δ
+        assert!(
+            (e.means[1].0 + latents.means[0].1).abs() < 0.01
+                && (e.means[1].1 + latents.means[0].0).abs() < 0.01
+        );
+        assert!(e.posterior.mean_error.unwrap() >= off && e.posterior.sd_error.unwrap() >= wide);
+        assert!(e.posterior.sd_error.unwrap() < 1.5 * wide + 0.05);
+    }
+    for bad in [vec![(2, 1.0)], vec![(0, 1.0), (0, -1.0)], vec![], vec![(0, f64::NAN)]] {
+        let declined = model.envelope_of(&q, &[bad], &settings(1000, 0, 0));
+        assert!(matches!(declined, Err(Error::Model(_))));
+    }
+}

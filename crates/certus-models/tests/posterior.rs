@@ -22,14 +22,19 @@ fn check(label: &str, model: &Glm, q: &Gaussian, said: &Posterior, truth: &Truth
     let kl = evidence + model.neg_elbo(q).unwrap();
     let bound = said.statement.bound().unwrap_or_else(|| panic!("{label}: {:?}", said.statement.reason()));
     let bracket = said.log_evidence.unwrap();
-    assert!(kl >= -1e-9 && kl <= bound, "{label}: KL {kl} > {bound}");
-    assert!(bracket.0 <= evidence + 1e-9 && *evidence <= bracket.1, "{label}: {evidence} {bracket:?}");
+    // D7 is exact, and quadrature is not
+    let slack = if said.statement.theorem() == "D7" { 1e-8 } else { 0.0 };
+    assert!(kl >= -1e-9 && kl <= bound + slack, "{label}: KL {kl} > {bound}");
+    assert!(
+        bracket.0 <= evidence + 1e-9 && *evidence <= bracket.1 + slack,
+        "{label}: {evidence} {bracket:?}"
+    );
     let (mean_error, sd_error) = (said.mean_error.unwrap(), said.sd_error.unwrap());
     for (i, sd) in q.sd().iter().enumerate() {
         let off = (means[i] - q.mean()[i]).abs() / sd;
-        assert!(off <= mean_error, "{label}: mean {i} is {off} > {mean_error} off");
+        assert!(off <= mean_error + slack, "{label}: mean {i} is {off} > {mean_error} off");
         let off = (sds[i] / sd - 1.0).abs();
-        assert!(off <= sd_error, "{label}: sd {i} is {off} > {sd_error} off");
+        assert!(off <= sd_error + slack, "{label}: sd {i} is {off} > {sd_error} off");
     }
     println!(
         "{label}: {} KL {kl:.5} ≤ {bound:.5}, means {mean_error:.3}, sds {sd_error:.3}",
@@ -76,8 +81,13 @@ fn one_and_two_dimensions() {
                     assert_eq!(near.statement.level(), level, "{label}");
                     let said = model.posterior(&q, &s).unwrap();
                     check(&label, &model, &q, &said, &truth);
-                    assert_eq!((said.statement.theorem(), said.statement.level()), ("D6", level), "{label}");
+                    let best = if name == "linear" { ("D7", Level::Proved) } else { ("D6", level) };
+                    assert_eq!((said.statement.theorem(), said.statement.level()), best, "{label}");
                     if name == "linear" {
+                        // KL itself
+                        let kl = truth.0 + model.neg_elbo(&q).unwrap();
+                        let bound = said.statement.bound().unwrap();
+                        assert!((bound - kl).abs() < 1e-8 * (1.0 + kl), "{label}: {kl} {bound}");
                         // p is Gaussian, s is linear, and D3 and D5 say the same: E sᵀJ⁻¹s/2, nothing is outside of the largest balls
                         let (a, b) = (near.statement.bound().unwrap(), far.statement.bound().unwrap());
                         assert!((a / b - 1.0).abs() < 0.05 || a + b < 1e-6, "{label}: {a} {b}");

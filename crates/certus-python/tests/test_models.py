@@ -274,7 +274,7 @@ def test_independent_coefficients():
     fit = model.fit(factor="diagonal")
     precision = x.T @ x / 0.25 + np.eye(2) / 6.25
     assert np.allclose(fit.sd, np.diag(precision) ** -0.5, rtol=1e-9)
-    assert fit.certificate.gap.family == "all Gaussians with independent coordinates" and fit.certificate.gap.level == "proved"
+    assert fit.certificate.gap.family == "all Gaussians with independent coefficients" and fit.certificate.gap.level == "proved"
     cost = 0.5 * (np.log(np.diag(precision)).sum() - np.linalg.slogdet(precision)[1])
     assert abs(fit.neg_elbo - model.fit().neg_elbo - cost) < 1e-8
     with pytest.raises(certus.UsageError, match="factor is 'wide'"):

@@ -75,6 +75,11 @@ impl<'a> Dense<'a> {
         &self.placed
     }
 
+    /// g_m, S and bounds on their errors in norm.
+    pub(crate) fn gradient_with_errors(&self) -> (&[f64], &[f64], Errors) {
+        (&self.mean, &self.factor, self.errors)
+    }
+
     /// J̃ and CᵀJ(m − μ₀). With |C_j·| = sd_j they err by γ Σ|J_ij| sd_i sd_j and γ Σ sd_i |J_ij| (|m_j| + |μ₀_j|).
     fn prior(&mut self, w: &Gaussian) {
         let (d, prior) = (self.dim(), &self.placed.model().prior);

@@ -139,6 +139,8 @@ fn theorem_d(at: &impl Surroundings, omega: f64) -> Result<(Option<Found>, Optio
 /// μ is taken constant on steps, at its value at their right end.
 fn theorem_a_prime(at: &impl Surroundings, omega: f64) -> Result<Option<Found>, Error> {
     const STEPS: f64 = 10.0;
+    // where the curvature falls so fast that a hundred times as many are needed, nothing useful comes of it
+    const MOST_STEPS: usize = 1000;
     let theta = THETAS[0];
     let curvature = |radius: f64| -> Result<f64, Error> {
         let bowl = at.bowls(radius, omega, &[theta])?;
@@ -150,7 +152,10 @@ fn theorem_a_prime(at: &impl Surroundings, omega: f64) -> Result<Option<Found>, 
         return Ok(None);
     }
     let (mut radius, mut climbed, mut gap) = (0.0, 0.0, 0.0);
-    while radius + step < omega.sqrt() {
+    for _ in 0..MOST_STEPS {
+        if radius + step >= omega.sqrt() {
+            break;
+        }
         let mu = curvature(radius + step)?;
         if mu <= 0.0 {
             return Ok(None);

@@ -22,6 +22,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) value: f64,
     /// ε₀ ≥ |∇ψ(0)|.
     pub(crate) slope: f64,
+    /// What rounding may do to ψ where losses are large and cancel (counts of 10¹³): 64 ulp of the sizes that it is a sum of.
+    pub(crate) rounding: f64,
     /// CᵀJC.
     prior: Vec<f64>,
     rays: Option<Rays>,
@@ -61,6 +63,7 @@ impl<'a> Frame<'a> {
             gaussian: made(mean, c.clone())?,
             value: 0.0,
             slope: 0.0,
+            rounding: 0.0,
             prior: model.prior.congruent(&c, true),
             rays: None,
         };
@@ -74,20 +77,24 @@ impl<'a> Frame<'a> {
         let (mut value, mut gradient) = ([0.0], vec![0.0; d]);
         model.log_density(mean, &mut value, &mut gradient).map_err(certus::Error::Target)?;
         frame.value = -value[0];
-        frame.slope = frame.gradient_norm(&gradient)?;
+        (frame.slope, frame.rounding) = frame.gradient_norm(&gradient)?;
         frame.rays = frame.rays()?;
         Ok(Some(frame))
     }
 
-    /// |∇ψ(0)| = |Cᵀ∇φ(m)|, plus what summation may have lost: a few (d + 16) ulp of Σ|w φ′||ã| and of the prior's terms.
-    fn gradient_norm(&self, gradient: &[f64]) -> Result<f64, Error> {
+    /// |∇ψ(0)| = |Cᵀ∇φ(m)|, plus what summation may have lost: a few (d + 16) ulp of Σ|w φ′||ã| and of the prior's terms, and what the
+    /// rounding of t does to φ′, a few ulp of the scale of φ times |t|; with the rounding of ψ(0) itself.
+    fn gradient_norm(&self, gradient: &[f64]) -> Result<(f64, f64), Error> {
         let (model, d, w) = (self.model, self.model.dim(), &self.gaussian);
         let c = w.factor().to_dense();
-        let sizes = self.sum(1, &|leaf, whitened, t, out| {
+        let sizes = self.sum(3, &|leaf, whitened, t, out| {
             let n = leaf.data.len();
             for i in 0..n {
-                let slope = leaf.weight[i] * model.likelihood.slope(t[i], leaf.data[i]);
-                out[0] += slope.abs() * row_norm(whitened, i, n);
+                let (slope, length) = (model.likelihood.slope(t[i], leaf.data[i]), row_norm(whitened, i, n));
+                let size = model.likelihood.scale(t[i], 0.0, leaf.data[i]) * (1.0 + t[i].abs());
+                out[0] += leaf.weight[i] * slope.abs() * length;
+                out[1] += leaf.weight[i] * size;
+                out[2] += leaf.weight[i] * size * length;
             }
         })?;
         let dm: Vec<f64> = w.mean().iter().zip(model.prior.mean()).map(|(a, b)| a - b).collect();
@@ -96,7 +103,9 @@ impl<'a> Frame<'a> {
         let pulled: f64 = (0..d * d).map(|k| (c[k] * pull[k % d]).abs()).sum();
         let mut turned = vec![0.0; d];
         w.factor().add_apply_transpose(gradient, &mut turned);
-        Ok(dot(&turned, &turned).sqrt() * (1.0 + 1e-12) + ulps(d) * (sizes[0] + pulled))
+        let ulp = f64::EPSILON;
+        let slope = dot(&turned, &turned).sqrt() * (1.0 + 1e-12) + ulps(d) * (sizes[0] + pulled);
+        Ok((slope + 8.0 * ulp * sizes[2], 64.0 * ulp * sizes[1]))
     }
 
     /// k at each radius: the better of the bound on balls and the bound on rays; both fall with the radius.

@@ -2,6 +2,7 @@
 //! stated confidence, and its accepted proposals are independent exact draws (math: D6).
 
 pub(crate) mod frame;
+mod reported;
 mod sampler;
 pub(crate) mod shells;
 
@@ -15,6 +16,7 @@ use crate::exact::lower;
 use crate::glm::Glm;
 use crate::likelihood::vouched_by;
 use frame::Frame;
+use reported::Reported;
 use sampler::{Sampler, Tally};
 use shells::{Growing, STEP, Shells};
 
@@ -61,9 +63,9 @@ pub struct Envelope {
     pub posterior: Posterior,
     /// The level of everything but KL(q ‖ p), which also rests on the quadrature of the ELBO.
     pub level: Level,
-    /// Brackets of the posterior means.
+    /// Brackets of the posterior means of what is reported: the coefficients, or the combinations of them that were given.
     pub means: Vec<(f64, f64)>,
-    /// Brackets of the posterior sds.
+    /// Brackets of the posterior sds of the same.
     pub sds: Vec<(f64, f64)>,
     /// The mean acceptance probability.
     pub acceptance: f64,
@@ -80,6 +82,26 @@ pub struct Envelope {
 impl Glm {
     /// The envelope certificate of q. Declined, with the figure, where the envelope cannot be made or almost nothing is accepted.
     pub fn envelope(&self, q: &Gaussian, settings: &EnvelopeSettings) -> Result<Envelope, Error> {
+        self.enveloped(q, None, settings)
+    }
+
+    /// The same of linear combinations of the coefficients, each as (coefficient, weight): means, sds and their errors are those of the
+    /// combinations, and of nothing else. Every combination costs 4 more statements that share δ.
+    pub fn envelope_of(
+        &self,
+        q: &Gaussian,
+        combinations: &[Vec<(usize, f64)>],
+        settings: &EnvelopeSettings,
+    ) -> Result<Envelope, Error> {
+        self.enveloped(q, Some(combinations), settings)
+    }
+
+    pub(crate) fn enveloped(
+        &self,
+        q: &Gaussian,
+        combinations: Option<&[Vec<(usize, f64)>]>,
+        settings: &EnvelopeSettings,
+    ) -> Result<Envelope, Error> {
         let d = self.dim();
         check(q, d, settings.delta, "proposals", settings.proposals)?;
         if d > LARGEST {
@@ -88,25 +110,29 @@ impl Glm {
             )));
         }
         let q = lower(q)?;
+        let reported = match combinations {
+            Some(combinations) => Reported::of(&q, combinations.to_vec())?,
+            None => Reported::latents(&q)?,
+        };
         let mode = crate::laplace::laplace(self)?.gaussian;
         let (frame, shells) = self.best(&mode, &q)?;
-        self.certified(&q, &frame, &shells, settings)
+        self.certified(&q, &reported, &frame, &shells, settings)
     }
 
     /// A pilot, the proposals, and what follows.
     fn certified(
         &self,
         q: &Gaussian,
+        reported: &Reported<'_>,
         frame: &Frame<'_>,
         shells: &Shells,
         settings: &EnvelopeSettings,
     ) -> Result<Envelope, Error> {
         let d = self.dim();
         // |ψ| ≤ |ψ(0)| + ID wherever A could exceed 1; both ψ(0) and ψ(u) are rounded
-        let allowance = 2.0 * ROUNDING * (2.0 + frame.value.abs() + shells.height);
+        let allowance = 2.0 * (ROUNDING * (2.0 + frame.value.abs() + shells.height) + frame.rounding);
         let random = Random::new(settings.seed, Purpose::Check, 0);
-        let sampler =
-            |stream| Sampler { target: self, frame, shells, reference: q, random, stream, allowance };
+        let sampler = |stream| Sampler { target: self, frame, shells, reported, random, stream, allowance };
         let pilot = sampler(PILOT_STREAM).run(PILOT, 0)?.sums[0] / PILOT as f64;
         if pilot < LEAST {
             return Err(Error::Declined(format!(
@@ -115,7 +141,7 @@ impl Glm {
             )));
         }
         let tally = sampler(STREAM).run(settings.proposals, settings.keep)?;
-        self.conclude(q, settings, frame, shells, allowance, tally)
+        self.conclude(q, reported, settings, (frame, shells), allowance, tally)
     }
 
     /// The frame with the smaller envelope, which accepts more: q's factor or that of the Laplace approximation, at the mode.
@@ -162,14 +188,14 @@ impl Glm {
     fn conclude(
         &self,
         q: &Gaussian,
+        reported: &Reported<'_>,
         settings: &EnvelopeSettings,
-        frame: &Frame<'_>,
-        shells: &Shells,
+        (frame, shells): (&Frame<'_>, &Shells),
         allowance: f64,
         tally: Tally,
     ) -> Result<Envelope, Error> {
-        let (d, delta, n) = (self.dim(), settings.delta, settings.proposals);
-        let bounds = Bounds::new(n, d, delta, allowance);
+        let (r, delta, n) = (reported.len(), settings.delta, settings.proposals);
+        let bounds = Bounds::new(n, r, delta, allowance);
         let accept = bounds.of(&tally, 0, (0.0, 1.0));
         let acceptance = tally.sums[0] / n as f64;
         if accept.0 <= 0.0 {
@@ -180,21 +206,18 @@ impl Glm {
         // p(x) = mass · E A e^{−ψ(0)} det C, plus what lies beyond R
         let [beyond, first, second] = shells.tails;
         let scale = shells.log_mass - frame.value + frame.gaussian.factor().log_det();
-        let slack = 2.0 * ROUNDING * (1.0 + scale.abs() + frame.value.abs());
+        let slack = 2.0 * (ROUNDING * (1.0 + scale.abs() + frame.value.abs()) + frame.rounding);
         let evidence = (scale + accept.0.ln() - slack, scale + (accept.1 + beyond).ln() + slack);
-        let sd = q.sd();
-        let lengths: Vec<f64> = frame.gaussian.sd();
-        let (mut means, mut sds) = (Vec::with_capacity(d), Vec::with_capacity(d));
+        let (mut means, mut sds) = (Vec::with_capacity(r), Vec::with_capacity(r));
         let (mut mean_error, mut sd_error) = (0.0_f64, 0.0_f64);
-        for i in 0..d {
-            // y = (z_i − E_q z_i)/sd_q lies within `reach`·|u| of `shift`
-            let shift = (frame.gaussian.mean()[i] - q.mean()[i]) / sd[i];
-            let reach = lengths[i] / sd[i];
+        let around = reported.in_frame(&frame.gaussian);
+        for (k, (&(mean, sd), (shift, reach))) in reported.moments().iter().zip(around).enumerate() {
+            // y = aᵀ(z − E_q z)/sd_q lies within `reach`·|u| of `shift`
             let (least, most) = (shift - reach * shells.radius(), shift + reach * shells.radius());
             let far = least.abs().max(most.abs());
-            let y = bounds.of(&tally, 1 + i, (least.min(0.0), most.max(0.0)));
+            let y = bounds.of(&tally, 1 + k, (least.min(0.0), most.max(0.0)));
             let y = ratio(y, accept, shift.abs() * beyond + reach * first, beyond);
-            let square = bounds.of(&tally, 1 + d + i, (-1.0, (far * far - 1.0).max(0.0)));
+            let square = bounds.of(&tally, 1 + r + k, (-1.0, (far * far - 1.0).max(0.0)));
             let outside =
                 (1.0 + shift * shift) * beyond + 2.0 * shift.abs() * reach * first + reach * reach * second;
             let square = ratio(square, accept, outside, beyond);
@@ -202,13 +225,14 @@ impl Glm {
             let (inner, outer) = squares(y);
             let variance = ((1.0 + square.0 - outer).max(0.0), (1.0 + square.1 - inner).max(0.0));
             let spread = (variance.0.sqrt(), variance.1.sqrt());
-            means.push((q.mean()[i] + sd[i] * y.0, q.mean()[i] + sd[i] * y.1));
-            sds.push((sd[i] * spread.0, sd[i] * spread.1));
+            means.push((mean + sd * y.0, mean + sd * y.1));
+            sds.push((sd * spread.0, sd * spread.1));
             mean_error = mean_error.max(y.0.abs()).max(y.1.abs());
             sd_error = sd_error.max(1.0 - spread.0).max(spread.1 - 1.0);
         }
         let neg_elbo = self.neg_elbo(q)?;
-        let bound = (evidence.1 + neg_elbo + ROUNDING * (1.0 + neg_elbo.abs())).max(0.0);
+        let rounding = ROUNDING * (1.0 + neg_elbo.abs()) + frame.rounding;
+        let bound = (evidence.1 + neg_elbo + rounding).max(0.0);
         let word = vouched_by(&*self.likelihood).vouched().expect("a model or a user vouches");
         let statement = Statement::probable("D6", bound, delta, &word, "curvature along rays")
             .with("acceptance", acceptance)
@@ -243,9 +267,9 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// 2 + 4d one-sided statements share δ: two on A, two on each of A y_i and A(y_i² − 1).
-    fn new(n: usize, d: usize, delta: f64, allowance: f64) -> Self {
-        Self { n: n as f64, log: (2.0 * (2 + 4 * d) as f64 / delta).ln(), allowance }
+    /// 2 + 4r one-sided statements share δ, r the number of what is reported: two on A, two on each of A y_k and A(y_k² − 1).
+    fn new(n: usize, reported: usize, delta: f64, allowance: f64) -> Self {
+        Self { n: n as f64, log: (2.0 * (2 + 4 * reported) as f64 / delta).ln(), allowance }
     }
 
     /// |E X − mean| ≤ √(2V log(2/δ′)/n) + 7(b − a) log(2/δ′)/(3(n − 1)) for X in [a, b], V the sample variance; X is A times a number
@@ -353,7 +377,8 @@ mod tests {
                     assert!(shift == 0.0 || frame.slope > 0.1 * f64::abs(shift), "ε₀ = {}", frame.slope);
                     let settings =
                         EnvelopeSettings { proposals: 40_000, delta: 1e-6, seed: seed as u64, keep: 0 };
-                    let e = model.certified(&q, &frame, &shells, &settings).expect("a certificate");
+                    let latents = Reported::latents(&q).expect("proper");
+                    let e = model.certified(&q, &latents, &frame, &shells, &settings).expect("a certificate");
                     let place = format!("{} {shift} {share}", model.likelihood().name());
                     let (low, high) = e.posterior.log_evidence.expect("a bracket");
                     assert!(low <= evidence && evidence <= high, "{place}: {evidence} not in {low} {high}");
@@ -377,7 +402,7 @@ mod tests {
         let width = (2.0 * (16.0 * 21.0 / 99.0) * 5.0 / 100.0_f64).sqrt() + 7.0 * 4.0 * 5.0 / (3.0 * 99.0);
         let (low, high) = bounds.of(&tally, 0, (-1.0, 3.0));
         assert!((low - (0.2 - width).max(-1.0)).abs() < 1e-12 && (high - (0.2 + width)).abs() < 1e-12);
-        // each statement fails with probability δ′ = 2e^{−log}; for d = 3 there are 14 of them
+        // each statement fails with probability δ′ = 2e^{−log}; for 3 of them reported there are 14 of them
         let together = 14.0 * 2.0 * (-Bounds::new(100, 3, 0.02, 0.0).log).exp();
         assert!((together / 0.02 - 1.0).abs() < 1e-12, "{together}");
     }

@@ -1,9 +1,10 @@
 //! Proposals from the envelope, their acceptance probabilities A, and the sums that the statements need (math: D6).
 
 use certus::random::Random;
-use certus::{Gaussian, Target, parallel};
+use certus::{Target, parallel};
 
 use super::frame::Frame;
+use super::reported::Reported;
 use super::shells::Shells;
 use crate::error::Error;
 
@@ -15,8 +16,8 @@ pub(super) struct Sampler<'a> {
     pub(super) target: &'a dyn Target,
     pub(super) frame: &'a Frame<'a>,
     pub(super) shells: &'a Shells,
-    /// The Gaussian whose means and sds are the origin and unit of y.
-    pub(super) reference: &'a Gaussian,
+    /// What y is of.
+    pub(super) reported: &'a Reported<'a>,
     pub(super) random: Random,
     /// The stream of the directions; that of the uniform numbers is the next one.
     pub(super) stream: u64,
@@ -24,7 +25,7 @@ pub(super) struct Sampler<'a> {
     pub(super) allowance: f64,
 }
 
-/// Sums of A, A y_i and A(y_i² − 1), of their squares, and the accepted points.
+/// Sums of A, A y_k and A(y_k² − 1), of their squares, and the accepted points.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) sums: Vec<f64>,
@@ -48,16 +49,15 @@ impl Tally {
 impl Sampler<'_> {
     /// `count` proposals; the first `keep` accepted points are kept. The same bits for any number of threads.
     pub(super) fn run(&self, count: usize, keep: usize) -> Result<Tally, Error> {
-        let most = keep * self.reference.dim();
-        let sd = self.reference.sd();
-        let batch = |index: usize| self.batch(index * BATCH, BATCH.min(count - index * BATCH), &sd, most);
+        let most = keep * self.frame.gaussian.dim();
+        let batch = |index: usize| self.batch(index * BATCH, BATCH.min(count - index * BATCH), most);
         let join = |a: Result<Tally, Error>, b: Result<Tally, Error>| Ok(a?.join(b?, most));
         parallel::reduce(count.div_ceil(BATCH), self.frame.model.grain(), &batch, &join)
             .unwrap_or_else(|| Ok(Tally::default()))
     }
 
-    fn batch(&self, first: usize, n: usize, sd: &[f64], most: usize) -> Result<Tally, Error> {
-        let d = sd.len();
+    fn batch(&self, first: usize, n: usize, most: usize) -> Result<Tally, Error> {
+        let (d, r) = (self.frame.gaussian.dim(), self.reported.len());
         let (mut u, mut dice) = (vec![0.0; d * n], vec![0.0; 3 * n]);
         self.random.normals(self.stream, first as u64, d, &mut u);
         self.random.uniforms(self.stream + 1, first as u64, 3, &mut dice);
@@ -72,7 +72,7 @@ impl Sampler<'_> {
         self.frame.gaussian.transform(&u, &mut z);
         self.target.log_density(&z, &mut values, &mut gradients).map_err(certus::Error::Target)?;
         let mut tally =
-            Tally { sums: vec![0.0; 1 + 2 * d], squares: vec![0.0; 1 + 2 * d], ..Tally::default() };
+            Tally { sums: vec![0.0; 1 + 2 * r], squares: vec![0.0; 1 + 2 * r], ..Tally::default() };
         for (k, z) in z.chunks_exact(d).enumerate() {
             // A = exp(ψ(0) − ψ(u) + ID_low)
             let log_accept = self.frame.value + values[k] + low[k];
@@ -81,10 +81,9 @@ impl Sampler<'_> {
             }
             let accept = log_accept.exp().min(1.0);
             tally.add(0, accept);
-            for i in 0..d {
-                let y = (z[i] - self.reference.mean()[i]) / sd[i];
-                tally.add(1 + i, accept * y);
-                tally.add(1 + d + i, accept * (y * y - 1.0));
+            for (k, y) in self.reported.at(z).enumerate() {
+                tally.add(1 + k, accept * y);
+                tally.add(1 + r + k, accept * (y * y - 1.0));
             }
             if dice[3 * k + 2] < accept {
                 tally.accepted += 1;

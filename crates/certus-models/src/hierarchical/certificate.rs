@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use certus::certificate::Gap;
+use certus::certificate::{Gap, Posterior};
 use certus::{Family, Gaussian};
 
 use super::{At, Hierarchical, KEPT};
@@ -52,6 +52,14 @@ impl Hierarchical {
             Around::new(self, w).and_then(|at| search(&at))
         };
         crate::certificate::gap(found, "all Gaussians".into(), &*self.likelihood)
+    }
+
+    /// How far w is from the posterior, which is known where it is Gaussian (D7).
+    pub fn posterior(&self, w: &Gaussian) -> Result<Posterior, Error> {
+        if !self.likelihood.is_quadratic() {
+            return Ok(Posterior::none("the certificates of the posterior know no group terms yet"));
+        }
+        crate::posterior::by_gap(self, w, &self.gap(w)?)
     }
 
     fn is_small(&self) -> bool {

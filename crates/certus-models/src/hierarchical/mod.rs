@@ -74,6 +74,11 @@ impl Hierarchical {
         Self::on_layout(Arc::new(layout), forest, latents, likelihood, prior)
     }
 
+    /// The likelihood.
+    pub fn likelihood(&self) -> &dyn Likelihood {
+        &*self.likelihood
+    }
+
     /// The same data and terms with another likelihood, prior or sds (one list per term): the layout is shared, only the responses are
     /// looked at again.
     pub fn rebuilt(

@@ -75,6 +75,10 @@ impl Likelihood for Linear {
         self.precision()
     }
 
+    fn is_quadratic(&self) -> bool {
+        true
+    }
+
     fn log_bend(&self, _t: f64, _datum: Datum) -> Option<(f64, f64)> {
         Some((0.0, 0.0))
     }

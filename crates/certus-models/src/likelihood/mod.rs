@@ -112,6 +112,11 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
         self.bend_near(t, radius, datum)
     }
 
+    /// True if φ is a parabola, so that the posterior under a Gaussian prior is Gaussian (math: D7).
+    fn is_quadratic(&self) -> bool {
+        false
+    }
+
     /// (a, c) with φ″(t + x) ≥ φ″(t)e^{ax − cx²/2} for every x: the slope of log φ″ at t and a bound of how fast that falls.
     fn log_bend(&self, _t: f64, _datum: Datum) -> Option<(f64, f64)> {
         None

@@ -6,6 +6,7 @@ use certus::frame::{Frame, Framed};
 use certus::{Curvature, Gaussian, linalg};
 
 use super::PosteriorSettings;
+use crate::certificate::Certified;
 use crate::envelope::ROUNDING;
 
 use crate::error::Error;
@@ -62,7 +63,7 @@ pub fn global(model: &Glm, q: &Gaussian, settings: &PosteriorSettings) -> Result
     let mut found = checks.certify_posterior(&framed, &inside)?;
     if let (true, Some(kl)) = (model.likelihood.strip_is_proved(), found.statement.bound()) {
         let elbo = -model.neg_elbo(&q)?;
-        let rounding = ROUNDING * (1.0 + elbo.abs());
+        let rounding = ROUNDING * (1.0 + elbo.abs()) + model.exact_value(&q)?.error;
         found.log_evidence = Some((elbo - rounding, elbo + kl + rounding));
     }
     Ok(found)

@@ -6,6 +6,7 @@ use certus::theorem::chi_square;
 use certus::{Gaussian, Target, linalg, parallel};
 
 use super::PosteriorSettings;
+use crate::certificate::Certified;
 use crate::envelope::frame::Frame;
 use crate::envelope::shells::{Growing, STEP, log_sphere};
 use crate::envelope::{ROUNDING, with_quadrature};
@@ -115,7 +116,7 @@ fn stated(
         return Ok(Posterior { statement, log_evidence: None, mean_error: None, sd_error: None });
     }
     let (mean_error, sd_error) = ball.errors(fisher, q.dim());
-    let rounding = ROUNDING * (1.0 + neg_elbo.abs());
+    let rounding = ROUNDING * (1.0 + neg_elbo.abs()) + model.exact_value(q)?.error;
     Ok(Posterior {
         statement,
         log_evidence: Some((-neg_elbo - rounding, bound - neg_elbo + rounding)),
@@ -194,7 +195,7 @@ fn balls(model: &Glm, q: &Gaussian, neg_elbo: f64) -> Result<Result<Vec<Ball>, S
     };
     // the frame of the envelope is that of q times `unit`
     let unit = frame.gaussian.factor().diagonal(0) / q.factor().diagonal(0);
-    let slack = ROUNDING * (2.0 + neg_elbo.abs() + frame.value.abs());
+    let slack = ROUNDING * (2.0 + neg_elbo.abs() + frame.value.abs()) + 2.0 * frame.rounding;
     let scale = neg_elbo - frame.value + frame.gaussian.factor().log_det() + log_sphere(d) + slack;
     let mut growing = Growing::new(d, frame.slope);
     let mut balls = Vec::new();

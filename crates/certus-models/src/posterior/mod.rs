@@ -1,8 +1,9 @@
-//! How far a Gaussian is from the posterior of a generalised linear model: the envelope (D6) where it can be had, else the better of
-//! the log-Sobolev bounds on a ball (D5) and on all of space (D3).
+//! How far a Gaussian is from the posterior of a generalised linear model: in closed form where that is Gaussian (D7), else by the envelope
+//! (D6) where it can be had, else by the better of the log-Sobolev bounds on a ball (D5) and on all of space (D3).
 
 mod global;
 mod local;
+mod quadratic;
 
 use certus::Gaussian;
 use certus::certificate::{Level, Posterior, Statement};
@@ -14,6 +15,7 @@ use crate::glm::Glm;
 
 pub use global::global;
 pub use local::local;
+pub use quadratic::by_gap;
 
 /// How many draws, and how sure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,20 +42,46 @@ impl PosteriorSettings {
 
 impl Glm {
     /// KL(q ‖ p), the evidence, and the errors of means and sds, from the best certificate that can be had; `Posterior::none` with
-    /// every reason where none can.
+    /// every reason where none can. The errors are those of the coefficients of this model, one by one.
     ///
-    /// D6 gets half of δ because it may decline after it has seen its draws; D5 and D3 a quarter each, because the better one is
-    /// chosen after they were made.
+    /// Where the posterior is Gaussian nothing is drawn (D7). Else D6 gets half of δ because it may decline after it has seen its draws;
+    /// D5 and D3 a quarter each, because the better one is chosen after they were made.
     pub fn posterior(&self, q: &Gaussian, settings: &PosteriorSettings) -> Result<Posterior, Error> {
+        self.compared(q, None, settings)
+    }
+
+    /// The same of linear combinations of the coefficients, each as (coefficient, weight): what is said of every mean and sd is said of
+    /// these. D3, D5 and D7 speak of every combination anyway; D6 brackets the ones that it is given.
+    pub fn posterior_of(
+        &self,
+        q: &Gaussian,
+        combinations: &[Vec<(usize, f64)>],
+        settings: &PosteriorSettings,
+    ) -> Result<Posterior, Error> {
+        self.compared(q, Some(combinations), settings)
+    }
+
+    fn compared(
+        &self,
+        q: &Gaussian,
+        combinations: Option<&[Vec<(usize, f64)>]>,
+        settings: &PosteriorSettings,
+    ) -> Result<Posterior, Error> {
         settings.check(q, self.dim())?;
         let q = lower(q)?;
+        if self.likelihood.is_quadratic() {
+            let found = quadratic::in_closed_form(self, &q)?;
+            if found.statement.bound().is_some() {
+                return Ok(found);
+            }
+        }
         let PosteriorSettings { draws: proposals, delta, seed } = *settings;
-        let declined =
-            match self.envelope(&q, &EnvelopeSettings { proposals, delta: 0.5 * delta, seed, keep: 0 }) {
-                Ok(envelope) => return Ok(at_level(envelope.posterior, delta)),
-                Err(Error::Declined(reason)) => reason,
-                Err(error) => return Err(error),
-            };
+        let half = EnvelopeSettings { proposals, delta: 0.5 * delta, seed, keep: 0 };
+        let declined = match self.enveloped(&q, combinations, &half) {
+            Ok(envelope) => return Ok(at_level(envelope.posterior, delta)),
+            Err(Error::Declined(reason)) => reason,
+            Err(error) => return Err(error),
+        };
         let quarter = PosteriorSettings { delta: 0.25 * delta, ..*settings };
         let (near, far) = (local(self, &q, &quarter)?, global(self, &q, &quarter)?);
         let reasons = [

@@ -52,9 +52,8 @@ impl Checks {
             .with("gradient bound", gradient)
             .with("fisher", fisher)
             .with("variance", variance);
-        // |m_i − m_i*| and |sd_i − sd_i*| are at most |w − w*|
-        let smallest_sd = check.w.sd().into_iter().fold(f64::INFINITY, f64::min);
-        let error = statement.bound().map(|_| distance / smallest_sd);
+        // for every direction a, |aᵀ(m − m*)| and ||Cᵀa| − |C*ᵀa|| are at most |a||w − w*|, and the sd of aᵀz under q is |Cᵀa| ≥ σ_min|a|
+        let error = statement.bound().map(|_| distance / check.reach.smallest);
         Ok(Gap { statement, family, mean_error: error, sd_error: error })
     }
 }
