@@ -233,7 +233,8 @@ impl<'a> Run<'a> {
             Code::Interrupted | Code::Terminated => Status::Interrupted,
             _ => return Err(failure),
         };
-        let record = Record::failed(status, failure.message.clone(), self.meta(problem, Vec::new()));
+        let record =
+            Record::failed(status, failure.message.clone(), self.meta(problem, Vec::new(), problem.notes()));
         if let Some(directory) = directory {
             record.write(directory)?;
         }
@@ -255,7 +256,7 @@ impl<'a> Run<'a> {
         outcome
     }
 
-    pub(crate) fn meta(&self, problem: &Problem, parameters: Vec<Parameter>) -> Meta {
+    pub(crate) fn meta(&self, problem: &Problem, parameters: Vec<Parameter>, notes: Vec<String>) -> Meta {
         let prepared = &problem.prepared;
         let model = self.arguments.settings()["model"].as_str().unwrap_or_default().to_string();
         let versions = [("certus", env!("CARGO_PKG_VERSION")), ("target", std::env::consts::ARCH)];
@@ -268,7 +269,7 @@ impl<'a> Run<'a> {
                 rows: Some(prepared.rows_used as u64),
                 fingerprint: Some(format!("{:016x}", prepared.fingerprint)),
             },
-            notes: problem.notes(),
+            notes,
             versions: versions.map(|(a, b)| (a.to_string(), b.to_string())).into_iter().collect(),
         }
     }
@@ -284,7 +285,8 @@ impl<'a> Run<'a> {
         let normals = problem.on_user_scale(&outcome.gaussian);
         let named = problem.quantities.iter().zip(&normals);
         let parameters = named.map(|(q, n)| Parameter::normal(&q.name, n.mean, n.sd)).collect();
-        let mut record = Record::new(outcome, self.meta(problem, parameters));
+        let notes = problem.notes_of(&self.goal, outcome);
+        let mut record = Record::new(outcome, self.meta(problem, parameters, notes));
         if let Some(earlier) = earlier {
             record = record.after(earlier);
         }

@@ -170,7 +170,7 @@ impl Problem {
         let shown: Vec<String> = parts.iter().take(8).map(|(x, name)| format!("{x:+.3} {name}")).collect();
         let more =
             if parts.len() > 8 { format!(" and {} smaller ones", parts.len() - 8) } else { String::new() };
-        let scale = if self.prepared.encoding.standardise { ", per sd of the features" } else { "" };
+        let scale = if self.prepared.encoding.standardise { ", in the units of the priors" } else { "" };
         format!("\nwitness{scale}: {}{more}", shown.join(" "))
     }
 
@@ -178,6 +178,19 @@ impl Problem {
     pub fn notes(&self) -> Vec<String> {
         let prior = format!("prior: {}", joined(&self.priors));
         self.prepared.notes.iter().cloned().chain([prior]).chain(self.structure_notes()).collect()
+    }
+
+    /// [`Problem::notes`], and what the fit shows of priors: where they and the data disagree, and a response that is separated. The last is looked for
+    /// only where the run came to its end.
+    pub fn notes_of(&self, goal: &Goal, outcome: &Outcome) -> Vec<String> {
+        let found = certus::parallel::install(goal.threads, || {
+            let separated = match outcome.status {
+                Status::Reached => self.separations(outcome),
+                _ => Vec::new(),
+            };
+            self.disagreements(outcome).into_iter().chain(separated)
+        });
+        self.notes().into_iter().chain(found.into_iter().flatten()).collect()
     }
 
     /// What a fit would do, as lines of what and how much.

@@ -205,7 +205,8 @@ impl Model {
         let normals = problem.on_user_scale(&outcome.gaussian);
         let named = problem.quantities.iter().zip(&normals);
         let parameters = named.map(|(q, n)| Parameter::normal(&q.name, n.mean, n.sd)).collect();
-        Ok(Fitted::of_problem(outcome, problem, parameters, settings))
+        let notes = py.detach(|| problem.notes_of(&goal, &outcome));
+        Ok(Fitted::of_problem(outcome, problem, parameters, notes, settings))
     }
 
     /// Log densities at the rows of `latents`.
@@ -299,7 +300,10 @@ impl Model {
                 let error = DataError::from(error);
                 Err(raise(py, error.exit_code(), &format!("{error}{witness}")))
             }
-            (Ok(ended), _) => Ok(Fitted::of_ended(ended, problem, settings)),
+            (Ok(ended), _) => {
+                let notes = py.detach(|| problem.notes_of(goal, &ended.outcome));
+                Ok(Fitted::of_ended(ended, problem, notes, settings))
+            }
         }
     }
 
