@@ -180,15 +180,15 @@ impl Problem {
         self.prepared.notes.iter().cloned().chain([prior]).chain(self.structure_notes()).collect()
     }
 
-    /// [`Problem::notes`], and what the fit shows of priors: where they and the data disagree, and a response that is separated. The last is looked for
-    /// only where the run came to its end.
+    /// [`Problem::notes`], and what the fit shows of its priors: where they and the data disagree, and a response that is separated. Nothing is looked for in a run that
+    /// did not come to its end, but for means whose error is certified.
     pub fn notes_of(&self, goal: &Goal, outcome: &Outcome) -> Vec<String> {
+        let ended = outcome.status == Status::Reached;
         let found = certus::parallel::install(goal.threads, || {
-            let separated = match outcome.status {
-                Status::Reached => self.separations(outcome),
-                _ => Vec::new(),
-            };
-            self.disagreements(outcome).into_iter().chain(separated)
+            let known = ended || outcome.certificate.gap.mean_error.is_some();
+            let prior = if known { self.disagreement(outcome) } else { None };
+            let separated = if ended { self.separation(outcome) } else { None };
+            [prior, separated].into_iter().flatten()
         });
         self.notes().into_iter().chain(found.into_iter().flatten()).collect()
     }

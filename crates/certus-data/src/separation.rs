@@ -117,10 +117,10 @@ pub(crate) fn constant_response(prepared: &Prepared, family: Family) -> Result<O
 }
 
 impl Problem {
-    /// Sentences on a response that is separated.
-    pub(crate) fn separations(&self, outcome: &Outcome) -> Vec<String> {
+    /// A sentence on a response that is separated.
+    pub(crate) fn separation(&self, outcome: &Outcome) -> Option<String> {
         // what cannot be read again is no finding
-        self.separated(&outcome.gaussian).unwrap_or_default().into_iter().collect()
+        self.separated(&outcome.gaussian).ok().flatten()
     }
 
     fn separated(&self, w: &Gaussian) -> Result<Option<String>, DataError> {

@@ -115,6 +115,22 @@ fn units_of_features() {
     assert!(raw.priors[1..].iter().all(|line| line.ends_with("~ N(0, 2.5²)")), "{:?}", raw.priors);
 }
 
+/// A fit of an older version, whose features have no unit of their own, divided by their sds.
+#[test]
+fn older_encodings_divide_by_sds() {
+    let data = Table::new(vec![
+        number("y", 20, |i| wave(11.7, i)),
+        number("flag", 20, |i| f64::from(u8::from(i % 5 == 0))),
+    ])
+    .unwrap();
+    let made = problem(&data, &Request::new(Spec::new("y", Family::Linear)));
+    assert_eq!(made.prepared.encoding.center_and_scale().1, [1.0]);
+    let mut old = serde_json::to_value(&made.prepared.encoding).unwrap();
+    assert!(old["features"][0].as_object_mut().unwrap().remove("unit").is_some());
+    let old: certus_data::Encoding = serde_json::from_value(old).unwrap();
+    assert!((old.center_and_scale().1[0] - 0.4).abs() < 1e-15);
+}
+
 /// Solves the normal equations with a prior: (XᵀX/σ² + J) β = Xᵀy/σ² + Jμ.
 fn ridge(x: &[Vec<f64>], y: &[f64], sigma: f64, prior: &[(f64, f64)]) -> (Vec<f64>, Vec<f64>) {
     let d = prior.len();
@@ -319,16 +335,16 @@ fn prior_and_data_disagree() {
         .split_whitespace()
         .filter_map(|word| word.trim_matches(|c: char| ",;²)(N".contains(c)).parse().ok())
         .collect();
-    // x is m ± s with its prior N(0, p²), and about m ± s without it, k sds away
+    // x is m ± s with its prior N(0, p²) and about m ± s without it (k posterior sds)
     let [m, s, .., a, b, k] = numbers[..] else { panic!("{note}") };
     for (printed, exact) in [(m, with.mean), (s, with.sd), (a, alone.mean), (b, alone.sd)] {
         assert!((printed / exact - 1.0).abs() < 6e-3, "{note}: {printed} {exact}");
     }
     assert!((k / ((alone.mean - with.mean).abs() / with.sd) - 1.0).abs() < 6e-3 && k > 0.5, "{note}");
     assert_eq!(found.iter().filter(|note| note.contains("disagree")).count(), 1, "{found:?}");
-    // just below the threshold nothing is said: half a posterior sd
+    // just below the threshold nothing is said: half a posterior sd; far above it, where hardly anything but the prior is left, it is
     let mut last = false;
-    for step in 0..40 {
+    for step in -40..40 {
         request.priors.insert("x".into(), (0.02 * 1.15f64.powi(step)).into());
         let said = notes(&data, &request).iter().any(|note| note.contains("disagree"));
         let (with, alone) = (fitted(&data, &request)[1].clone(), fitted(&data, &flat)[1].clone());
@@ -339,6 +355,18 @@ fn prior_and_data_disagree() {
         last = said;
     }
     assert!(!last);
+    // a narrow prior that the data do not contradict is no disagreement
+    request.priors.insert(
+        "x".into(),
+        CoefficientPrior { mean: Some(alone.mean / unit(&data, &request)), sd: Some(1e-4) },
+    );
+    assert!(!notes(&data, &request).iter().any(|note| note.contains("disagree")));
+}
+
+/// What a prior mean of 1 is for x on the user's scale.
+fn unit(data: &Table, request: &Request) -> f64 {
+    let made = problem(data, request);
+    made.prior.sd[2] / 2.5 / made.prepared.encoding.center_and_scale().1[0]
 }
 
 fn separated(data: &Table, family: Family) -> Option<String> {
