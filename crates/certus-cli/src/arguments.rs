@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use certus_data::CoefficientPrior;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
@@ -274,11 +275,11 @@ pub struct FitArguments {
     #[arg(long, value_name = "X", help_heading = "Terms")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sigma: Option<f64>,
-    /// Prior sd of coefficients, per sd of the feature unless --no-standardise, and without --sigma in sds of the response; 'inf' = flat [default: 2.5]
+    /// Prior sd of coefficients: per sd of a number, per step of a two-valued column or level, and for linear models in sds of the response; in the data's own units with --no-standardise; 'inf' = flat [default: 2.5]
     #[arg(long, value_name = "X", help_heading = "Prior")]
     #[serde(with = "number", skip_serializing_if = "Option::is_none")]
     pub prior_sd: Option<f64>,
-    /// Prior sd of the intercept, in the same units; 'inf' = flat [default: 10]
+    /// Prior sd of the intercept, in the same units, where features are average; 'inf' = flat [default: 10]
     #[arg(long, value_name = "X", help_heading = "Prior")]
     #[serde(with = "number", skip_serializing_if = "Option::is_none")]
     pub intercept_prior_sd: Option<f64>,
@@ -390,8 +391,8 @@ pub struct FitArguments {
     #[arg(long, help_heading = "Output")]
     #[serde(skip)]
     pub print_config: bool,
-    /// Prior sds by coefficient or term, in a TOML file: rain = 1.0 below the line `[priors]`
+    /// Priors by coefficient or term, in a TOML file: below the line `[priors]`, rain = 1.0 (the sd) or rain = { mean = 0.5, sd = 1.0 }
     #[arg(skip)]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub priors: BTreeMap<String, f64>,
+    pub priors: BTreeMap<String, CoefficientPrior>,
 }

@@ -96,11 +96,13 @@ pub fn print(arguments: &FitArguments) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use certus_data::CoefficientPrior;
+
     use super::*;
 
     #[test]
     fn a_config_file_equals_flags() {
-        let file = parse("model = \"logistic\"\ndata = \"a.csv\"\nresponse = \"y\"\nprior-sd = inf\ngroup-sd = [\"g=1\"]\n[priors]\nrain = 0.5\n").expect("legal");
+        let file = parse("model = \"logistic\"\ndata = \"a.csv\"\nresponse = \"y\"\nprior-sd = inf\ngroup-sd = [\"g=1\"]\n[priors]\nrain = 0.5\nmist = { mean = 0.25, sd = 2 }\nwind = inf\n").expect("legal");
         assert_eq!(file.prior_sd, Some(f64::INFINITY));
         let again = parse(&print(&file).expect("TOML")).expect("legal");
         assert_eq!(format!("{again:?}"), format!("{file:?}"));
@@ -112,7 +114,10 @@ mod tests {
             Some(f64::INFINITY),
             "{json}"
         );
-        assert_eq!(file.priors["rain"], 0.5);
+        assert_eq!(file.priors["rain"], 0.5.into());
+        assert_eq!(file.priors["mist"], CoefficientPrior { mean: Some(0.25), sd: Some(2.0) });
+        let priors = serde_json::from_str::<FitArguments>(&json).expect("legal").priors;
+        assert_eq!(priors, file.priors, "{json}");
     }
 
     #[test]
@@ -122,5 +127,7 @@ mod tests {
         assert!(failure.message.contains("'prior_sds': did you mean 'prior-sd'?"), "{}", failure.message);
         assert_eq!(parse("gap = \"wide\"").expect_err("not a number").code, Code::Config);
         assert_eq!(parse("gap = ").expect_err("no value").code, Code::Config);
+        let failure = parse("[priors]\nrain = { mu = 1.0 }").expect_err("no such part of a prior");
+        assert!(failure.code == Code::Config && failure.message.contains("'mu'"), "{}", failure.message);
     }
 }

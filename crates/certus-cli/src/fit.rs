@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
         resumed: bool,
         mut save: impl FnMut() -> Result<String, certus_store::Error> + Send + 'static,
     ) {
-        let (meta, json, bar) = (self.meta(problem, Vec::new()), self.arguments.json, self.watch.bar());
+        let (meta, json, bar) = (self.meta(problem, Vec::new(), problem.notes()), self.arguments.json, self.watch.bar());
         self.signals.on_end(move |reason| {
             bar.iter().for_each(|bar| bar.finish_and_clear());
             let saved = save().unwrap_or_else(|e| format!("and {e}"));
@@ -311,7 +311,8 @@ impl<'a> Run<'a> {
             Code::Violated => Status::AssumptionViolated,
             _ => return Err(failure),
         };
-        let record = Record::failed(status, failure.message.clone(), self.meta(problem, Vec::new()));
+        let record =
+            Record::failed(status, failure.message.clone(), self.meta(problem, Vec::new(), problem.notes()));
         if let Some(directory) = directory {
             record.write(directory)?;
         }
@@ -350,13 +351,13 @@ impl<'a> Run<'a> {
         (outcome, done)
     }
 
-    pub(crate) fn meta(&self, problem: &Problem, parameters: Vec<Parameter>) -> Meta {
+    pub(crate) fn meta(&self, problem: &Problem, parameters: Vec<Parameter>, notes: Vec<String>) -> Meta {
         let prepared = &problem.prepared;
         let data = Data {
             rows: Some(prepared.rows_used as u64),
             fingerprint: Some(format!("{:016x}", prepared.fingerprint)),
         };
-        Meta { parameters, data, notes: problem.notes(), ..self.bare_meta() }
+        Meta { parameters, data, notes, ..self.bare_meta() }
     }
 
     /// What is known before there are data.
@@ -385,7 +386,8 @@ impl<'a> Run<'a> {
         let normals = problem.on_user_scale(&outcome.gaussian);
         let named = problem.quantities.iter().zip(&normals);
         let parameters = named.map(|(q, n)| Parameter::normal(&q.name, n.mean, n.sd)).collect();
-        let mut record = Record::new(outcome, self.meta(problem, parameters));
+        let notes = problem.notes_of(&self.goal, outcome);
+        let mut record = Record::new(outcome, self.meta(problem, parameters, notes));
         if let Some(earlier) = earlier {
             record = record.after(earlier);
         }

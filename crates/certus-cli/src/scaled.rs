@@ -53,7 +53,8 @@ impl Run<'_> {
         directory: Option<&FitDirectory>,
         earlier: Option<&Record>,
     ) -> Result<(), Failure> {
-        let mut record = Record::new(&ended.outcome, self.meta(problem, ended.parameters.clone()));
+        let notes = problem.notes_of(&self.goal, &ended.outcome);
+        let mut record = Record::new(&ended.outcome, self.meta(problem, ended.parameters.clone(), notes));
         record.certificate.scale = Some(ended.scale.clone());
         if let Some(earlier) = earlier {
             record.seconds += earlier.seconds;

@@ -135,7 +135,7 @@ fn a_balanced_linear_model_by_hand() {
 #[test]
 fn the_posterior_is_kept_and_verified() {
     let dir = scratch("posterior");
-    let (file, _) = table(&dir);
+    let (file, rows) = table(&dir);
     let out = dir.join("fit");
     let (file, place) = (file.to_str().unwrap(), out.to_str().unwrap());
     let sigma = SIGMA.to_string();
@@ -145,7 +145,13 @@ fn the_posterior_is_kept_and_verified() {
     let text = std::fs::read_to_string(out.join("fit.json")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&text).unwrap();
     let scale = &record["certificate"]["scale"];
-    assert_eq!(scale["prior"], "half-normal(2.5)");
+    // 2.5 sds of the response, to three digits
+    let n = rows.len() as f64;
+    let mean = rows.iter().map(|r| r[0]).sum::<f64>() / n;
+    let sd = (rows.iter().map(|r| (r[0] - mean).powi(2)).sum::<f64>() / n).sqrt();
+    let prior = scale["prior"].as_str().unwrap().trim_start_matches("half-normal(").trim_end_matches(')');
+    let prior: f64 = prior.parse().unwrap();
+    assert!((prior - 2.5 * sd).abs() < 0.005, "{prior}, by hand {}", 2.5 * sd);
     assert!(scale["log_evidence"].is_f64() && scale["nodes"].as_u64() > Some(10), "{scale}");
     assert_eq!(scale["largest"].as_array().map(Vec::len), Some(3));
     expect(&certus(&["verify", place]), 0, "weights of the");

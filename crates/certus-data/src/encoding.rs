@@ -70,6 +70,10 @@ pub struct Feature {
     pub mean: f64,
     /// Its standard deviation over them (divided by N); 0 if it is constant.
     pub sd: f64,
+    /// What the design divides by, so that a prior is about one of it (docs/priors.md, P1): the sd of a number, the distance between the values of a column that
+    /// has two, 1 for a level, the product of these over the parts of an interaction. Absent in older fits: the sd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<f64>,
 }
 
 /// A factor by which coefficients vary.
@@ -167,7 +171,10 @@ impl Encoding {
     /// Center and scale of every feature: column j of the design is (x_j − center_j)/scale_j.
     pub fn center_and_scale(&self) -> (Vec<f64>, Vec<f64>) {
         let center = |f: &Feature| if self.standardise && self.intercept { f.mean } else { 0.0 };
-        let scale = |f: &Feature| if self.standardise && f.sd > 0.0 { f.sd } else { 1.0 };
+        let scale = |f: &Feature| match f.unit.unwrap_or(f.sd) {
+            unit if self.standardise && unit > 0.0 => unit,
+            _ => 1.0,
+        };
         (self.features.iter().map(center).collect(), self.features.iter().map(scale).collect())
     }
 
@@ -319,6 +326,14 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(out)
+    }
+
+    /// The numbers of a column of the encoding.
+    pub(crate) fn column(&self, batch: &Batch<'_>, c: usize, keep: &[usize]) -> Result<Vec<f64>, DataError> {
+        match self.cells(batch, c, &self.encoding.columns[c].how, keep)? {
+            Cells::Numbers(x) => Ok(x),
+            Cells::Levels(_) => Ok(Vec::new()),
+        }
     }
 
     fn cells(&self, batch: &Batch<'_>, c: usize, how: &How, keep: &[usize]) -> Result<Cells, DataError> {

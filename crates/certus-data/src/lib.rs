@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod conflict;
 mod effects;
 mod encoding;
 mod error;
@@ -18,6 +19,7 @@ mod mixed;
 mod predict;
 mod predict_mixed;
 mod prepare;
+mod prior;
 mod problem;
 mod profile;
 mod resolve;
@@ -25,9 +27,11 @@ mod run;
 mod scales;
 #[cfg(feature = "scan")]
 mod scan;
+mod separation;
 mod spec;
 mod summary;
 mod table;
+mod units;
 mod unknowns;
 mod varies;
 mod varying;
@@ -42,6 +46,7 @@ pub use mixed::{Effects, Mixed};
 pub use predict::{Prediction, predict, predict_draws};
 pub use predict_mixed::{Groups, predict_mixed};
 pub use prepare::{Left, Prepared, ResponseSummary, prepare, prepare_with};
+pub use prior::{CoefficientPrior, DesignPrior};
 pub use problem::{Fitted, Normal, Problem, Request, draws, on_user_scale};
 pub use run::Asked;
 pub use scales::{ScaleRequest, Scales};

@@ -37,6 +37,7 @@ impl Prepared {
             parts: vec![Part { column, level: None }],
             mean: *mean,
             sd: *sd,
+            unit: Some(summary.units[column]),
         };
         let encoding = Encoding {
             response: spec.response.clone(),

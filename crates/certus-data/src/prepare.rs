@@ -14,6 +14,7 @@ use crate::resolve::{check_numbers, columns_and_groups, expand, slopes, terms};
 use crate::spec::Spec;
 use crate::summary::{Extent, dependent, fingerprint, summarise};
 use crate::table::Source;
+use crate::units::{Spread, parts_of_products, unit_of};
 
 /// A column that is not in the design, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +114,7 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
     }
     let profile = profile(source, &mut encoding, spec.missing)?;
     expand(&mut encoding, &terms);
-    let (mut leaves, codes) = fill(source, spec, &encoding, storage, profile.used)?;
+    let Filled { mut leaves, codes, parts } = fill(source, spec, &encoding, storage, profile.used)?;
     let mut extent = Extent::of(&leaves)?;
     let dropped = drop_constants(&mut leaves, &mut extent, &mut encoding);
     if encoding.features.is_empty() && (!terms.is_empty() || !spec.intercept) {
@@ -121,8 +122,10 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
         return Err(DataError::BadData(format!("no feature is left: {}", names.join("; "))));
     }
     let summary = summarise(&leaves, &extent, spec.intercept, &codes)?;
-    for (feature, (mean, sd)) in encoding.features.iter_mut().zip(&summary.moments) {
-        (feature.mean, feature.sd) = (*mean, *sd);
+    for j in 0..encoding.features.len() {
+        let unit = unit_of(&encoding.features[j], &encoding, summary.units[j], &parts);
+        let feature = &mut encoding.features[j];
+        ((feature.mean, feature.sd), feature.unit) = (summary.moments[j], Some(unit));
     }
     let mut notes = notes(spec, &encoding, &profile, &ignored, &dropped);
     slopes(spec, &mut encoding, &dropped, &mut notes)?;
@@ -141,6 +144,13 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
     })
 }
 
+/// What the second pass gives: the rows, their levels per group, and the columns of numbers that are parts of interactions.
+struct Filled {
+    leaves: Leaves,
+    codes: Vec<Vec<u32>>,
+    parts: Vec<(usize, Spread)>,
+}
+
 /// The second pass: every complete row, checked against the likelihood.
 fn fill(
     source: &dyn Source,
@@ -148,16 +158,21 @@ fn fill(
     encoding: &Encoding,
     storage: &Storage,
     rows: usize,
-) -> Result<(Leaves, Vec<Vec<u32>>), DataError> {
+) -> Result<Filled, DataError> {
     let reader = Reader::new(encoding, source.columns(), true)?;
     let p = encoding.features.len();
     let writer = Writer::new(p + reader.extras.count(), storage);
     let mut writer = writer.spread(rows, storage.ranks.clone());
     let mut codes = vec![Vec::new(); encoding.groups.len()];
     let weight = reader.extras.weight.then_some(p + reader.extras.count() - 1);
+    let mut parts: Vec<(usize, Spread)> =
+        parts_of_products(encoding).into_iter().map(|c| (c, Spread::default())).collect();
     source.scan(&reader.wanted, &mut |batch| {
         let keep: Vec<usize> = (0..batch.rows()).filter(|&i| reader.missing(batch, i).is_none()).collect();
         let values = reader.values(batch, &keep, &mut codes)?;
+        for (column, spread) in &mut parts {
+            reader.column(batch, *column, &keep)?.into_iter().for_each(|x| spread.push(x));
+        }
         for (k, &i) in keep.iter().enumerate() {
             let trials = if reader.extras.trials { values[p + 1][k] } else { 1.0 };
             if let Some(reason) = spec.family.reject(values[p][k], trials) {
@@ -176,7 +191,7 @@ fn fill(
         }
         writer.push(&values, keep.len())
     })?;
-    Ok((writer.finish(reader.extras)?, codes))
+    Ok(Filled { leaves: writer.finish(reader.extras)?, codes, parts })
 }
 
 /// A constant column is dropped if there is an intercept, which says the same.

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use certus::Gaussian;
-use certus::certificate::significant;
 use certus::combination::Combinations;
 use certus_models::auto::Model;
 use certus_models::likelihood::{Binomial, Likelihood, Linear, Logistic, NegativeBinomial, Poisson, Probit};
-use certus_models::{Glm, Hierarchical, Prior};
+use certus_models::{Glm, Hierarchical};
 
 use crate::error::DataError;
 use crate::leaves::Storage;
 use crate::meaning::{Meaning, Quantity};
 use crate::prepare::{Prepared, prepare_with};
+use crate::prior::{CoefficientPrior, DesignPrior, Unit};
 use crate::scales::{Own, ScaleRequest, own};
-use crate::spec::{Family, Spec, nearest};
+use crate::separation::constant_response;
+use crate::spec::{Family, Spec};
 use crate::table::Source;
 use crate::varying::Varying;
 
@@ -31,18 +32,18 @@ pub struct Request {
     pub sigma: Option<f64>,
     /// The dispersion of a negative-binomial model, if it is known.
     pub dispersion: Option<f64>,
-    /// Prior sd of the coefficients of the design; infinite for a flat prior.
+    /// Prior sd of the coefficients, in the units of docs/priors.md (P1); infinite for a flat prior.
     pub prior_sd: f64,
     /// Prior sd of the intercept.
     pub intercept_prior_sd: f64,
-    /// Prior sds by coefficient or term, instead of the two above.
-    pub priors: BTreeMap<String, f64>,
+    /// Priors by coefficient or term, in the same units, instead of the two above.
+    pub priors: BTreeMap<String, CoefficientPrior>,
     /// What is asked of scales that are not given.
     pub scale: ScaleRequest,
 }
 
 impl Request {
-    /// Coefficients N(0, 2.5²) per sd of the feature, the intercept N(0, 10²).
+    /// Coefficients N(0, 2.5²) and the intercept N(0, 10²), in the units of docs/priors.md.
     pub fn new(spec: Spec) -> Self {
         let (sigma, dispersion, priors) = (None, None, BTreeMap::new());
         let scale = ScaleRequest::default();
@@ -92,14 +93,7 @@ impl Request {
         if self.own().is_none() && self.spec.groups.iter().all(|g| g.sd.is_some()) {
             self.scale.refuse_without_unknown()?;
         }
-        let named = self.priors.iter().map(|(name, sd)| (name.as_str(), *sd));
-        let all = [("prior-sd", self.prior_sd), ("intercept-prior-sd", self.intercept_prior_sd)];
-        match all.into_iter().chain(named).find(|(_, sd)| sd.is_nan() || *sd <= 0.0) {
-            Some((name, sd)) => {
-                Err(DataError::Usage(format!("{name} is {sd}, but a number above 0, or inf, is required")))
-            }
-            None => Ok(()),
-        }
+        self.refuse_priors()
     }
 }
 
@@ -117,13 +111,17 @@ pub enum Fitted {
 pub struct Problem {
     /// The model.
     pub fitted: Fitted,
+    /// Its likelihood.
+    pub family: Family,
     /// The data it was made of.
     pub prepared: Prepared,
     /// What its latents mean.
     pub meaning: Meaning,
     /// Names and combinations on the user's scale.
     pub quantities: Vec<Quantity>,
-    /// The prior on the user's scale, a line per coefficient with the same.
+    /// The prior of the coefficients of the design.
+    pub prior: DesignPrior,
+    /// All priors on the user's scale, a line per coefficient or scale.
     pub priors: Vec<String>,
 }
 
@@ -151,18 +149,16 @@ impl Problem {
     }
 
     /// Builds the model of rows that are ready.
-    pub fn of(prepared: Prepared, request: &Request) -> Result<Self, DataError> {
+    pub fn of(mut prepared: Prepared, request: &Request) -> Result<Self, DataError> {
         request.refuse()?;
-        let yardstick = Yardstick::of(request, &prepared)?;
-        let sds = prior_sds(request, &prepared, yardstick.sd)?;
-        let mut mean = vec![0.0; sds.len()];
-        if prepared.encoding.intercept && sds[0].is_finite() {
-            mean[0] = yardstick.mean;
-        }
-        let mut priors = prior_lines(&prepared, &mean, &sds);
-        let prior = Prior::independent(mean, &sds)?;
+        let unit = Unit::of(request, &prepared)?;
+        let constant = constant_response(&prepared, request.spec.family)?;
+        prepared.notes.extend(constant.into_iter().chain(unit.note.clone()));
+        let asked = DesignPrior::new(request, &prepared, &unit)?;
+        let mut priors = asked.lines(&prepared.encoding);
+        let prior = asked.model()?;
         let design = prepared.design()?;
-        let varying = Varying::new(&prepared, &design, &prior, request, yardstick.sd)?;
+        let varying = Varying::new(&prepared, &design, &prior, request, unit.sd)?;
         let (fitted, meaning) = if let Some(model) = varying {
             priors.extend(model.prior_lines());
             (Fitted::Collapsed(Box::new(model)), Meaning::dense(prepared.encoding.clone()))
@@ -176,7 +172,8 @@ impl Problem {
             (Fitted::Grouped(Box::new(model)), meaning)
         };
         let quantities = meaning.quantities();
-        Ok(Self { fitted, prepared, meaning, quantities, priors })
+        let family = request.spec.family;
+        Ok(Self { fitted, family, prepared, meaning, quantities, prior: asked, priors })
     }
 
     /// The model as the solvers of Gaussians see it; `None` if groups are integrated out.
@@ -240,85 +237,4 @@ pub fn on_user_scale(quantities: &[Quantity], w: &Gaussian) -> Vec<Normal> {
         Normal { mean, sd }
     };
     quantities.iter().map(each).collect()
-}
-
-/// What priors speak of: 0 and 1 of the response as it is, but its own mean and sd where nothing else says how large it is, because its noise is not known.
-struct Yardstick {
-    mean: f64,
-    sd: f64,
-}
-
-impl Yardstick {
-    fn of(request: &Request, prepared: &Prepared) -> Result<Self, DataError> {
-        if request.own() != Some(Own::Noise) || !request.spec.standardise {
-            return Ok(Self { mean: 0.0, sd: 1.0 });
-        }
-        let (rows, n) = (&*prepared.rows, prepared.rows_used as f64);
-        let sum = |f: &dyn Fn(f64) -> f64| -> Result<f64, DataError> {
-            let mut sum = 0.0;
-            for index in 0..certus_models::rows::leaves(rows) {
-                rows.leaf(index, &mut |leaf| {
-                    sum += (0..leaf.y.len()).map(|i| f(leaf.y[i] - leaf.offset_of(i))).sum::<f64>();
-                })?;
-            }
-            Ok(sum)
-        };
-        let mean = sum(&|y| y)? / n;
-        let sd = (sum(&|y| (y - mean).powi(2))? / n).sqrt();
-        if sd > 0.0 && sd.is_finite() {
-            return Ok(Self { mean, sd });
-        }
-        Err(DataError::BadData(format!(
-            "the response {} is the same in all {n} rows, so nothing is known of the noise: give sigma",
-            prepared.encoding.response
-        )))
-    }
-}
-
-/// The prior sd of every column of the design, in units of the response.
-fn prior_sds(request: &Request, prepared: &Prepared, unit: f64) -> Result<Vec<f64>, DataError> {
-    let encoding = &prepared.encoding;
-    let names = encoding.coefficients();
-    let terms: Vec<&str> = encoding.features.iter().map(|f| f.term.as_str()).collect();
-    let dropped = prepared.dropped.iter().map(|l| l.name.as_str());
-    let known: Vec<&str> = names.iter().map(String::as_str).chain(terms.clone()).chain(dropped).collect();
-    if let Some(name) = request.priors.keys().find(|name| !known.contains(&name.as_str())) {
-        let hint = nearest(known.iter().copied(), name);
-        return Err(DataError::Usage(format!(
-            "a prior is given for '{name}', which is no coefficient{hint}"
-        )));
-    }
-    let first = usize::from(encoding.intercept);
-    let sd = |(j, name): (usize, &String)| {
-        let general = if j < first { request.intercept_prior_sd } else { request.prior_sd };
-        let term = j.checked_sub(first).and_then(|j| request.priors.get(terms[j]));
-        unit * request.priors.get(name).or(term).copied().unwrap_or(general)
-    };
-    Ok(names.iter().enumerate().map(sd).collect())
-}
-
-/// The prior on the user's scale. The intercept's speaks of a row with average features if they are centred.
-fn prior_lines(prepared: &Prepared, means: &[f64], sds: &[f64]) -> Vec<String> {
-    let encoding = &prepared.encoding;
-    let (center, scale) = encoding.center_and_scale();
-    let first = usize::from(encoding.intercept);
-    let line = |(j, name): (usize, String)| {
-        let sd = j.checked_sub(first).map_or(sds[j], |k| sds[j] / scale[k]);
-        let mean = if means[j] == 0.0 { "0".into() } else { significant(means[j], 5) };
-        let law = if sd.is_infinite() { "flat".into() } else { format!("N({mean}, {}²)", short(sd)) };
-        let at =
-            if j < first && center.iter().any(|c| *c != 0.0) { " where features are average" } else { "" };
-        format!("{name} ~ {law}{at}")
-    };
-    encoding.coefficients().into_iter().enumerate().map(line).collect()
-}
-
-/// Three digits.
-pub(crate) fn short(x: f64) -> String {
-    if (1e-3..1e4).contains(&x) {
-        let text = significant(x, 3);
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
-    } else {
-        format!("{x:.2e}")
-    }
 }

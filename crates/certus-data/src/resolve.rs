@@ -183,7 +183,8 @@ pub(crate) fn expand(encoding: &mut Encoding, terms: &[String]) {
                 })
                 .collect();
         }
-        let feature = |(name, parts)| Feature { name, term: term.clone(), parts, mean: 0.0, sd: 0.0 };
+        let feature =
+            |(name, parts)| Feature { name, term: term.clone(), parts, mean: 0.0, sd: 0.0, unit: None };
         encoding.features.extend(products.into_iter().map(feature));
     }
 }

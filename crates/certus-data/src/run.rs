@@ -223,7 +223,7 @@ impl Problem {
         let shown: Vec<String> = parts.iter().take(8).map(|(x, name)| format!("{x:+.3} {name}")).collect();
         let more =
             if parts.len() > 8 { format!(" and {} smaller ones", parts.len() - 8) } else { String::new() };
-        let scale = if self.prepared.encoding.standardise { ", per sd of the features" } else { "" };
+        let scale = if self.prepared.encoding.standardise { ", in the units of the priors" } else { "" };
         format!("\nwitness{scale}: {}{more}", shown.join(" "))
     }
 
@@ -231,6 +231,19 @@ impl Problem {
     pub fn notes(&self) -> Vec<String> {
         let prior = format!("prior: {}", joined(&self.priors));
         self.prepared.notes.iter().cloned().chain([prior]).chain(self.structure_notes()).collect()
+    }
+
+    /// [`Problem::notes`], and what the fit shows of its priors: where they and the data disagree, and a response that is separated. Nothing is looked for in a run that
+    /// did not come to its end, but for means whose error is certified.
+    pub fn notes_of(&self, goal: &Goal, outcome: &Outcome) -> Vec<String> {
+        let ended = outcome.status == Status::Reached;
+        let found = certus::parallel::install(goal.threads, || {
+            let known = ended || outcome.certificate.gap.mean_error.is_some();
+            let prior = if known { self.disagreement(outcome) } else { None };
+            let separated = if ended { self.separation(outcome) } else { None };
+            [prior, separated].into_iter().flatten()
+        });
+        self.notes().into_iter().chain(found.into_iter().flatten()).collect()
     }
 
     /// What a fit would do, as lines of what and how much.

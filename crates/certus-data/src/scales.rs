@@ -99,7 +99,7 @@ impl ScaleRequest {
 
 /// A prior in words, of an sd of which one is `unit` on the user's scale.
 pub(crate) fn prior_words(prior: SdPrior, unit: f64) -> String {
-    let short = |x: f64| crate::problem::short(x * unit);
+    let short = |x: f64| crate::prior::short(x * unit);
     match prior {
         SdPrior::HalfNormal(scale) => format!("half-normal({})", short(scale)),
         SdPrior::HalfT(df, scale) => format!("half-t({df}, {})", short(scale)),

@@ -96,6 +96,8 @@ impl Extent {
 pub(crate) struct Summary {
     /// Mean and standard deviation of every feature.
     pub(crate) moments: Vec<(f64, f64)>,
+    /// One of every feature by itself, to its prior (docs/priors.md, P1): the distance between its values if it has two, else its sd.
+    pub(crate) units: Vec<f64>,
     pub(crate) response: ResponseSummary,
     /// A hash of all cells.
     cells: u64,
@@ -121,26 +123,29 @@ pub(crate) fn summarise(
         .collect();
     let [min, max, sum] = extent.response;
     let mean = sum / n;
-    // per feature Σ x and Σ x² about its center, Σ (y − mean)², the hash in two halves
+    // per feature Σ x and Σ x² about its center and how many cells are neither its least nor its greatest; Σ (y − mean)²; the hash in two halves
     let sums = over_leaves(
         rows,
         &all(rows),
-        &vec![0.0; 2 * p + 3],
+        &vec![0.0; 3 * p + 3],
         |leaf, out| {
             for j in 0..p {
+                let [least, greatest, _] = extent.features[j];
                 for i in 0..leaf.y.len() {
-                    let x = (leaf.x.get(i, j) - about[j]) * shrink[j];
+                    let cell = leaf.x.get(i, j);
+                    let x = (cell - about[j]) * shrink[j];
                     out[j] += x;
                     out[p + j] += x * x;
+                    out[2 * p + j] += f64::from(u8::from(cell != least && cell != greatest));
                 }
             }
-            leaf.y.iter().for_each(|y| out[2 * p] += (y - mean) * (y - mean));
-            out[2 * p + 1..].copy_from_slice(&halves(cells_hash(leaf, codes)));
+            leaf.y.iter().for_each(|y| out[3 * p] += (y - mean) * (y - mean));
+            out[3 * p + 1..].copy_from_slice(&halves(cells_hash(leaf, codes)));
         },
         |a, b| {
-            let both = mix(mix(1, whole(&a[2 * p + 1..])), whole(&b[2 * p + 1..]));
-            add(&mut a[..=2 * p], &b[..=2 * p]);
-            a[2 * p + 1..].copy_from_slice(&halves(both));
+            let both = mix(mix(1, whole(&a[3 * p + 1..])), whole(&b[3 * p + 1..]));
+            add(&mut a[..=3 * p], &b[..=3 * p]);
+            a[3 * p + 1..].copy_from_slice(&halves(both));
         },
     )?;
     let sd = |j: usize| {
@@ -149,10 +154,15 @@ pub(crate) fn summarise(
         let about = about[j] * shrink[j];
         if variance > 1e-24 * (square + about * about) { variance.sqrt() / shrink[j] } else { 0.0 }
     };
+    let unit = |j: usize| {
+        let [least, greatest, _] = extent.features[j];
+        if least < greatest && sums[2 * p + j] == 0.0 { greatest - least } else { sd(j) }
+    };
     Ok(Summary {
         moments: (0..p).map(|j| (means[j], sd(j))).collect(),
-        response: ResponseSummary { mean, sd: (sums[2 * p] / n).sqrt(), min, max },
-        cells: whole(&sums[2 * p + 1..]),
+        units: (0..p).map(unit).collect(),
+        response: ResponseSummary { mean, sd: (sums[3 * p] / n).sqrt(), min, max },
+        cells: whole(&sums[3 * p + 1..]),
     })
 }
 

@@ -79,9 +79,10 @@ impl Fitted {
         outcome: Outcome,
         problem: &Problem,
         parameters: Vec<Parameter>,
+        notes: Vec<String>,
         settings: Settings,
     ) -> Self {
-        let meta = Self::meta(problem, parameters, &settings);
+        let meta = Self::meta(problem, parameters, notes, &settings);
         Self {
             record: Record::new(&outcome, meta),
             gaussian: outcome.gaussian,
@@ -91,8 +92,8 @@ impl Fitted {
         }
     }
 
-    pub(crate) fn of_ended(ended: Ended, problem: &Problem, settings: Settings) -> Self {
-        let mut record = Record::new(&ended.outcome, Self::meta(problem, ended.parameters, &settings));
+    pub(crate) fn of_ended(ended: Ended, problem: &Problem, notes: Vec<String>, settings: Settings) -> Self {
+        let mut record = Record::new(&ended.outcome, Self::meta(problem, ended.parameters, notes, &settings));
         record.certificate.scale = Some(ended.scale);
         Self {
             record,
@@ -103,7 +104,7 @@ impl Fitted {
         }
     }
 
-    fn meta(problem: &Problem, parameters: Vec<Parameter>, settings: &Settings) -> Meta {
+    fn meta(problem: &Problem, parameters: Vec<Parameter>, notes: Vec<String>, settings: &Settings) -> Meta {
         let prepared = &problem.prepared;
         Meta {
             model: settings.model.clone().unwrap_or_default(),
@@ -114,7 +115,7 @@ impl Fitted {
                 rows: Some(prepared.rows_used as u64),
                 fingerprint: Some(format!("{:016x}", prepared.fingerprint)),
             },
-            notes: problem.notes(),
+            notes,
             versions: versions(),
         }
     }

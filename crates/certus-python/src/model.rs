@@ -210,7 +210,8 @@ impl Model {
         let normals = problem.on_user_scale(&outcome.gaussian);
         let named = problem.quantities.iter().zip(&normals);
         let parameters = named.map(|(q, n)| Parameter::normal(&q.name, n.mean, n.sd)).collect();
-        Ok(Fitted::of_problem(outcome, problem, parameters, settings))
+        let notes = py.detach(|| problem.notes_of(&goal, &outcome));
+        Ok(Fitted::of_problem(outcome, problem, parameters, notes, settings))
     }
 
     /// Log densities at the rows of `latents`.
@@ -277,11 +278,10 @@ impl Model {
     ) -> PyResult<Fitted> {
         let (problem, asked) = (&*self.problem, settings.asked(py)?);
         let (theirs, brake) = (self.problem.clone(), self.brake.clone());
-        let (goal, way) = (goal.clone(), *way);
-        let limit = goal.max_time;
-        let ended = watched(py, Progress::new(py, progress), limit, &|_| self.brake.set(), move |shared| {
+        let (own, way) = (goal.clone(), *way);
+        let ended = watched(py, Progress::new(py, progress), own.max_time, &|_| self.brake.set(), move |shared| {
             let _driving = brake.drive();
-            theirs.run_collapsed(&goal, &way, asked, &mut |now| {
+            theirs.run_collapsed(&own, &way, asked, &mut |now| {
                 let (elapsed, passes) = (now.elapsed, now.passes as u64);
                 shared.show(Some(TracePoint {
                     elapsed,
@@ -296,7 +296,10 @@ impl Model {
         });
         match (ended.result, ended.stopped) {
             (_, Some(error)) if !interrupt(py, &error) => Err(error),
-            (Some(Ok(ended)), _) => Ok(Fitted::of_ended(ended, problem, settings)),
+            (Some(Ok(ended)), _) => {
+                let notes = py.detach(|| problem.notes_of(goal, &ended.outcome));
+                Ok(Fitted::of_ended(ended, problem, notes, settings))
+            }
             (Some(Err(error)), stopped) => Err(self.failed(py, error, stopped)),
             (None, stopped) => Err(stopped.unwrap_or_else(|| late(py))),
         }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use certus::{Goal, Outcome};
-use certus_data::{Asked, Family, Features, GroupSpec, Missing, Numbers, Request, ScaleRequest, Spec, Way};
+use certus_data::{
+    Asked, CoefficientPrior, Family, Features, GroupSpec, Missing, Numbers, Request, ScaleRequest, Spec, Way,
+};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -93,7 +95,7 @@ pub(crate) struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     threads: Option<usize>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    priors: BTreeMap<String, f64>,
+    priors: BTreeMap<String, CoefficientPrior>,
 }
 
 impl Settings {

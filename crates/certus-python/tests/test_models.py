@@ -135,6 +135,52 @@ def test_priors(df):
     assert flat.status == "reached" and any("flat" in note for note in flat.notes)
 
 
+def test_prior_means(df):
+    """A mean and an sd for one coefficient, in the units of prior_sd; the same by a tuple and a dict, and a note that the prior wins."""
+    unit = df.a.std(ddof=0)
+    by_tuple = certus.logistic("y ~ a + b", data=df, priors={"a": (1.5, 1e-3)}).fit()
+    assert by_tuple.mean[1] * unit == pytest.approx(1.5, abs=5e-3)
+    assert any("prior and data disagree: a is" in note for note in by_tuple.notes)
+    by_dict = certus.logistic("y ~ a + b", data=df, priors={"a": {"mean": 1.5, "sd": 1e-3}}).fit()
+    assert np.array_equal(by_tuple.mean, by_dict.mean)
+    half = certus.logistic("y ~ a + b", data=df, priors={"a": {"mean": 1.5}, "b": np.inf}).fit()
+    assert any(f"a ~ N({1.5 / unit:.5g}" in note and "b ~ flat" in note for note in half.notes), half.notes
+    usual = certus.logistic("y ~ a + b", data=df).fit()
+    assert not any("disagree" in note or "separate" in note for note in usual.notes)
+
+
+def test_dummies_are_not_scaled(df):
+    """The prior of a two-valued column and of a level is about the coefficient itself, whichever way the column comes."""
+    data = df.assign(rare=(np.arange(len(df)) % 20 == 0).astype(float), kind=np.where(np.arange(len(df)) % 20 == 0, "x", "u"))
+    fits = [
+        certus.logistic("y ~ rare", data=data).fit(gap=1e-8),
+        certus.logistic("y ~ kind", data=data).fit(gap=1e-8),
+        certus.logistic(np.ascontiguousarray(data[["rare"]]), data.y.to_numpy(dtype=float), names=["rare"]).fit(gap=1e-8),
+    ]
+    assert any("rare ~ N(0, 2.5²)" in note for note in fits[0].notes) and any("kind[x] ~ N(0, 2.5²)" in note for note in fits[1].notes)
+    for fit in fits[1:]:
+        assert fit.mean == pytest.approx(fits[0].mean, abs=1e-6)
+
+
+def test_units_of_linear_priors():
+    """With or without sigma, priors are in sds of the response (sleepstudy with sigma 48 once gave 3.4)."""
+    rng = np.random.default_rng(4)
+    data = pd.DataFrame({"days": np.tile(np.arange(10.0), 18)})
+    data["reaction"] = 251.4 + 10.5 * data.days + 48 * rng.normal(size=180)
+    slope = np.polyfit(data.days, data.reaction, 1)[0]
+    for sigma in (48.0, None):
+        fit = certus.linear("reaction ~ days", data=data, sigma=sigma).fit()
+        assert fit.mean[1] == pytest.approx(slope, rel=3e-3)
+
+
+def test_separation_and_constants_are_noted(df):
+    steps = df.assign(z=(df.a > 0.2).astype(float))
+    fit = certus.logistic("z ~ a", data=steps).fit()
+    assert any("the data separate the response: z is 1 wherever a > " in note for note in fit.notes), fit.notes
+    same = certus.logistic("z ~ a", data=df.assign(z=1.0)).fit()
+    assert any("the response 'z' is 1 in all" in note for note in same.notes)
+
+
 def test_missing_values(df):
     holes = df.copy()
     holes.loc[[3, 7], "a"] = np.nan
@@ -174,6 +220,9 @@ REFUSED = [
     ("y ~ a", {"prior_sd": -1.0}, certus.UsageError, "prior-sd"),
     ("y ~ a", {"prior_sd": "wide"}, certus.UsageError, "prior_sd"),
     ("y ~ a", {"priors": {"c": 1.0}}, certus.UsageError, "'c'"),
+    ("y ~ a", {"priors": {"a": (1.0,)}}, certus.UsageError, "pair"),
+    ("y ~ a", {"priors": {"a": {"mu": 1.0}}}, certus.UsageError, "'mean'"),
+    ("y ~ a", {"priors": {"a": (1.0, float("inf"))}}, certus.UsageError, "no effect"),
     ("y ~ a", {"offset": "nosuch"}, certus.DataError, "nosuch"),
     ("y ~ a", {"weights": [1.0]}, certus.DataError, "weights"),
     ("y ~ a", {"standardise": "no"}, certus.UsageError, "standardise"),

@@ -73,7 +73,7 @@ pub struct Ended {
 }
 
 impl Varying {
-    /// `None` if everything is given. `unit` is the yardstick of the response.
+    /// `None` if everything is given. `unit` is the unit of priors in the response.
     pub(crate) fn new(
         prepared: &Prepared,
         design: &Design,

@@ -13,10 +13,13 @@ from .fit import Fit
 from .fit import fit as _fit
 from .frames import Column, Frame
 from .progress import Show
-from .settings import infinite, number, run_settings
+from .settings import coefficient_prior, infinite, number, run_settings
 
 if TYPE_CHECKING:
     from .formulas import Formula
+
+CoefficientPrior = float | tuple[float, float] | Mapping[str, float]
+"""The prior of one coefficient: its sd, (mean, sd), or {"mean": ..., "sd": ...}."""
 
 
 class Plan(list[tuple[str, str]]):
@@ -119,7 +122,7 @@ def _settings(
     *,
     prior_sd: float,
     intercept_prior_sd: float,
-    priors: Mapping[str, float] | None,
+    priors: Mapping[str, CoefficientPrior] | None,
     group_sd: float | Mapping[str, float] | None,
     sd_prior: str | None,
     sd_prior_scale: float | None,
@@ -134,7 +137,7 @@ def _settings(
         if sd != usual:
             words[name] = number(name.replace("-", "_"), sd)
     if priors:
-        words["priors"] = {str(name): number(f"priors[{name!r}]", sd) for name, sd in priors.items()}
+        words["priors"] = {str(name): coefficient_prior(f"priors[{name!r}]", prior) for name, prior in priors.items()}
     if isinstance(group_sd, Mapping):
         words["group-sd"] = [f"{str(g).replace(':', '/')}={number('group_sd', sd)!r}" for g, sd in group_sd.items()]
     elif group_sd is not None:
@@ -249,13 +252,14 @@ def _model(model: str, formula: Any, y: Any, data: Any, roles: dict[str, Any], i
 
 def logistic(
     formula: Any, y: Any = None, *, data: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
-    intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None, group_sd: float | Mapping[str, float] | None = None,
+    intercept_prior_sd: float = 10.0, priors: Mapping[str, CoefficientPrior] | None = None, group_sd: float | Mapping[str, float] | None = None,
     sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Logistic regression of a 0/1 or boolean response.
 
-    `formula` with `data`, or a matrix X and `y`. `prior_sd` is that of a coefficient per sd of its feature (of the feature itself without
-    `standardise`), `priors` has others by name; infinity is flat. `group_sd`, a number or one per group, is the sd of group effects;
+    `formula` with `data`, or a matrix X and `y`. `prior_sd` is the prior sd of a coefficient, per sd of a number and per step of a two-valued
+    column or a level (per unit of the data without `standardise`); infinity is flat. `priors` has others by name, in the same units: an sd,
+    (mean, sd) or {"mean": ..., "sd": ...}. `group_sd`, a number or one per group, is the sd of group effects;
     without it the groups are integrated out and the sd has a posterior (`sd_prior` half-normal, half-t, exponential or flat, with
     `sd_prior_scale`), or is estimated (`scales="estimate"`).
     `offset` and `weights` are columns or arrays. `missing` is "error" or "drop". A float64 X in C order is not copied: leave it as it is
@@ -271,7 +275,7 @@ def logistic(
 
 def probit(
     formula: Any, y: Any = None, *, data: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
-    intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None, group_sd: float | Mapping[str, float] | None = None,
+    intercept_prior_sd: float = 10.0, priors: Mapping[str, CoefficientPrior] | None = None, group_sd: float | Mapping[str, float] | None = None,
     sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Probit regression of a 0/1 or boolean response; arguments as for `logistic`."""
@@ -285,7 +289,7 @@ def probit(
 
 def poisson(
     formula: Any, y: Any = None, *, data: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
-    intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None, group_sd: float | Mapping[str, float] | None = None,
+    intercept_prior_sd: float = 10.0, priors: Mapping[str, CoefficientPrior] | None = None, group_sd: float | Mapping[str, float] | None = None,
     sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Poisson regression of counts with the log link; arguments as for `logistic`."""
@@ -299,13 +303,14 @@ def poisson(
 
 def linear(
     formula: Any, y: Any = None, *, data: Any = None, sigma: float | None = None, offset: Any = None, weights: Any = None,
-    prior_sd: float = 2.5, intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None,
+    prior_sd: float = 2.5, intercept_prior_sd: float = 10.0, priors: Mapping[str, CoefficientPrior] | None = None,
     group_sd: float | Mapping[str, float] | None = None, sd_prior: str | None = None, sd_prior_scale: float | None = None,
     scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Linear regression; arguments as for `logistic`.
 
-    The sd of the errors, `sigma`, is found like the sd of groups if it is not given; priors then speak of a response that is standardised, too.
+    The sd of the errors, `sigma`, is found like the sd of groups if it is not given. Either way priors are in sds of the response, and the intercept's is
+    about its mean (unless `standardise=False`).
     """
     return _model(
         "linear", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
@@ -317,7 +322,7 @@ def linear(
 
 def binomial(
     formula: Any, y: Any = None, *, data: Any = None, trials: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
-    intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None, group_sd: float | Mapping[str, float] | None = None,
+    intercept_prior_sd: float = 10.0, priors: Mapping[str, CoefficientPrior] | None = None, group_sd: float | Mapping[str, float] | None = None,
     sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Logistic regression of successes among `trials`, a column or an array (or prop(y, n) ~ ...); arguments as for `logistic`."""
@@ -331,7 +336,7 @@ def binomial(
 
 def negative_binomial(
     formula: Any, y: Any = None, *, data: Any = None, dispersion: float | None = None, offset: Any = None, weights: Any = None,
-    prior_sd: float = 2.5, intercept_prior_sd: float = 10.0, priors: Mapping[str, float] | None = None,
+    prior_sd: float = 2.5, intercept_prior_sd: float = 10.0, priors: Mapping[str, CoefficientPrior] | None = None,
     group_sd: float | Mapping[str, float] | None = None, sd_prior: str | None = None, sd_prior_scale: float | None = None,
     scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:

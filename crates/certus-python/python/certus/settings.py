@@ -58,7 +58,26 @@ def run_settings(
     return words
 
 
+def coefficient_prior(name: str, value: Any) -> float | dict[str, float]:
+    """The prior of one coefficient: its sd, a pair (mean, sd), or a dict with "mean", "sd" or both."""
+    if isinstance(value, Mapping):
+        unknown = next((key for key in value if key not in ("mean", "sd")), None)
+        if unknown is not None or not value:
+            raise UsageError(f"{name} is {value!r}, but a dict with 'mean', 'sd' or both is required")
+        return {str(key): number(f"{name}[{key!r}]", x) for key, x in value.items()}
+    if isinstance(value, (tuple, list)):
+        if len(value) != 2:
+            raise UsageError(f"{name} is {value!r}, but an sd or a pair (mean, sd) is required")
+        return {"mean": number(f"the mean of {name}", value[0]), "sd": number(f"the sd of {name}", value[1])}
+    return number(name, value)
+
+
 def infinite(words: Mapping[str, Any]) -> str:
     """JSON, with infinite numbers as the word 'inf'."""
-    plain = {k: "inf" if isinstance(v, float) and math.isinf(v) and v > 0 else v for k, v in words.items()}
-    return json.dumps(plain, allow_nan=False)
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: plain(x) for key, x in value.items()}
+        return "inf" if isinstance(value, float) and math.isinf(value) and value > 0 else value
+
+    return json.dumps(plain(words), allow_nan=False)
