@@ -9,6 +9,7 @@ use crate::certificate::dense::Dense;
 use crate::certificate::row::gamma;
 use crate::error::Error;
 use crate::glm::Glm;
+use crate::likelihood::vouched_by;
 use crate::newton::dot;
 
 /// What it rests on.
