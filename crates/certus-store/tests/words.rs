@@ -77,7 +77,7 @@ fn statement(level: Level, bound: f64, by: &Provenance) -> Statement {
 fn words_claim_what_the_record_holds() {
     let mut dice = Dice(0x2545_f491_4f6c_dd1d);
     let (mut outcome, _) = fitted();
-    outcome.message = "it ended".into();
+    (outcome.message, outcome.route) = ("it ended".into(), "some route".into());
     for k in 0..400 {
         let level = |k: u64| match k % 3 {
             0 => Level::Proved,
