@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use certus::certificate::figure;
 use certus_data::{Encoding, Meaning, Mixed, Storage, Varies};
 use certus_store::directory::{MEANING, REPORT};
 use certus_store::record::Parameter;
@@ -181,9 +182,10 @@ pub fn compare(left: &Path, right: &Path) -> Result<Code, Failure> {
     let mut out = format!("{} against {}\n\n{}\n", left.display(), right.display(), aligned(&table));
     let only = |x: &Stored| x.record.parameters.len() - both;
     out.push_str(&format!(
-        "{both} parameters in both, {} only in the first, {} only in the second; means differ by at most {worst:.4} sd of the first\n",
+        "{both} parameters in both, {} only in the first, {} only in the second; means differ by at most {} sd of the first\n",
         only(&a),
-        only(&b)
+        only(&b),
+        figure(worst)
     ));
     let same = a.record.data.fingerprint.is_some() && a.record.data.fingerprint == b.record.data.fingerprint;
     out.push_str(if same {

@@ -151,7 +151,7 @@ fn no_page_claims_more_than_the_record() {
                 record.to_json().replacen("\"status\": \"reached\"", &format!("\"status\": \"{status}\""), 1);
             let mut record = Record::from_json(&text).unwrap();
             // the fit's own sentence is about its own level
-            record.message = "it ended".into();
+            (record.message, record.route) = ("it ended".into(), "some route".into());
             let gap = &mut record.certificate.gap;
             (gap.level, gap.delta) = (level, delta);
             if level == Level::None {

@@ -29,9 +29,14 @@ impl<'a> Combinations<'a> {
 
     /// Mean Σ a_i m_i and standard deviation |Σ a_i C_i| of Σ a_i z_i, for `terms` (i, a_i).
     pub fn moments(&mut self, terms: &[(usize, f64)]) -> (f64, f64) {
+        // squares of numbers beyond 1e±154 would leave the range of doubles; a power of two changes no other bit
+        let largest = terms.iter().fold(0.0_f64, |most, term| most.max(term.1.abs()));
+        let ordinary = largest == 0.0 || (1e-100..1e100).contains(&largest) || !largest.is_finite();
+        let unit = if ordinary { 1.0 } else { 2f64.powi((largest.log2() as i32).clamp(-1000, 1000)) };
         let mut mean = 0.0;
         for &(i, a) in terms {
             mean += a * self.mean[i];
+            let a = a / unit;
             for &(j, value) in &self.entries[self.starts[i]..self.starts[i + 1]] {
                 if self.sum[j as usize] == 0.0 {
                     self.touched.push(j);
@@ -45,7 +50,7 @@ impl<'a> Combinations<'a> {
             let value = std::mem::take(&mut self.sum[j as usize]);
             square += value * value;
         }
-        (mean, square.sqrt())
+        (mean, square.sqrt() * unit)
     }
 }
 
@@ -73,6 +78,11 @@ mod tests {
                 let variance: f64 = (0..9).map(|k| a[k % 3] * covariance[k] * a[k / 3]).sum();
                 let (m, s) = combinations.moments(&terms);
                 assert!((m - mean).abs() < 1e-14 && (s - variance.sqrt()).abs() < 1e-14, "{terms:?}");
+                for size in [1e-200, 1e200] {
+                    let terms: Vec<_> = terms.iter().map(|&(i, x)| (i, size * x)).collect();
+                    let (_, wide) = combinations.moments(&terms);
+                    assert!((wide / size - s).abs() < 1e-13, "{terms:?}: {wide}");
+                }
             }
         }
     }

@@ -165,7 +165,8 @@ impl<'a> Facts<'a> {
             About::Posterior => "KL(q‖p)",
         };
         match self.size() {
-            Some(size) => format!("{what} is {size}{}, {}", self.condition(), self.level_words()),
+            Some(size) if self.is_a_bound() => format!("{what} is {size}, {}", self.level_words()),
+            Some(size) => format!("{what} is {size} ({}){}", self.level_words(), self.condition()),
             None => format!("{what} is not certified: {}", self.why()),
         }
     }
@@ -175,7 +176,7 @@ impl<'a> Facts<'a> {
     }
 
     /// "the posterior's means within 0.0052 sd, its sds within 0.32 % of q's"; of an estimate "the posterior's means about 0.0052 sd, its sds
-    /// about 0.32 % from q's (estimated)".
+    /// about 0.32 % from q's, or less (estimated)".
     pub fn errors(&self) -> Option<String> {
         if self.bound.is_none() || (self.mean_error, self.sd_error) == (None, None) {
             return None;
@@ -191,7 +192,7 @@ impl<'a> Facts<'a> {
         Some(if self.is_a_bound() {
             format!("{whose} {both} of q's")
         } else {
-            format!("{whose} {both} from q's ({})", self.level_words())
+            format!("{whose} {both} from q's, or less ({})", self.level_words())
         })
     }
 
@@ -340,7 +341,7 @@ mod tests {
         let unproved = Facts { assumed: vec!["quadrature is exact"], ..facts(Level::Estimated) };
         assert_eq!(
             unproved.message(),
-            "the gap is bounded by about 7.0e-7 nats, if quadrature is exact, estimated"
+            "the gap is bounded by about 7.0e-7 nats (estimated), if quadrature is exact"
         );
         for estimated in [kl, unproved] {
             let all = [
