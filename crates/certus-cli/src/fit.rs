@@ -157,10 +157,14 @@ impl<'a> Run<'a> {
         self.watch.say(doing);
     }
 
+    fn prints_json(&self) -> bool {
+        self.arguments.json && self.crew.leads()
+    }
+
     /// Reads the data and builds the model. Nothing is written if that is stopped.
     fn read(&self) -> Result<Arc<Problem>, Failure> {
-        self.say("reading the data");
-        let (meta, json) = (self.bare_meta(), self.arguments.json);
+        self.say("reading and preparing the data");
+        let (meta, json) = (self.bare_meta(), self.prints_json());
         self.signals.on_end(move |reason| {
             let message = format!("{} while {}; nothing was fitted", reason.words, reason.doing);
             let record = || Record::failed(status(reason.code), message.clone(), meta.clone()).to_json();
@@ -188,11 +192,12 @@ impl<'a> Run<'a> {
         resumed: bool,
         mut save: impl FnMut() -> Result<String, certus_store::Error> + Send + 'static,
     ) {
-        let (meta, json, bar) = (self.meta(problem, Vec::new(), problem.notes()), self.arguments.json, self.watch.bar());
+        let meta = self.meta(problem, Vec::new(), problem.notes());
+        let (json, bar) = (self.prints_json(), self.watch.bar());
         self.signals.on_end(move |reason| {
             bar.iter().for_each(|bar| bar.finish_and_clear());
-            let saved = save().unwrap_or_else(|e| format!("and {e}"));
-            let message = format!("{} while {}, {saved}", reason.words, reason.doing);
+            let saved = save().unwrap_or_else(|e| format!("; {e}"));
+            let message = format!("{} while {}{saved}", reason.words, reason.doing);
             let record = Record::failed(status(reason.code), message.clone(), meta.clone());
             let written = match directory.as_deref().filter(|_| !resumed) {
                 Some(directory) => record.write(directory),
@@ -232,19 +237,20 @@ impl<'a> Run<'a> {
         self.say(if saved.is_some() { "looking at the saved state" } else { "looking for the mode" });
         let (saving, mut broken, mut begun) = (checkpoints.map(|c| Saving::new(c, self.every)), None, false);
         let saving = saving.map(|saving| Arc::new(Mutex::new(saving)));
-        let (theirs, place) = (saving.clone(), directory.clone());
+        let (theirs, place, resumed) = (saving.clone(), directory.clone(), saved.is_some());
         self.on_end(problem, directory.clone(), earlier.is_some(), move || {
             let (Some(saving), Some(place)) = (&theirs, &place) else {
-                return Ok("and nothing was saved without --out".into());
+                return Ok("; nothing was saved, because there is no --out".into());
             };
             let (mut saving, place) = (lock(saving), place.path().display());
             saving.write_kept()?;
             let taken = saving.taken();
             Ok(match saving.saved() {
                 Some(saved) => {
-                    format!("after {taken} iterations; certus resume {place} goes on after {saved} of them")
+                    format!(", after {taken} iterations; certus resume {place} goes on after {saved} of them")
                 }
-                None => format!("after {taken} iterations; certus resume {place} goes on"),
+                None if resumed => format!("; certus resume {place} goes on from the last checkpoint"),
+                None => format!(", after {taken} iterations; certus resume {place} begins anew"),
             })
         });
         let goal = self.goal_left();
@@ -316,7 +322,7 @@ impl<'a> Run<'a> {
         if let Some(directory) = directory {
             record.write(directory)?;
         }
-        if self.arguments.json && self.crew.leads() {
+        if self.prints_json() {
             print(&record.to_json())?;
         }
         Err(failure)

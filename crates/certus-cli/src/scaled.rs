@@ -18,7 +18,7 @@ impl Run<'_> {
         earlier: Option<&Record>,
     ) -> Result<Code, Failure> {
         self.say("looking for the scales that are not given");
-        let again = "before there was an estimate of what was not given; certus resume begins anew";
+        let again = ", before there was an estimate of what was not given; certus resume begins anew";
         let directory = directory.map(Arc::new);
         self.on_end(problem, directory.clone(), earlier.is_some(), move || Ok(again.into()));
         let asked = self.arguments.level.map(|level| level.asked());

@@ -18,7 +18,7 @@ use crate::exit::{Code, Failure, print};
 
 /// A run that was asked to stop has this long to end its step and to certify what it found.
 const PATIENCE: Duration = Duration::from_millis(800);
-/// Work whose result can be done without is given up after this long.
+/// Work that can be done without is given up so long after the time is over.
 const GIVE_UP: Duration = Duration::from_millis(1200);
 /// The process ends after this long: the promise is 2 s, with the files that are written at the end.
 const LAST: Duration = Duration::from_millis(1500);
@@ -180,11 +180,11 @@ impl Signals {
         })
     }
 
-    /// Does work on a thread of its own and gives it up if it does not end soon after a stop was asked for.
+    /// Does work that can be done without on a thread of its own, and gives it up: at once after a signal, and if it does not end soon after the time is over.
     pub fn unless_stopped<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::spawn(move || drop(send.send(work())));
-        let mut asked = None;
+        let mut since = None;
         loop {
             match receive.recv_timeout(LOOK) {
                 Ok(done) => return Some(done),
@@ -193,7 +193,8 @@ impl Signals {
                 }
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
             }
-            if self.asked().is_some() && asked.get_or_insert_with(Instant::now).elapsed() >= GIVE_UP {
+            let late = self.shared.late() && since.get_or_insert_with(Instant::now).elapsed() >= GIVE_UP;
+            if late || self.seen().is_some() {
                 return None;
             }
         }

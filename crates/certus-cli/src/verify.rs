@@ -30,7 +30,7 @@ pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
     }
     let arrays = Arrays::read(&directory)?;
     let signals = Signals::listen()?;
-    signals.doing("reading the data");
+    signals.doing("reading and preparing the data");
     signals.on_end(|reason| {
         Parting::saying(format!("{} while {}; the fit was not verified", reason.words, reason.doing))
     });

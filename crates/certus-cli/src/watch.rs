@@ -22,6 +22,8 @@ pub struct Watch {
     goal: f64,
     first: Option<f64>,
     last: Option<Instant>,
+    /// What the run was doing when that was last shown.
+    stage: String,
 }
 
 impl Watch {
@@ -36,7 +38,7 @@ impl Watch {
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
-        Self { bar, plain: !quiet && !terminal, goal, first: None, last: None }
+        Self { bar, plain: !quiet && !terminal, goal, first: None, last: None, stage: String::new() }
     }
 
     /// Says what is going on before the first step.
@@ -73,11 +75,13 @@ impl Watch {
     /// While groups are integrated out: what is being done.
     pub fn pass(&mut self, progress: &certus_data::Progress) {
         let text = format!("{}; {} passes", progress.words, progress.passes);
+        let stage = progress.words.split(':').next().unwrap_or_default();
+        let often = self.stage == stage && self.last.is_some_and(|t| t.elapsed() <= LINES);
         if let Some(bar) = &self.bar {
             bar.set_message(text);
-        } else if self.plain && self.last.is_none_or(|t| t.elapsed() > LINES) {
+        } else if self.plain && !often {
             eprintln!("{:8.1} s  {text}", progress.elapsed.as_secs_f64());
-            self.last = Some(Instant::now());
+            (self.last, self.stage) = (Some(Instant::now()), stage.into());
         }
     }
 

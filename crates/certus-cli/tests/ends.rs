@@ -177,18 +177,18 @@ impl Noise {
     }
 }
 
-/// `y,x1..xp,g`: a 0/1 response, features, and one of `levels` labels.
+/// `y,x1..xp,g`: a 0/1 response, features, and one of `levels` labels that the response depends on.
 fn table(path: &Path, rows: usize, features: usize, levels: usize) {
     let mut noise = Noise(7);
     let mut text = String::from("y");
     (0..features).for_each(|j| text.push_str(&format!(",x{j}")));
     text.push_str(",g\n");
     for i in 0..rows {
-        let _ = write!(text, "{}", u8::from(noise.next() < 0.4));
+        let level = if i < levels { i } else { (noise.next() * levels as f64) as usize };
+        let _ = write!(text, "{}", u8::from(noise.next() < 0.2 + 0.1 * (level * 37 % 7) as f64));
         for _ in 0..features {
             let _ = write!(text, ",{:.4}", noise.next() - 0.5);
         }
-        let level = if i < levels { i } else { (noise.next() * levels as f64) as usize };
         let _ = writeln!(text, ",l{level}");
     }
     fs::write(path, text).unwrap();
@@ -221,20 +221,20 @@ fn reading() {
     table(&data, 3000, 1, 2);
     let (data, out) = (path(&data), path(&out));
     // no row comes out of this before 2.7e10 were joined
-    let silent = "select a.y, count(*) as n from data a cross join data b cross join data c group by a.y";
+    let silent = "select a.y, count(*) as k from data a cross join data b cross join data c group by a.y";
     // and out of this they never stop to come
-    let endless = "select a.y, b.x0 from data a cross join data b cross join data c";
-    let nothing = "while reading the data; nothing was fitted";
+    let endless = "select a.y, b.x0 as k from data a cross join data b cross join data c";
+    let nothing = "while reading and preparing the data; nothing was fitted";
     for sql in [silent, endless] {
         let fit = ["fit", "logistic", data, "--response", "y", "--sql", sql, "--out", out];
         limited(1, &fit, nothing);
-        signalled("reading the data", Duration::from_millis(500), &fit, nothing);
+        signalled("reading and preparing the data", Duration::from_millis(500), &fit, nothing);
         assert!(!Path::new(out).exists(), "what was not read leaves nothing behind");
         let ended = limited(1, &[&fit[..], &["--json"]].concat(), nothing);
         let record: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
         assert_eq!(record["status"], "limit");
         limited(1, &["plan", "logistic", data, "--response", "y", "--sql", sql], nothing);
-        let many = ["fit-many", "logistic", data, "--response", "y", "--by", "y", "--sql", sql, "--out", out];
+        let many = ["fit-many", "logistic", data, "--response", "y", "--by", "k", "--sql", sql, "--out", out];
         limited(1, &many, "while reading the keys; finished chunks are kept");
         signalled("reading the keys", Duration::from_millis(500), &many, "finished chunks are kept");
     }
@@ -243,7 +243,7 @@ fn reading() {
     // nobody ever writes into it
     let fit = ["fit", "logistic", path(&fifo), "--response", "y"];
     limited(1, &fit, nothing);
-    signalled("reading the data", Duration::from_millis(300), &fit, nothing);
+    signalled("reading and preparing the data", Duration::from_millis(300), &fit, nothing);
 }
 
 /// A fit that is there is still there when the one that should replace it was stopped while its data were read.
@@ -256,71 +256,89 @@ fn a_fit_that_is_there_stays() {
     let fit = ["fit", "logistic", path(&data), "--response", "y", "--out", path(&out)];
     expect(&certus(&fit), 0, "reached");
     let before = (fs::read(out.join("fit.json")).unwrap(), fs::read(out.join("arrays.safetensors")).unwrap());
-    let sql = "select a.y, count(*) as n from data a cross join data b cross join data c group by a.y";
+    let sql = "select a.y, count(*) as k from data a cross join data b cross join data c group by a.y";
     limited(1, &[&fit[..], &["--overwrite", "--sql", sql]].concat(), "nothing was fitted");
     let after = (fs::read(out.join("fit.json")).unwrap(), fs::read(out.join("arrays.safetensors")).unwrap());
     assert!(before == after);
     expect(&certus(&["verify", path(&out)]), 0, "confirmed");
 }
 
-/// 1,500 coefficients: preparing, the mode, and steps each take longer than 2 s.
-#[test]
-fn preparing_and_the_mode() {
-    let _alone = alone();
-    let dir = scratch("mode");
-    let (data, out) = (wide(1500), dir.join("fit"));
-    let out = path(&out);
-    let fit = [
-        "fit",
-        "logistic",
-        path(&data),
-        "--response",
-        "y",
-        "--features",
-        "x0,g",
-        "--overwrite",
-        "--out",
-        out,
-    ];
-    for seconds in [1, 3, 6] {
-        let ended = limited(seconds, &fit, "");
-        if Path::new(out).exists() {
-            let found = record(Path::new(out));
-            assert_eq!(found["status"], "limit", "{}", ended.stderr);
-            // it can be gone on with, and is stopped again
-            let again = start(&["resume", out]);
-            let began = again.began;
-            again.end(began).expect(10, Duration::from_secs(seconds), "");
-        }
+/// Two factors with `levels` levels each, crossed: their elimination leaves a dense block as wide as one of them.
+fn crossed(levels: usize) -> PathBuf {
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("ends-crossed-{levels}.csv"));
+    let (mut noise, mut text) = (Noise(3), String::from("y,x,a,b\n"));
+    for i in 0..4 * levels {
+        let (a, b) = if i < levels {
+            (i, i * 7 % levels)
+        } else {
+            ((noise.next() * levels as f64) as usize, i % levels)
+        };
+        let _ = writeln!(text, "{},{},a{a},b{b}", u8::from(noise.next() < 0.4), i % 17);
     }
-    signalled("looking for the mode", Duration::from_millis(500), &fit, "stopped");
+    fs::write(&file, text).unwrap();
+    file
 }
 
-/// 4,000 coefficients: one factorisation takes longer than 2 s, and nobody can look at flags meanwhile.
-#[test]
-fn factorisation() {
-    let _alone = alone();
-    let dir = scratch("factorisation");
-    let (data, out) = (wide(4000), dir.join("fit"));
+/// The arguments of a fit with both factors.
+fn crossed_fit<'a>(data: &'a Path, method: &'a str, out: &'a Path) -> Vec<&'a str> {
     let fit = [
         "fit",
         "logistic",
-        path(&data),
+        path(data),
         "--response",
         "y",
         "--features",
-        "g",
-        "--method",
-        "stochastic",
-        "--overwrite",
-        "--out",
-        path(&out),
+        "x",
+        "--group",
+        "a",
+        "--group",
+        "b",
+        "--group-sd",
+        "1",
     ];
-    signalled("looking for the mode", Duration::from_millis(1500), &fit, "stopped by");
-    assert_eq!(record(&out)["status"], "interrupted");
-    assert!(
-        record(&out)["message"].as_str().unwrap().contains("stopped by SIGHUP while looking for the mode")
+    [&fit[..], &["--method", method, "--overwrite", "--out", path(out)]].concat()
+}
+
+/// The input of F3: preparing 1,500 columns of levels takes longer than 2 s (as do, in the build that ships, the mode and every step).
+#[test]
+fn preparing() {
+    let _alone = alone();
+    let dir = scratch("preparing");
+    let (data, out) = (wide(1500), dir.join("fit"));
+    let fit = ["fit", "logistic", path(&data), "--response", "y", "--features", "x0,g", "--out", path(&out)];
+    limited(3, &fit, "stopped by --max-time 3s");
+    let _ = fs::remove_dir_all(&out);
+    signalled(
+        "reading and preparing the data",
+        Duration::from_secs(2),
+        &[&fit[..], &["--overwrite"]].concat(),
+        "stopped by",
     );
+}
+
+/// The mode of 2,000 coefficients, 1,000 of them in a dense block: steps and factorisations that nobody can look into. It can be gone on with, and stopped again.
+#[test]
+fn mode_and_factorisation() {
+    let _alone = alone();
+    let dir = scratch("mode");
+    let (data, out) = (crossed(1000), dir.join("fit"));
+    for method in ["exact", "stochastic"] {
+        let fit = crossed_fit(&data, method, &out);
+        signalled("looking for the mode", Duration::from_millis(700), &fit, "stopped by");
+        let found = record(&out);
+        assert_eq!(found["status"], "interrupted");
+        assert!(
+            found["message"].as_str().unwrap().contains("stopped by SIGHUP while looking for the mode"),
+            "{found}"
+        );
+        let ended = limited(3, &fit, "");
+        assert!(ended.stderr.contains("while looking for the mode"), "{}", ended.stderr);
+        assert_eq!(record(&out)["status"], "limit");
+        let again = start(&["resume", path(&out)]);
+        let began = again.began;
+        again.end(began).expect(10, Duration::from_secs(3), "stopped by --max-time 3s");
+        assert_eq!(record(&out)["status"], "limit");
+    }
 }
 
 /// Steps of the stochastic route and its exact passes, and those of the exact route.
@@ -329,31 +347,32 @@ fn steps_and_passes() {
     let _alone = alone();
     let dir = scratch("steps");
     let data = dir.join("t.csv");
-    table(&data, 40_000, 120, 2);
-    for method in ["stochastic", "exact"] {
-        let out = dir.join(method);
-        let fit = [
-            "fit",
-            "logistic",
-            path(&data),
-            "--response",
-            "y",
-            "--method",
-            method,
-            "--gap",
-            "1e-9",
-            "--overwrite",
-            "--out",
-            path(&out),
-            "--checkpoint-every",
-            "1h",
-        ];
-        // a line is written after the first step
-        signalled("iteration 1,", Duration::from_millis(300), &fit, "certus resume");
-        let ended = limited(6, &fit, "");
-        assert_eq!(record(&out)["status"], "limit", "{}", ended.stderr);
-        assert!(out.join("checkpoint.0").exists() || out.join("checkpoint.1").exists());
-    }
+    table(&data, 20_000, 40, 2);
+    let out = dir.join("stochastic");
+    let fit = [
+        "fit",
+        "logistic",
+        path(&data),
+        "--response",
+        "y",
+        "--gap",
+        "1e-12",
+        "--checkpoint-every",
+        "1h",
+        "--overwrite",
+    ];
+    let draws = [&fit[..], &["--method", "stochastic", "--out", path(&out)]].concat();
+    // a line is written after the first step
+    signalled("iteration 1,", Duration::from_millis(300), &draws, "stopped");
+    let ended = limited(8, &draws, "");
+    assert_eq!(record(&out)["status"], "limit", "{}", ended.stderr);
+    assert!(out.join("checkpoint.0").exists() || out.join("checkpoint.1").exists());
+    // a step of the exact route takes some seconds here
+    let (data, out) = (crossed(300), dir.join("exact"));
+    let exact = crossed_fit(&data, "exact", &out);
+    signalled("iteration 1,", Duration::from_millis(20), &exact, "stopped");
+    assert_eq!(record(&out)["status"], "interrupted");
+    assert!(out.join("checkpoint.0").exists() || out.join("checkpoint.1").exists());
 }
 
 /// A hang-up leaves a checkpoint, and the run that goes on from it ends with the bits of one that was never stopped.
@@ -438,15 +457,13 @@ fn scales() {
     let _alone = alone();
     let dir = scratch("scales");
     let (data, out) = (dir.join("t.csv"), dir.join("fit"));
-    table(&data, 150_000, 8, 20_000);
+    table(&data, 100_000, 1, 20_000);
     let out = path(&out);
     let group =
         ["fit", "logistic", path(&data), "--response", "y", "--group", "g", "--overwrite", "--out", out];
     let words = "before there was an estimate of what was not given";
-    signalled("looking for the scales", Duration::from_millis(700), &group, words);
+    signalled("looking for the scales", Duration::from_millis(100), &group, words);
     assert_eq!(record(Path::new(out))["status"], "interrupted");
-    limited(2, &group, words);
-    assert_eq!(record(Path::new(out))["status"], "limit");
     // once there is an estimate it is returned
     let mut running = start(&group);
     running.wait_for("posterior on a grid");
@@ -454,7 +471,7 @@ fn scales() {
     assert_eq!(record(Path::new(out))["status"], "interrupted");
     for model in ["linear", "negative-binomial"] {
         let fit = ["fit", model, path(&data), "--response", "y", "--group", "g", "--overwrite", "--out", out];
-        signalled("looking for the scales", Duration::from_millis(200), &fit, "stopped");
+        signalled("looking for the scales", Duration::ZERO, &fit, "stopped");
     }
 }
 
@@ -463,7 +480,7 @@ fn many() {
     let _alone = alone();
     let dir = scratch("many");
     let (data, out) = (dir.join("t.csv"), dir.join("fits"));
-    table(&data, 120_000, 6, 6000);
+    table(&data, 200_000, 4, 20_000);
     let (data, out) = (path(&data), path(&out));
     let many = [
         "fit-many",
@@ -482,7 +499,7 @@ fn many() {
         "--out",
         out,
     ];
-    signalled("groups, ", Duration::from_millis(300), &many, "chunks to make; the same command goes on");
+    signalled("groups, ", Duration::ZERO, &many, "chunks to make; the same command goes on");
     // one group of which each step takes longer than 2 s
     let (wide, one) = (wide(1500), dir.join("one"));
     let many = [
@@ -501,7 +518,7 @@ fn many() {
         path(&one),
     ];
     signalled("reading the rows of 1 groups", Duration::from_secs(3), &many, "with 1 of 1 chunks to make");
-    limited(4, &many, "with 1 of 1 chunks to make");
+    limited(4, &many, "stopped by --max-time 4s");
 }
 
 #[test]
