@@ -129,12 +129,12 @@ fn check(case: &Case, record: &Value) -> Seen {
     seen
 }
 
-/// The most of `n` events of probability δ that happen with probability above 1e-4.
+/// More than this many of `n` events of probability δ happen with probability below 0.01.
 fn allowed(n: usize, delta: f64) -> usize {
     let (mut term, mut below) = ((1.0 - delta).powi(n as i32), 0.0);
     for k in 0..n {
         below += term;
-        if 1.0 - below < 1e-4 {
+        if 1.0 - below < 0.01 {
             return k;
         }
         term *= (n - k) as f64 / (k + 1) as f64 * delta / (1.0 - delta);
