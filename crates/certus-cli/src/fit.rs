@@ -256,21 +256,7 @@ impl<'a> Run<'a> {
     }
 
     pub(crate) fn meta(&self, problem: &Problem, parameters: Vec<Parameter>) -> Meta {
-        let prepared = &problem.prepared;
-        let model = self.arguments.settings()["model"].as_str().unwrap_or_default().to_string();
-        let versions = [("certus", env!("CARGO_PKG_VERSION")), ("target", std::env::consts::ARCH)];
-        Meta {
-            model,
-            parameters,
-            settings: self.arguments.settings(),
-            seed: self.goal.seed,
-            data: Data {
-                rows: Some(prepared.rows_used as u64),
-                fingerprint: Some(format!("{:016x}", prepared.fingerprint)),
-            },
-            notes: problem.notes(),
-            versions: versions.map(|(a, b)| (a.to_string(), b.to_string())).into_iter().collect(),
-        }
+        meta(self.arguments, &self.goal, problem, parameters)
     }
 
     /// Writes and prints the result.
@@ -299,6 +285,30 @@ impl<'a> Run<'a> {
             }
         }
         if self.crew.leads() { show(self.arguments, &record, directory) } else { Ok(()) }
+    }
+}
+
+/// What a record says beyond the outcome.
+pub(crate) fn meta(
+    arguments: &FitArguments,
+    goal: &Goal,
+    problem: &Problem,
+    parameters: Vec<Parameter>,
+) -> Meta {
+    let prepared = &problem.prepared;
+    let model = arguments.settings()["model"].as_str().unwrap_or_default().to_string();
+    let versions = [("certus", env!("CARGO_PKG_VERSION")), ("target", std::env::consts::ARCH)];
+    Meta {
+        model,
+        parameters,
+        settings: arguments.settings(),
+        seed: goal.seed,
+        data: Data {
+            rows: Some(prepared.rows_used as u64),
+            fingerprint: Some(format!("{:016x}", prepared.fingerprint)),
+        },
+        notes: problem.notes(),
+        versions: versions.map(|(a, b)| (a.to_string(), b.to_string())).into_iter().collect(),
     }
 }
 

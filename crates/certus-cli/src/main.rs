@@ -17,7 +17,7 @@ mod results;
 mod scaled;
 mod table;
 mod verify;
-mod verify_scale;
+mod verify_many;
 mod watch;
 
 use std::process::ExitCode;

@@ -31,6 +31,7 @@ mod table;
 mod unknowns;
 mod varies;
 mod varying;
+pub mod verify;
 mod way;
 
 pub use effects::{GroupTable, Labels};

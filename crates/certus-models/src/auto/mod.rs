@@ -29,6 +29,7 @@
 
 mod model;
 mod planned;
+mod restate;
 mod route;
 mod state;
 mod stochastic;
@@ -36,6 +37,7 @@ mod subsampled;
 
 pub use model::Model;
 pub use planned::{Chosen, planned};
+pub use restate::Restated;
 pub use route::{MOST_MEMORY, MOST_WORK, Route, Size};
 use state::Look;
 pub use state::ModelState;

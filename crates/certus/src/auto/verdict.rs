@@ -16,6 +16,24 @@ use crate::target::{Curvature, Guarded, Target};
 /// What the estimate rests on.
 const RESTS_ON: &str = "−log p is convex and bends around q about as a Gaussian's does";
 
+/// The message of a run whose estimate reached the goal, of a target that declares no constants.
+pub fn reached(gap: Estimate) -> String {
+    format!(
+        "the estimated gap is {:.2e} ± {:.1e} nats; nothing is proved, because the target declares no constants",
+        gap.value.max(0.0),
+        gap.standard_error
+    )
+}
+
+/// What fresh draws say of the gap, as a statement.
+pub fn estimated_gap(family: String, gap: Estimate, draws: f64) -> Gap {
+    let statement = Statement::estimated("part J", gap.upper(), RESTS_ON)
+        .with("estimate", gap.value)
+        .with("standard error", gap.standard_error)
+        .with("draws", draws);
+    Gap { statement, ..Gap::none(family, "") }
+}
+
 impl Run<'_, '_> {
     /// The estimate has reached the goal: is there anything against saying so? `None`: go on.
     pub(super) fn verdict(&mut self, descent: &mut AutoState) -> Result<Option<Ending>, Error> {
@@ -46,12 +64,7 @@ impl Run<'_, '_> {
         if let Some(declared) = curvature.filter(|c| c.vouched().is_some()) {
             return self.certify(descent, declared);
         }
-        let Estimate { value, standard_error } = estimate;
-        let message = format!(
-            "the estimated gap is {:.2e} ± {standard_error:.1e} nats; nothing is proved, because the target declares no constants",
-            value.max(0.0)
-        );
-        Ok(Some((Status::Reached, message)))
+        Ok(Some((Status::Reached, reached(estimate))))
     }
 
     /// With declared μ and M a bound that holds with probability 1 − δ is what counts; each try gets more draws.
@@ -91,10 +104,7 @@ impl Run<'_, '_> {
         if let Some(m) = &self.measured {
             neg_elbo = m.neg_elbo;
             k_hat = psis::k_hat(&m.log_weights);
-            gap.statement = Statement::estimated("part J", m.gap.upper(), RESTS_ON)
-                .with("estimate", m.gap.value)
-                .with("standard error", m.gap.standard_error)
-                .with("draws", m.log_weights.len() as f64);
+            gap = estimated_gap(family.clone(), m.gap, m.log_weights.len() as f64);
             posterior = importance::divergence(&m.log_weights);
         }
         if status == Status::AssumptionViolated {
