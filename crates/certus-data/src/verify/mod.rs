@@ -39,13 +39,10 @@ fn below(path: &str, root: &str) -> bool {
     path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// True for the fields on which no claim rests.
+/// True for the fields of fit.json on which no claim rests.
 pub fn unchecked(path: &str) -> bool {
     UNCHECKED.iter().any(|root| below(path, root))
-        || ["settings", SETTINGS].iter().any(|root| {
-            let rest = path.strip_prefix(root).and_then(|rest| rest.strip_prefix('.'));
-            rest.is_some_and(|rest| IDLE.contains(&rest))
-        })
+        || path.strip_prefix("settings.").is_some_and(|name| IDLE.contains(&name))
 }
 
 /// A fit as its directory has it.
@@ -226,10 +223,11 @@ fn files(recipe: &Recipe<'_>, stored: &Stored, rules: &Rules, report: &mut Repor
 /// settings.json says what fit.json says, but for what does not matter.
 fn settings(stored: &Stored, report: &mut Report) {
     let strict = Rules { relative: 0.0, absolute: 0.0 };
+    let idle = |path: &str| IDLE.contains(&path);
     for Difference { path, stored: there, own } in
-        differences(SETTINGS, &stored.settings, &stored.json["settings"], &strict, &unchecked)
+        differences("", &stored.settings, &stored.json["settings"], &strict, &idle)
     {
-        report.refuted.push(format!("{path} is {there}, but fit.json says {own}"));
+        report.refuted.push(format!("{SETTINGS}: {path} is {there}, but fit.json says {own}"));
     }
 }
 

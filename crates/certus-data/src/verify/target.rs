@@ -159,11 +159,11 @@ fn own(stored: &Stored) -> Record {
     } else if !enough {
         outcome.status = Status::Limit;
     }
-    let sds = w.sd();
-    let moments = w.mean().iter().zip(&sds).zip(&record.parameters);
+    let name = |i: usize| record.parameters.get(i).map_or("", |p| p.name.as_str());
+    let moments = w.mean().iter().zip(w.sd()).enumerate();
     let meta = Meta {
         model: super::BLACK_BOX.into(),
-        parameters: moments.map(|((mean, sd), p)| Parameter::normal(&p.name, *mean, *sd)).collect(),
+        parameters: moments.map(|(i, (mean, sd))| Parameter::normal(name(i), *mean, sd)).collect(),
         settings: record.settings.clone(),
         seed: record.settings["seed"].as_u64().unwrap_or(0),
         data: Data::default(),
