@@ -28,7 +28,7 @@ pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
     let mut report = Report::default();
     let mut line = |word: Word, what: String| report.lines.push(Line { word, what });
     let mut refuted = leaves_that_differ(MANIFEST, &directory.json(None)?, &value(&own), &|path| {
-        let setting = path.strip_prefix(MANIFEST).and_then(|p| p.strip_prefix(".settings."));
+        let setting = path.strip_prefix(MANIFEST).and_then(|p| p.strip_prefix(".settings.fit."));
         setting.is_some_and(|name| IDLE.contains(&name))
     });
     if refuted.is_empty() {

@@ -99,7 +99,9 @@ pub(super) fn gap(recipe: &Recipe<'_>, stored: &Stored, report: &mut Report) {
         report.line(Word::Recomputed, "gap: nothing is stated");
         return;
     };
-    let size = format!("gap: at most {} nats", figure(bound));
+    // "at most" stands only before what is proved or probable
+    let how = if gap.level == Level::Estimated { "about" } else { "at most" };
+    let size = format!("gap: {how} {} nats", figure(bound));
     let again = |report: &mut Report, why: &str| {
         report.line(Word::Recomputed, format!("{size}, {}; by the code of the fit: {why}", level(gap.level)));
     };
