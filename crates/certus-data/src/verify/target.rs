@@ -171,9 +171,12 @@ fn own(stored: &Stored) -> Record {
         versions: record.versions.clone(),
     };
     let mut own = Record::new(&outcome, meta);
-    if certificate.gap.level == Level::Probable {
+    match certificate.gap.level {
         // a bound from constants that the user declared: what it rests on is theirs
-        own.certificate.gap = certificate.gap.clone();
+        Level::Probable => own.certificate.gap = certificate.gap.clone(),
+        // where nothing is stated, the numbers beside it are not claims
+        Level::None => own.certificate.gap.constants.clone_from(&certificate.gap.constants),
+        _ => {}
     }
     own
 }
