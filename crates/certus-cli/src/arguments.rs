@@ -41,9 +41,9 @@ pub enum Command {
         #[arg(long, short)]
         quiet: bool,
     },
-    /// Check a fit's certificate with independent arithmetic
+    /// Check all that a fit's directory says: the gap of models without groups by independent arithmetic, the rest by computing it again
     Verify {
-        /// The fit's directory
+        /// The directory of a fit, or of many
         dir: PathBuf,
         /// The data, if they moved
         #[arg(long)]

@@ -358,27 +358,12 @@ impl<'a> Run<'a> {
     }
 
     pub(crate) fn meta(&self, problem: &Problem, parameters: Vec<Parameter>, notes: Vec<String>) -> Meta {
-        let prepared = &problem.prepared;
-        let data = Data {
-            rows: Some(prepared.rows_used as u64),
-            fingerprint: Some(format!("{:016x}", prepared.fingerprint)),
-        };
-        Meta { parameters, data, notes, ..self.bare_meta() }
+        meta(self.arguments, &self.goal, problem, parameters, notes)
     }
 
     /// What is known before there are data.
     fn bare_meta(&self) -> Meta {
-        let model = self.arguments.settings()["model"].as_str().unwrap_or_default().to_string();
-        let versions = [("certus", env!("CARGO_PKG_VERSION")), ("target", std::env::consts::ARCH)];
-        Meta {
-            model,
-            parameters: Vec::new(),
-            settings: self.arguments.settings(),
-            seed: self.goal.seed,
-            data: Data::default(),
-            notes: Vec::new(),
-            versions: versions.map(|(a, b)| (a.to_string(), b.to_string())).into_iter().collect(),
-        }
+        bare_meta(self.arguments, &self.goal)
     }
 
     /// Writes and prints the result.
@@ -424,6 +409,36 @@ fn uncertified(outcome: &Outcome) -> bool {
 
 fn lock(saving: &Mutex<Saving>) -> std::sync::MutexGuard<'_, Saving> {
     saving.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a record says beyond the outcome.
+pub(crate) fn meta(
+    arguments: &FitArguments,
+    goal: &Goal,
+    problem: &Problem,
+    parameters: Vec<Parameter>,
+    notes: Vec<String>,
+) -> Meta {
+    let prepared = &problem.prepared;
+    let data = Data {
+        rows: Some(prepared.rows_used as u64),
+        fingerprint: Some(format!("{:016x}", prepared.fingerprint)),
+    };
+    Meta { parameters, data, notes, ..bare_meta(arguments, goal) }
+}
+
+fn bare_meta(arguments: &FitArguments, goal: &Goal) -> Meta {
+    let model = arguments.settings()["model"].as_str().unwrap_or_default().to_string();
+    let versions = [("certus", env!("CARGO_PKG_VERSION")), ("target", std::env::consts::ARCH)];
+    Meta {
+        model,
+        parameters: Vec::new(),
+        settings: arguments.settings(),
+        seed: goal.seed,
+        data: Data::default(),
+        notes: Vec::new(),
+        versions: versions.map(|(a, b)| (a.to_string(), b.to_string())).into_iter().collect(),
+    }
 }
 
 /// The record on stdout, as asked for.

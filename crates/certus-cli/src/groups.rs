@@ -8,8 +8,14 @@ use certus_store::grid::{Cells, Grid};
 
 use crate::exit::Failure;
 
-/// Writes `term`, `group`, `coefficient`, `mean`, `sd`, `deviation`, `deviation_sd`; what is proved of them is in the metadata.
+/// Writes the file.
 pub(crate) fn write(directory: &FitDirectory, table: GroupTable, gap: &Gap) -> Result<(), Failure> {
+    directory.write(GROUPS, &bytes(table, gap)?)?;
+    Ok(())
+}
+
+/// Columns `term`, `group`, `coefficient`, `mean`, `sd`, `deviation`, `deviation_sd`; what is proved of them is in the metadata.
+pub(crate) fn bytes(table: GroupTable, gap: &Gap) -> Result<Vec<u8>, Failure> {
     let label = |labels: Labels| Cells::Label(labels.names, labels.cells);
     let texts = [("term", table.term), ("group", table.group), ("coefficient", table.coefficient)];
     let numbers = GroupTable::NUMBERS.into_iter().zip(table.numbers);
@@ -18,7 +24,5 @@ pub(crate) fn write(directory: &FitDirectory, table: GroupTable, gap: &Gap) -> R
         .into_iter()
         .chain(numbers.map(|(name, x)| (name.to_string(), Cells::Number(x.into_iter().map(Some).collect()))))
         .collect();
-    let bytes = Grid { columns: &columns, comment: &GroupTable::stated(gap) }.to_parquet()?;
-    directory.write(GROUPS, &bytes)?;
-    Ok(())
+    Ok(Grid { columns: &columns, comment: &GroupTable::stated(gap) }.to_parquet()?)
 }

@@ -19,7 +19,7 @@ mod scaled;
 mod signals;
 mod table;
 mod verify;
-mod verify_scale;
+mod verify_many;
 mod watch;
 
 use std::process::ExitCode;

@@ -81,13 +81,7 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
         ));
     }
     let limit = fit.max_time.as_deref().map(duration).transpose()?;
-    let how = ManyHow {
-        goal: fit.goal()?,
-        way: fit.way()?,
-        level: fit.level.map(|level| level.asked()),
-        threads: fit.threads,
-        memory: None,
-    };
+    let how = how(fit)?;
     let request = fit.request()?;
     let signals = Signals::with_limit(limit, clock, true)?;
     signals.doing("reading the keys");
@@ -142,6 +136,17 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
     signals.finish(|| finish(arguments, &directory, &manifest, speed))
 }
 
+/// How every group is fitted.
+pub(crate) fn how(fit: &FitArguments) -> Result<ManyHow, Failure> {
+    Ok(ManyHow {
+        goal: fit.goal()?,
+        way: fit.way()?,
+        level: fit.level.map(|level| level.asked()),
+        threads: fit.threads,
+        memory: None,
+    })
+}
+
 /// `certus resume` on a directory of many fits.
 pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool) -> Result<Code, Failure> {
     let manifest = ManyDirectory::open(dir)?.manifest()?;
@@ -156,7 +161,7 @@ pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool) -> Result
 }
 
 /// What decides the results, and how groups are dealt into chunks.
-fn manifest(arguments: &ManyArguments, many: &Many, by: &str) -> (Manifest, Chunks) {
+pub(crate) fn manifest(arguments: &ManyArguments, many: &Many, by: &str) -> (Manifest, Chunks) {
     let keys = many.keys();
     let rows = (0..keys.len()).map(|g| keys.rows(g)).sum();
     let mut chunks = Chunks::usual(keys.len(), rows);
@@ -223,7 +228,7 @@ impl Watcher for Writing<'_> {
 }
 
 /// Fits as a chunk: names once, numbers by name.
-fn stored(many: &Many, manifest: &Manifest, fits: Vec<GroupFit>, data: u64) -> Chunk {
+pub(crate) fn stored(many: &Many, manifest: &Manifest, fits: Vec<GroupFit>, data: u64) -> Chunk {
     let mut names = manifest.parameters.clone();
     let finite = |x: Option<f64>| x.filter(|x| x.is_finite());
     let mut results = Vec::with_capacity(fits.len());

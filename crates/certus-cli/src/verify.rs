@@ -1,170 +1,169 @@
-//! `certus verify`: do the parameters follow from the arrays, are the data the same, and does the certificate hold in other arithmetic?
+//! `certus verify`: is what a fit directory says true? The checks are those of `certus_data::verify`; here files are read and findings printed.
 
 use std::path::Path;
 
-use certus::Gaussian;
-use certus::certificate::figure;
-use certus_data::{Fitted, Problem};
-use certus_models::auto::Model;
-use certus_models::verify::{ABSOLUTE, Claim, RELATIVE, verify};
-use certus_store::record::{Gap, Level, Parameter};
-use certus_store::{Arrays, FitDirectory, Record};
+use certus_data::verify::{Recipe, Report, Stored, Word};
+use certus_data::{GroupTable, Mixed, Problem};
+use certus_store::FitDirectory;
+use certus_store::directory::GROUPS;
+use certus_store::many::ManyDirectory;
+use certus_store::record::GroupEffect;
 
 use crate::arguments::FitArguments;
 use crate::exit::{Code, Failure, print};
-use crate::fit::moved;
+use crate::fit::{meta, moved};
 use crate::signals::{Parting, Signals};
 
-pub(crate) fn refuted(message: impl Into<String>) -> Failure {
-    Failure::new(Code::Refuted, message)
-}
+/// Sentences of what is wrong that are printed.
+const SHOWN: usize = 20;
 
 /// `certus verify DIR`.
 pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
+    if ManyDirectory::is_one(dir) {
+        return crate::verify_many::check(dir, data);
+    }
     let directory = FitDirectory::open(dir)?;
-    let record = Record::read(&directory)?;
+    let stored = Stored::read(&directory)?;
+    let report = if stored.is_black_box() {
+        certus_data::verify::check_black_box(&stored)
+    } else {
+        with_data(&stored, data)?
+    };
+    finish(&report)
+}
+
+/// What is in the files is data: where it makes no sense, they are damaged.
+pub(crate) fn damaged(what: &str) -> impl Fn(Failure) -> Failure {
+    move |failure| match failure.code {
+        Code::Usage => Failure::new(Code::Data, format!("{what}: {}", failure.message)),
+        _ => failure,
+    }
+}
+
+/// Signals and what they end with.
+pub(crate) fn listen(left: &'static str) -> Result<Signals, Failure> {
+    let signals = Signals::listen()?;
+    signals.doing("reading and preparing the data");
+    signals.on_end(move |reason| {
+        Parting::saying(format!("{} while {}; {left}", reason.words, reason.doing))
+    });
+    Ok(signals)
+}
+
+/// A fit with its data.
+fn with_data(stored: &Stored, data: Option<&Path>) -> Result<Report, Failure> {
+    let record = &stored.record;
+    let of_settings = damaged("the settings in fit.json");
     let mut arguments: FitArguments = serde_json::from_value(record.settings.clone())
         .map_err(|e| Failure::new(Code::Data, format!("the settings in fit.json: {e}")))?;
     if let Some(data) = data {
         arguments.data = Some(data.to_path_buf());
+    } else if arguments.data.is_none() {
+        return Err(Failure::new(
+            Code::Usage,
+            "which data? fit.json names none: certus verify DIR --data FILE",
+        ));
     }
-    let arrays = Arrays::read(&directory)?;
-    let signals = Signals::listen()?;
-    signals.doing("reading and preparing the data");
-    signals.on_end(|reason| {
-        Parting::saying(format!("{} while {}; the fit was not verified", reason.words, reason.doing))
-    });
-    let problem = arguments.problem(&signals, None).map_err(moved)?;
-    signals.doing("checking the certificate");
+    let (goal, way) = (arguments.goal().map_err(&of_settings)?, arguments.way().map_err(&of_settings)?);
+    let signals = listen("the fit was not verified")?;
+    let problem = arguments.problem(&signals, None).map_err(moved).map_err(&of_settings)?;
+    signals.doing("checking what is stored");
     let fingerprint = format!("{:016x}", problem.prepared.fingerprint);
     if record.data.fingerprint.as_deref() != Some(fingerprint.as_str()) {
-        return Err(refuted("the data are not those of the fit: their fingerprints differ"));
+        return Err(Failure::new(
+            Code::Refuted,
+            "the data are not those of the fit: their fingerprints differ",
+        ));
     }
-    if problem.meaning.dim() != arrays.gaussian.dim() {
-        return Err(refuted(format!(
-            "the arrays have {} latents, but the model has {}",
-            arrays.gaussian.dim(),
-            problem.meaning.dim()
-        )));
+    let recipe = Recipe {
+        problem: &problem,
+        asked: arguments.level.map(|level| level.asked()),
+        meta: &|outcome, parameters| {
+            meta(&arguments, &goal, &problem, parameters, problem.notes_of(&goal, outcome))
+        },
+        goal: goal.clone(),
+        way,
+    };
+    let mut report = certus_data::verify::check(&recipe, stored);
+    if signals.must_end() || signals.seen().is_some() {
+        return Err(signals.end());
     }
-    if let Some(varying) = problem.collapsed() {
-        let rows = problem.prepared.rows_used;
-        let found = crate::verify_scale::check(&problem, varying, &record, &arrays)?;
-        print(&format!("the data are those of the fit ({rows} rows)\n{found}"))?;
-        return Ok(Code::Reached);
-    }
-    follows(&problem, &record, &arrays.gaussian)?;
-    let mut out = format!(
-        "the data are those of the fit ({} rows)\nall {} parameters follow from the arrays\n",
-        problem.prepared.rows_used,
-        record.parameters.len()
-    );
-    match record.certificate.gap.bound {
-        Some(bound) => {
-            let how = certificate(&problem, &arrays.gaussian, &record.certificate.gap, bound)?;
-            out.push_str(&format!("the gap is at most {} nats: confirmed, {how}\n", figure(bound)));
-        }
-        None => out.push_str("nothing is claimed of the gap\n"),
-    }
-    print(&out)?;
-    Ok(Code::Reached)
+    groups(&problem, stored, &mut report)?;
+    Ok(report)
 }
 
-/// Names, means, sds and quantiles are those of the arrays.
-fn follows(problem: &Problem, record: &Record, w: &Gaussian) -> Result<(), Failure> {
-    let normals = problem.on_user_scale(w);
-    if record.parameters.len() != normals.len() {
-        return Err(refuted(format!(
-            "fit.json has {} parameters, but the model {}",
-            record.parameters.len(),
-            normals.len()
-        )));
-    }
-    for ((stored, normal), quantity) in record.parameters.iter().zip(&normals).zip(&problem.quantities) {
-        if stored.name != quantity.name {
-            return Err(refuted(format!(
-                "fit.json has a parameter '{}' where the model has '{}'",
-                stored.name, quantity.name
-            )));
-        }
-        let own = Parameter::normal(&quantity.name, normal.mean, normal.sd);
-        for (what, there, own) in [
-            ("mean", stored.mean, own.mean),
-            ("sd", stored.sd, own.sd),
-            ("5 % quantile", stored.q05, own.q05),
-            ("median", stored.q50, own.q50),
-            ("95 % quantile", stored.q95, own.q95),
-        ] {
-            let (there, own) = (there.unwrap_or(f64::NAN), own.unwrap_or(f64::NAN));
-            // rounding of a few sums, in units of the parameter's own size; what is not a number differs from everything
-            let near = (there - own).abs() <= 1e-9 * (normal.sd + own.abs());
-            if !near {
-                return Err(refuted(format!(
-                    "the {what} of {} is {there} in fit.json, but the arrays say {own}",
-                    stored.name
-                )));
+/// groups.parquet says what the arrays say: its bytes are a function of them.
+fn groups(problem: &Problem, stored: &Stored, report: &mut Report) -> Result<(), Failure> {
+    let Some(there) = &stored.groups else { return Ok(()) };
+    let own = match problem.collapsed() {
+        Some(varying) => {
+            let mixed =
+                Mixed::of_vectors(problem.meaning.dim(), varying.varies.scales.len(), &stored.arrays.vectors);
+            let effects = mixed.and_then(Result::ok).and_then(|mixed| mixed.effects);
+            match (effects, &varying.varies.effect, problem.prepared.encoding.groups.first()) {
+                (Some(effects), Some(effect), Some(group)) => {
+                    let row = |(k, row): (usize, &[f64])| GroupEffect {
+                        group: group.level_name(k),
+                        rows: row[0] as u64,
+                        mean: row[1],
+                        sd: row[2],
+                        q05: row[3],
+                        q50: row[4],
+                        q95: row[5],
+                    };
+                    let table = effects.table(effect);
+                    let all: Vec<GroupEffect> = table.chunks_exact(6).enumerate().map(row).collect();
+                    Some(certus_store::groups_bytes(&all)?)
+                }
+                _ => None,
             }
         }
+        None => match (GroupTable::new(&problem.meaning, &stored.arrays.gaussian), problem.model()) {
+            (Some(table), Some(model)) => {
+                Some(crate::groups::bytes(table, &model.certified_gap(&stored.arrays.gaussian)?)?)
+            }
+            _ => None,
+        },
+    };
+    let here = stored.record.versions.get("certus").map(String::as_str) == Some(env!("CARGO_PKG_VERSION"));
+    match own {
+        Some(own) if own == *there => {
+            report.lines.push(line(Word::Recomputed, format!("{GROUPS}: it follows from the arrays")));
+        }
+        Some(_) if !here => {
+            let words = format!("{GROUPS}: another version of certus wrote it");
+            report.lines.push(line(Word::NotChecked, words));
+        }
+        Some(_) => report.refuted.push(format!("{GROUPS} does not follow from the arrays")),
+        None => report.refuted.push(format!("there is a {GROUPS}, but the arrays have no effects of groups")),
     }
     Ok(())
 }
 
-/// How the claim was confirmed; an error if it was not.
-fn certificate(problem: &Problem, w: &Gaussian, stored: &Gap, bound: f64) -> Result<String, Failure> {
-    let proved = stored.level == Level::Proved;
-    let again = |model: &dyn Model, why: String| -> Result<String, Failure> {
-        let gap = model.certified_gap(w)?;
-        let own = gap.statement.bound().unwrap_or(f64::INFINITY);
-        compare(bound, own)?;
-        let level = gap.statement.level();
-        if proved && level != certus::certificate::Level::Proved {
-            return Err(refuted(format!(
-                "the level is proved in fit.json, but computed again it is {level}"
-            )));
-        }
-        for (what, there, own) in
-            [("means", stored.mean_error, gap.mean_error), ("sds", stored.sd_error, gap.sd_error)]
-        {
-            if there.is_some_and(|there| own.is_none_or(|own| own > there * (1.0 + RELATIVE) + ABSOLUTE)) {
-                return Err(refuted(format!(
-                    "the error of the {what} is {there:?} in fit.json, but computed again {own:?}"
-                )));
-            }
-        }
-        Ok(format!("computed again by the same code ({why})"))
-    };
-    match &problem.fitted {
-        Fitted::Collapsed(_) => Err(refuted("a gap is claimed of a mixture, which has none")),
-        Fitted::Grouped(model) => again(&**model, "the independent checker does not know group terms".into()),
-        Fitted::Dense(model) => {
-            let gap = model.gap(w)?;
-            let claim = match Claim::new(model, w, &gap) {
-                Ok(claim) => Claim { bound, proved, ..claim },
-                Err(certus_models::Error::Declined(reason)) => return again(&**model, reason),
-                Err(other) => return Err(other.into()),
-            };
-            match verify(&claim) {
-                Ok(verdict) => {
-                    compare(bound, verdict.bound)?;
-                    if !verdict.holds {
-                        return Err(refuted(verdict.reason));
-                    }
-                    // the errors of means and sds may come from another theorem, which the checker does not know
-                    again(&**model, String::new())?;
-                    Ok("in double-double arithmetic, by a checker of its own".into())
-                }
-                Err(certus_models::Error::Declined(reason)) => again(&**model, reason),
-                Err(other) => Err(other.into()),
-            }
-        }
-    }
+fn line(word: Word, what: String) -> certus_data::verify::Line {
+    certus_data::verify::Line { word, what }
 }
 
-fn compare(bound: f64, own: f64) -> Result<(), Failure> {
-    if own <= bound * (1.0 + RELATIVE) + ABSOLUTE {
-        return Ok(());
+/// Prints what was found; what is refuted ends with its code.
+pub(crate) fn finish(report: &Report) -> Result<Code, Failure> {
+    let mut out = String::new();
+    for word in [Word::Confirmed, Word::Recomputed, Word::NotChecked] {
+        for line in report.lines.iter().filter(|line| line.word == word) {
+            out.push_str(&format!("{word:<12} {}\n", line.what));
+        }
     }
-    Err(refuted(format!(
-        "the gap is claimed to be at most {bound:e} nats, but computed again the bound is {own:e}"
-    )))
+    for words in report.refuted.iter().take(SHOWN) {
+        out.push_str(&format!("{:<12} {words}\n", "refuted"));
+    }
+    print(&out)?;
+    match report.refuted.first() {
+        None => Ok(Code::Reached),
+        Some(first) => {
+            let more = match report.refuted.len() - 1 {
+                0 => String::new(),
+                count => format!(" (and {count} more)"),
+            };
+            Err(Failure::new(Code::Refuted, format!("the fit is refuted: {first}{more}")))
+        }
+    }
 }

@@ -89,7 +89,7 @@ fn a_balanced_linear_model_by_hand() {
     near(row("x")["mean"].as_f64().unwrap(), slope, 1e-9, "the slope");
     near(row("x")["sd"].as_f64().unwrap(), of_slope.sqrt(), 1e-9, "its sd");
     near(row("icc(g)")["mean"].as_f64().unwrap(), s2 / (s2 + SIGMA * SIGMA), 1e-6, "the ICC");
-    expect(&certus(&["verify", out]), 0, "confirmed from the data");
+    expect(&certus(&["verify", out]), 0, "from the data at the stored ends, by the code of the fit");
 
     let predicted = |groups: &str, new: &str| {
         let to = dir.join(format!("of-{groups}.csv"));

@@ -219,7 +219,7 @@ fn noise_with_balanced_groups_by_hand() {
     near(row(&record, "x", "sd"), (sigma2 / spread).sqrt(), 1e-4, "its sd");
     // σ² and σ² + n s² are independent: variances 2σ⁴/(J(n − 1)) and 2(σ² + n s²)²/J
     near(row(&record, "sigma", "sd"), sigma2.sqrt() * (0.5 / (j * (n - 1.0))).sqrt(), 1e-4, "its error");
-    expect(&certus(&["verify", out]), 0, "confirmed");
+    expect(&certus(&["verify", out]), 0, "log likelihood at the estimate");
     let to = dir.join("known.csv");
     expect(&certus(&["predict", out, &file, "--to", to.to_str().unwrap()]), 0, "own groups");
     let shrink = n * s2 / wide;
@@ -428,7 +428,7 @@ fn counts_without_extra_spread() {
         if more.is_empty() {
             assert!(scale["level"] == "proved" && scale["interval"][0] == 0.0, "{scale}");
         }
-        expect(&certus(&["verify", out]), 0, "confirmed");
+        expect(&certus(&["verify", out]), 0, "log likelihood at the estimate");
         expect(
             &certus(&["predict", out, &file, "--to", dir.join("p.out.csv").to_str().unwrap()]),
             0,

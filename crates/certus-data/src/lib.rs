@@ -35,6 +35,7 @@ mod units;
 mod unknowns;
 mod varies;
 mod varying;
+pub mod verify;
 mod way;
 
 pub use effects::{GroupTable, Labels};

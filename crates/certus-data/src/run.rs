@@ -11,7 +11,7 @@ use certus::factor::{Factor, Lower};
 use certus::fit::Status;
 use certus::{Gaussian, Goal, Outcome};
 use certus_models::auto::{
-    MOST_MEMORY, MOST_WORK, Method, Model, ModelState, Observer, Route, planned, resume_since, subsampled,
+    MOST_MEMORY, MOST_WORK, Method, Model, ModelState, Observer, Restated, Route, planned, resume_since, subsampled,
 };
 use certus_models::posterior::by_gap;
 use certus_models::{MeanField, PosteriorSettings};
@@ -102,6 +102,62 @@ impl Problem {
                 }
                 Ok(outcome)
             }
+        }
+    }
+
+    /// What a run that ended at `w` states of it, computed again without the run, and the bound in words; `reached` if it ended because it reached its goal.
+    /// Route, counts, trace and time are empty, and nothing is said of the posterior.
+    pub(crate) fn restated(
+        &self,
+        goal: &Goal,
+        way: &Way,
+        w: &Gaussian,
+        reached: bool,
+    ) -> Result<(Outcome, String), certus_models::Error> {
+        let field = matches!(way, Way::MeanField(_)).then(|| self.mean_field()).transpose()?;
+        let model = match &field {
+            Some(field) => Some(field as &dyn Model),
+            None => self.model(),
+        };
+        let model = model.ok_or_else(|| certus_models::Error::Model("there is no single Gaussian".into()))?;
+        let restated = certus::parallel::install(goal.threads, || Restated::at(model, w))??;
+        let (said, reached) = (restated.said(), reached && restated.reaches(goal));
+        let mut outcome = restated.outcome(if reached { Status::Reached } else { Status::NoProgress });
+        if field.is_some() {
+            outcome.certificate.gap.family = self.family(w);
+        }
+        match &field {
+            Some(field) if reached => state_cost(field, goal, &mut outcome)?,
+            _ => {}
+        }
+        if !reached {
+            outcome.message = format!("rounding ended the run: {said}");
+        }
+        Ok((outcome, said))
+    }
+
+    /// The route of a run, or how its line begins where the rest is known to the run only (false).
+    pub(crate) fn route_taken(&self, way: &Way) -> (String, bool) {
+        let taken = |method: Method, size| {
+            let route = Route::taken(method, size);
+            (route.why, route.method == Method::Exact)
+        };
+        match (way, self.model()) {
+            (Way::Auto(method), Some(model)) => taken(*method, model.size()),
+            (Way::MeanField(method), _) => match self.mean_field() {
+                Ok(field) => {
+                    let (why, whole) = taken(*method, field.size());
+                    (format!("{INDEPENDENT}: {why}"), whole)
+                }
+                Err(error) => (error.to_string(), true),
+            },
+            (Way::Planned(chosen), _) => {
+                let name =
+                    Way::PLANNED.iter().find(|(_, m)| *m == chosen.method).map_or("", |(name, _)| name);
+                (format!("{name}: it was asked for, "), false)
+            }
+            (Way::Subsampled(_), _) => ("subsampled: it was asked for, ".into(), false),
+            (Way::Auto(_), None) => (String::new(), true),
         }
     }
 

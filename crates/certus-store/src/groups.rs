@@ -18,8 +18,12 @@ const ROWS: usize = 1 << 16;
 
 /// Writes the effects, whole or not at all: `group` (text), `rows`, `mean`, `sd`, `q05`, `q50`, `q95`.
 pub fn write_groups(directory: &FitDirectory, effects: &[GroupEffect]) -> Result<(), Error> {
-    let bytes = encode(effects).map_err(|e| Error::Mismatch(format!("groups cannot be encoded: {e}")))?;
-    directory.write(GROUPS, &bytes)
+    directory.write(GROUPS, &groups_bytes(effects)?)
+}
+
+/// The bytes of that file, a function of the effects alone.
+pub fn groups_bytes(effects: &[GroupEffect]) -> Result<Vec<u8>, Error> {
+    encode(effects).map_err(|e| Error::Mismatch(format!("groups cannot be encoded: {e}")))
 }
 
 fn encode(effects: &[GroupEffect]) -> Result<Vec<u8>, ParquetError> {

@@ -35,7 +35,7 @@ pub use checkpoint::{Checkpoints, Fingerprint, Kind, Timer};
 pub use directory::FitDirectory;
 pub use error::Error;
 #[cfg(feature = "parquet")]
-pub use groups::write_groups;
+pub use groups::{groups_bytes, write_groups};
 pub use heartbeat::Heartbeat;
 pub use record::{Meta, Record};
 pub use report::report;

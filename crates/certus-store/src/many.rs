@@ -208,6 +208,20 @@ impl ManyDirectory {
         Ok(Ok(()))
     }
 
+    /// The bytes of the table of these chunks, all of them in order.
+    pub fn table(manifest: &Manifest, chunks: Vec<Chunk>) -> Result<Vec<u8>, Error> {
+        let mut table = Table::new(manifest);
+        chunks.into_iter().for_each(|chunk| table.add(chunk));
+        table.to_parquet(manifest)
+    }
+
+    /// A file of the directory as JSON: the manifest, or a chunk.
+    pub fn json(&self, chunk: Option<usize>) -> Result<serde_json::Value, Error> {
+        let path = chunk.map_or_else(|| self.path.join(MANIFEST), |chunk| self.chunk_path(chunk));
+        let text = fs::read(&path).map_err(|source| Error::Missing { path: path.clone(), source })?;
+        serde_json::from_slice(&text).map_err(|e| Error::damaged(&path, e.to_string()))
+    }
+
     /// Removes what writers that were killed left half done.
     fn sweep(&self) {
         for directory in [self.path.clone(), self.path.join(CHUNKS)] {

@@ -148,9 +148,13 @@ impl Varying {
         match stage {
             Stage::Estimate => "maximising the likelihood",
             Stage::Interval => "proving an interval",
-            Stage::Posterior => "posterior on a grid",
+            Stage::Posterior => Self::POSTERIOR,
         }
     }
+
+    /// How the words of [`Progress`] begin while the posterior is found, and the effects of groups.
+    pub(crate) const POSTERIOR: &str = "posterior on a grid";
+    pub(crate) const EFFECTS: &str = "effects of";
 }
 
 impl Problem {
@@ -269,7 +273,8 @@ impl Run<'_> {
             let (few, scales) = mixed.thinned();
             let groups = model.groups();
             for from in (0..groups).step_by(CHUNK) {
-                if from > 0 && self.look(format!("effects of {from} of {groups} groups")).is_break() {
+                if from > 0 && self.look(format!("{} {from} of {groups} groups", Varying::EFFECTS)).is_break()
+                {
                     stopped = true;
                     effects.clear();
                     break;

@@ -30,6 +30,7 @@
 
 mod model;
 mod planned;
+mod restate;
 mod route;
 mod state;
 mod stochastic;
@@ -37,6 +38,7 @@ mod subsampled;
 
 pub use model::Model;
 pub use planned::{Chosen, planned};
+pub use restate::Restated;
 pub use route::{MOST_MEMORY, MOST_WORK, Route, Size};
 use state::Look;
 pub use state::ModelState;

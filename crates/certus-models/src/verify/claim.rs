@@ -43,6 +43,12 @@ impl Theorem {
         (Self::D1, "D1 in matrix form", "D1"),
         (Self::Bracket, "two-sided bracket", "bracket"),
     ];
+
+    /// The theorem that certificates call so.
+    fn of_label(label: &str) -> Result<Self, Error> {
+        let found = Self::NAMES.iter().find(|n| n.1 == label).map(|n| n.0);
+        found.ok_or_else(|| Error::Declined(format!("claims from {label} cannot be written")))
+    }
 }
 
 /// "For this model and these data, f of this Gaussian is within `bound` of the least over its family."
@@ -90,6 +96,23 @@ pub struct Claim {
     pub theta: Option<f64>,
 }
 
+/// What a certificate says of a gap, word for word.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stated<'a> {
+    /// The label of the theorem.
+    pub theorem: &'a str,
+    /// True if the optimum is over all Gaussians, false if it is over the pattern of the factor.
+    pub all: bool,
+    /// True if it is said to be proved, false if estimated.
+    pub proved: bool,
+    /// The bound, in nats.
+    pub bound: f64,
+    /// Errors of means and sds that follow from the same theorem.
+    pub errors: [Option<f64>; 2],
+    /// r, ω and θ.
+    pub constants: [Option<f64>; 3],
+}
+
 impl Claim {
     /// What `gap`, found by [`Glm::gap`] at `w`, claims. A gap may take its errors of means and sds from another theorem than its bound;
     /// the claim states those that follow from the theorem of the bound.
@@ -98,15 +121,26 @@ impl Claim {
         let bound = statement.bound().ok_or_else(|| {
             Error::Declined("there is no bound on the gap, so nothing is claimed".to_string())
         })?;
-        let theorem = Theorem::NAMES.iter().find(|n| n.1 == statement.theorem()).map(|n| n.0);
-        let theorem = theorem.ok_or_else(|| {
-            Error::Declined(format!("claims from {} cannot be written", statement.theorem()))
-        })?;
         let proved = match statement.level() {
             Level::Proved => true,
             Level::Estimated => false,
             other => return Err(Error::Declined(format!("a claim is proved or estimated, not {other}"))),
         };
+        let (mean_error, sd_error) = errors(Theorem::of_label(statement.theorem())?, gap);
+        let stated = Stated {
+            theorem: statement.theorem(),
+            all: !matches!(w.factor(), Factor::Pattern(_)),
+            proved,
+            bound,
+            errors: [mean_error, sd_error],
+            constants: ["radius", "omega", "theta"].map(|name| statement.constant(name)),
+        };
+        Self::stated(model, w, &stated)
+    }
+
+    /// What somebody states of a gap at `w`, whether it is true or not: [`verify`](super::verify) finds out.
+    pub fn stated(model: &Glm, w: &Gaussian, stated: &Stated<'_>) -> Result<Self, Error> {
+        let theorem = Theorem::of_label(stated.theorem)?;
         let likelihood = model.likelihood();
         let known = super::likelihood(likelihood.name(), likelihood.parameter().map(|p| p.1));
         known.map_err(|_| {
@@ -114,15 +148,16 @@ impl Claim {
         })?;
         let d = model.dim();
         same_length(d, w.dim())?;
-        let family = match w.factor() {
-            Factor::Pattern(pattern) => Family::Pattern {
+        let family = match (w.factor(), stated.all) {
+            (_, true) => Family::All,
+            (Factor::Pattern(pattern), false) => Family::Pattern {
                 sizes: pattern.tree().nodes().iter().map(|n| n.size).collect(),
                 parents: pattern.tree().nodes().iter().map(|n| n.parent).collect(),
             },
-            _ => Family::All,
+            _ => return Err(Error::Model("the factor is dense, so the family is all Gaussians".into())),
         };
         let columns = w.factor().to_dense();
-        let (mean_error, sd_error) = errors(theorem, gap);
+        let ([mean_error, sd_error], [radius, omega, theta]) = (stated.errors, stated.constants);
         let mut claim = Self {
             likelihood: likelihood.name().to_string(),
             parameter: likelihood.parameter().map(|p| p.1),
@@ -137,13 +172,13 @@ impl Claim {
             factor: (0..d * d).map(|k| columns[(k % d) * d + k / d]).collect(),
             family,
             theorem,
-            proved,
-            bound,
+            proved: stated.proved,
+            bound: stated.bound,
             mean_error,
             sd_error,
-            radius: statement.constant("radius"),
-            omega: statement.constant("omega"),
-            theta: statement.constant("theta"),
+            radius,
+            omega,
+            theta,
         };
         let design = model.design();
         for index in 0..rows::leaves(design.rows()) {

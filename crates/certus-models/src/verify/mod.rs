@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::likelihood::{Binomial, Datum, Likelihood, Linear, Logistic, NegativeBinomial, Poisson, Probit};
 use crate::prior::Precision;
-pub use claim::{Claim, Family, Theorem};
+pub use claim::{Claim, Family, Stated, Theorem};
 use double_double::Double;
 use frame::Frame;
 

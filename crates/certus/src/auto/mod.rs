@@ -16,6 +16,7 @@ mod verdict;
 pub use descent::AutoState;
 pub use outcome::{Counts, Goal, Outcome, TracePoint};
 pub use slope::Mismatch;
+pub use verdict::{estimated_gap, reached};
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

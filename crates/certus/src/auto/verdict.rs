@@ -7,7 +7,7 @@ use super::descent::AutoState;
 use super::slope::short;
 use super::{Counts, Ending, Outcome, Run};
 use crate::certificate::words::estimate;
-use crate::certificate::{Certificate, Checks, Gap, Posterior, Spending, Statement, family_name};
+use crate::certificate::{Certificate, Checks, Gap, Level, Posterior, Spending, Statement, family_name};
 use crate::diagnostics::{Estimate, importance, psis};
 use crate::error::Error;
 use crate::fit::Status;
@@ -21,6 +21,31 @@ const RESTS_ON: &str = "the posterior is log-concave (no violation was found) an
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// The draws of the search at the end of a run that did not reach its goal.
 const LAST_SEARCH: u64 = 1 << 41;
+
+/// What is said beside an estimated gap of a target that declares no constants.
+const UNDECLARED: &str = "nothing is proved, because the target declares no constants";
+
+/// The message of a run that reached its goal with this gap.
+pub fn reached(gap: &Gap) -> String {
+    let known = gap.facts().message();
+    if gap.statement.level() == Level::Estimated { format!("{known}; {UNDECLARED}") } else { known }
+}
+
+/// What fresh draws say of the gap where no violation of log-concavity was found, as a statement.
+pub fn estimated_gap(family: String, gap: Estimate, draws: f64) -> Gap {
+    let statement = Statement::estimated("part J", gap.upper(), RESTS_ON);
+    measured(Gap { statement, ..Gap::none(family, "") }, gap, draws)
+}
+
+/// With the numbers of the estimate, whether it is stated or not.
+fn measured(mut gap: Gap, estimate: Estimate, draws: f64) -> Gap {
+    gap.statement = gap
+        .statement
+        .with("estimate", estimate.value)
+        .with("standard error", estimate.standard_error)
+        .with("draws", draws);
+    gap
+}
 
 impl Run<'_, '_> {
     /// The estimate has reached the goal: is there anything against saying so? `None`: go on.
@@ -43,7 +68,7 @@ impl Run<'_, '_> {
         if let Some(declared) = curvature.filter(|c| c.vouched().is_some()) {
             return self.certify(descent, declared);
         }
-        Ok(Some((Status::Reached, "nothing is proved, because the target declares no constants".into())))
+        Ok(Some((Status::Reached, String::new())))
     }
 
     /// However the run ended: is −log p convex around the Gaussian that is returned, as the estimate of its gap assumes? A run that was told
@@ -71,28 +96,19 @@ impl Run<'_, '_> {
 
     /// The gap by estimate, if the search for violations of its assumption was made and found none. Where it found one the distance to the
     /// best Gaussian nearby is named if the goal was reached by that, and not called the gap.
-    fn estimated_gap(&self, measured: &Measured, status: &Status) -> Gap {
-        let family = family_name(self.gaussian.factor());
-        let mut gap = match &self.convexity {
-            Convexity::NoViolation => Gap {
-                statement: Statement::estimated("part J", measured.gap.upper(), RESTS_ON),
-                ..Gap::none(family, "")
-            },
+    fn gap_by_estimate(&self, seen: &Measured, status: &Status) -> Gap {
+        let (family, draws) = (family_name(self.gaussian.factor()), seen.log_weights.len() as f64);
+        let reason = match &self.convexity {
+            Convexity::NoViolation => return estimated_gap(family, seen.gap, draws),
             Convexity::Violated(_) if *status == Status::AssumptionViolated => {
-                Gap::none(family, format!("{NOT_CONCAVE}; {}", nearby(measured.gap)))
+                format!("{NOT_CONCAVE}; {}", nearby(seen.gap))
             }
-            Convexity::Violated(_) => Gap::none(family, NOT_CONCAVE),
-            Convexity::NotChecked => Gap::none(
-                family,
-                "whether the posterior is log-concave around q was not checked before the run ended",
-            ),
+            Convexity::Violated(_) => NOT_CONCAVE.into(),
+            Convexity::NotChecked => {
+                "whether the posterior is log-concave around q was not checked before the run ended".into()
+            }
         };
-        gap.statement = gap
-            .statement
-            .with("estimate", measured.gap.value)
-            .with("standard error", measured.gap.standard_error)
-            .with("draws", measured.log_weights.len() as f64);
-        gap
+        measured(Gap::none(family, reason), seen.gap, draws)
     }
 
     /// With declared μ and M a bound that holds with probability 1 − δ is what counts; each try gets more draws.
@@ -129,7 +145,7 @@ impl Run<'_, '_> {
         if let Some(m) = &self.measured {
             neg_elbo = m.neg_elbo;
             k_hat = psis::k_hat(&m.log_weights);
-            gap = self.estimated_gap(m, &status);
+            gap = self.gap_by_estimate(m, &status);
             posterior = importance::divergence(&m.log_weights);
         }
         let contradicted = status == Status::AssumptionViolated;
@@ -145,8 +161,7 @@ impl Run<'_, '_> {
         let message = match status {
             // it says why already, or the error is all there is to say
             Status::AssumptionViolated | Status::UserError | Status::NonFinite => message,
-            Status::Reached if message.is_empty() => known,
-            Status::Reached => format!("{known}; {message}"),
+            Status::Reached => reached(&gap),
             _ if self.measured.is_none() && status != Status::Limit => message,
             _ => format!("{message}; {known}"),
         };

@@ -50,6 +50,11 @@ pub fn divergence(log_weights: &[f64]) -> Posterior {
         return Posterior::none(format!("the weights of q against p are too heavy-tailed (k-hat {k:.2})"));
     }
     let (evidence, kl) = evidence_and_kl(log_weights);
+    stated(evidence, kl)
+}
+
+/// Both as a statement, with twice their standard errors.
+pub fn stated(evidence: Estimate, kl: Estimate) -> Posterior {
     let mut out = Posterior::none("");
     out.statement = Statement::estimated("importance sampling", kl.upper(), "q has found every mode")
         .with("estimate", kl.value)

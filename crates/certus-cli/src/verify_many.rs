@@ -1,0 +1,141 @@
+//! `certus verify` of a directory of many fits: every group is fitted again and its row compared.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+
+use certus_data::many::{Ended, GroupFit, Many, Watcher};
+use certus_data::verify::{IDLE, Line, Report, Word, leaves_that_differ};
+use certus_store::many::{Chunk, FITS, MANIFEST, Manifest, ManyDirectory};
+
+use crate::exit::{Code, Failure};
+use crate::fit::moved;
+use crate::many::{ManyArguments, how, manifest, stored};
+use crate::request::{Stoppable, open};
+use crate::signals::Signals;
+use crate::verify::{damaged, finish, listen};
+
+/// `certus verify DIR`, where many fits are.
+pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
+    let directory = ManyDirectory::open(dir)?;
+    let there = directory.manifest()?;
+    let mut arguments: ManyArguments = serde_json::from_value(there.settings.clone())
+        .map_err(|e| Failure::new(Code::Data, format!("the settings in {MANIFEST}: {e}")))?;
+    if let Some(data) = data {
+        arguments.fit.data = Some(data.to_path_buf());
+    }
+    let (own, chunks) = again(&arguments, &there)?;
+    let mut report = Report::default();
+    let mut line = |word: Word, what: String| report.lines.push(Line { word, what });
+    let mut refuted = leaves_that_differ(MANIFEST, &directory.json(None)?, &value(&own), &|path| {
+        let setting = path.strip_prefix(MANIFEST).and_then(|p| p.strip_prefix(".settings.fit."));
+        setting.is_some_and(|name| IDLE.contains(&name))
+    });
+    if refuted.is_empty() {
+        line(
+            Word::Recomputed,
+            format!("{MANIFEST}: {} groups of {} rows by {}", own.groups, own.rows, own.by),
+        );
+    }
+    let (mut whole, mut missing, mut fits) = (Vec::new(), 0, 0);
+    for (index, made) in chunks.iter().enumerate() {
+        let Some(chunk) = directory.chunk(&own, index) else {
+            match directory.json(Some(index)) {
+                Err(certus_store::Error::Missing { .. }) => missing += 1,
+                Err(error) => return Err(error.into()),
+                Ok(_) => refuted.push(format!("chunk {index} belongs to other fits, or has other groups")),
+            }
+            continue;
+        };
+        let found = leaves_that_differ(
+            &format!("chunk {index}"),
+            &directory.json(Some(index))?,
+            &value(made),
+            &|_| false,
+        );
+        fits += if found.is_empty() { made.fits.len() } else { 0 };
+        refuted.extend(found);
+        whole.push(chunk);
+    }
+    if fits > 0 {
+        let level = |name: &str| chunks.iter().flat_map(|c| &c.fits).filter(|f| f.gap_level == name).count();
+        line(
+            Word::Recomputed,
+            format!(
+                "{fits} fits: status, message, gap, negative ELBO and parameters of each group, by the same run on its rows again ({} proved)",
+                level("proved")
+            ),
+        );
+    }
+    match std::fs::read(dir.join(FITS)) {
+        Ok(bytes) if missing == 0 => {
+            if ManyDirectory::table(&own, whole)? == bytes {
+                line(Word::Recomputed, format!("{FITS}: it follows from the chunks"));
+            } else {
+                refuted.push(format!("{FITS} does not follow from the chunks"));
+            }
+        }
+        Ok(_) => {
+            refuted.push(format!("there is a {FITS}, but {missing} of {} chunks are missing", chunks.len()))
+        }
+        Err(_) => line(Word::NotChecked, format!("{FITS}: it is not there")),
+    }
+    if missing > 0 {
+        line(Word::NotChecked, format!("{missing} of {} chunks, which are not there", chunks.len()));
+    }
+    line(Word::NotChecked, format!("no claim rests on them: settings {}", IDLE.join(", ")));
+    report.refuted = refuted;
+    finish(&report)
+}
+
+fn value<T: serde::Serialize>(what: &T) -> serde_json::Value {
+    serde_json::to_value(what).expect("plain values")
+}
+
+/// The same run, with nothing written.
+fn again(arguments: &ManyArguments, there: &Manifest) -> Result<(Manifest, Vec<Chunk>), Failure> {
+    let of_settings = damaged("the settings in many.json");
+    let fit = &arguments.fit;
+    let by = arguments.by.as_deref().unwrap_or(&there.by);
+    let (how, request) = (how(fit).map_err(&of_settings)?, fit.request().map_err(&of_settings)?);
+    let signals = listen("the fits were not verified")?;
+    let path = fit.path().map_err(&of_settings)?;
+    let source =
+        open(path, fit.r#where.as_deref(), fit.sql.as_deref()).map_err(moved).map_err(&of_settings)?;
+    let source = Stoppable { source, signals: &signals };
+    let stopped = |e: certus_data::DataError| {
+        if source.stopped() { signals.end() } else { of_settings(e.into()) }
+    };
+    let many = Many::new(&source, &request, by).map_err(stopped)?;
+    let (own, chunks) = manifest(arguments, &many, by);
+    signals.doing("fitting every group again");
+    let todo: Vec<usize> = (0..chunks.count()).collect();
+    let made = Made { signals: &signals, many: &many, manifest: &own, chunks: Mutex::default() };
+    if many.run(&source, &chunks, &todo, &[], &how, &made).map_err(stopped)? == Ended::Stopped {
+        return Err(signals.end());
+    }
+    let found = made.chunks.into_inner().expect("nobody panics while holding it");
+    Ok((own, found.into_values().collect()))
+}
+
+/// Chunks that are kept in memory.
+struct Made<'a> {
+    signals: &'a Signals,
+    many: &'a Many,
+    manifest: &'a Manifest,
+    chunks: Mutex<BTreeMap<usize, Chunk>>,
+}
+
+impl Watcher for Made<'_> {
+    fn stop(&self) -> bool {
+        self.signals.seen().is_some() || self.signals.must_end()
+    }
+
+    fn group(&self) {}
+
+    fn chunk(&self, chunk: usize, fits: Vec<GroupFit>, data: u64) -> bool {
+        let content = stored(self.many, self.manifest, fits, data);
+        self.chunks.lock().expect("nobody panics while holding it").insert(chunk, content);
+        true
+    }
+}
