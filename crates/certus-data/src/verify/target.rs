@@ -132,7 +132,7 @@ fn own(stored: &Stored) -> Record {
     let number = |x: Option<f64>| x.unwrap_or(f64::NAN);
     let mut outcome = Outcome {
         status: Status::Reached,
-        message: reached(estimated),
+        message: reached(&gap),
         route: record.route.clone(),
         gaussian: w.clone(),
         neg_elbo: Estimate { value: number(record.neg_elbo), standard_error: number(record.neg_elbo_se) },
