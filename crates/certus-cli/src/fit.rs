@@ -70,8 +70,11 @@ impl FitArguments {
 /// `certus fit`.
 pub fn fit(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
     let run = Run::new(arguments, crew)?;
-    crew.first(|| match arguments.out.as_deref().filter(|out| !arguments.overwrite && out.exists()) {
-        Some(out) => Err(certus_store::Error::Exists { path: out.to_path_buf() }.into()),
+    crew.first(|| match &arguments.out {
+        Some(out) if !arguments.overwrite && out.exists() => {
+            Err(certus_store::Error::Exists { path: out.clone() }.into())
+        }
+        Some(out) => crate::output::apart(out, arguments.path()?),
         None => Ok(()),
     })?;
     run.watch.say("reading the data");
@@ -81,8 +84,6 @@ pub fn fit(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
         let Some(out) = &arguments.out else { return Ok(None) };
         let directory = FitDirectory::create(out, arguments.overwrite)?;
         directory.write(SETTINGS, arguments.settings().to_string().as_bytes())?;
-        let meaning = serde_json::to_vec(&problem.meaning).expect("meanings are plain values");
-        directory.write(MEANING, &meaning)?;
         Ok(Some(directory))
     })?;
     crew.beat(arguments.out.as_deref());
@@ -92,12 +93,19 @@ pub fn fit(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
 /// `certus resume`.
 pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool, crew: &Crew) -> Result<Code, Failure> {
     let opened = crew.first(|| {
-        let mut directory = FitDirectory::open(dir)?;
-        directory.lock()?;
-        let text = directory.read(SETTINGS)?;
-        Ok((directory, text))
+        let directory = FitDirectory::resume(dir)?;
+        let text = directory.settings()?;
+        let earlier = match Record::read(&directory) {
+            _ if directory.replaces() => None,
+            Err(certus_store::Error::Missing { .. } | certus_store::Error::Unfinished { .. }) => None,
+            read => Some(read?),
+        };
+        directory.note().iter().for_each(|note| crate::exit::note(note));
+        Ok(((directory, earlier), text))
     })?;
-    let (directory, text) = opened.unzip();
+    let (opened, text) = opened.unzip();
+    let (directory, earlier) = opened.unzip();
+    let earlier = earlier.flatten();
     let text = crew.share(text).expect("rank 0 has read it");
     let mut arguments: FitArguments = serde_json::from_slice(&text)
         .map_err(|e| Failure::new(Code::Data, format!("{}: {e}", dir.join(SETTINGS).display())))?;
@@ -105,7 +113,6 @@ pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool, crew: &Cr
     if let Some(data) = data {
         arguments.data = Some(data.to_path_buf());
     }
-    let earlier = directory.as_ref().and_then(|directory| Record::read(directory).ok());
     let done = earlier.as_ref().filter(|r| !matches!(r.status, Status::Interrupted | Status::Limit));
     if crew.decide(u64::from(done.is_some())) == 1 {
         let Some(done) = done else { return Ok(Code::Reached) };
@@ -233,9 +240,13 @@ impl<'a> Run<'a> {
             Code::Interrupted | Code::Terminated => Status::Interrupted,
             _ => return Err(failure),
         };
+        let stopped = matches!(status, Status::Limit | Status::Interrupted);
         let record = Record::failed(status, failure.message.clone(), self.meta(problem, Vec::new()));
         if let Some(directory) = directory {
-            record.write(directory)?;
+            // a run that was stopped before it had a result does not replace one
+            if !(stopped && directory.has_result()) {
+                self.publish(problem, &record, directory)?;
+            }
         }
         if self.arguments.json && self.crew.leads() {
             print(&record.to_json())?;
@@ -273,6 +284,21 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Makes what was written, with settings, meaning and record, the result of the directory, as a whole.
+    pub(crate) fn publish(
+        &self,
+        problem: &Problem,
+        record: &Record,
+        directory: &FitDirectory,
+    ) -> Result<(), Failure> {
+        let meaning = serde_json::to_vec(&problem.meaning).expect("meanings are plain values");
+        directory.write(MEANING, &meaning)?;
+        directory.write(SETTINGS, record.settings.to_string().as_bytes())?;
+        record.write(directory)?;
+        directory.commit(matches!(record.status, Status::Interrupted | Status::Limit))?;
+        Ok(())
+    }
+
     /// Writes and prints the result.
     fn finish(
         &self,
@@ -293,10 +319,7 @@ impl<'a> Run<'a> {
             if let Some(table) = GroupTable::new(&problem.meaning, &outcome.gaussian) {
                 crate::groups::write(directory, table, &outcome.certificate.gap)?;
             }
-            record.write(directory)?;
-            if !matches!(outcome.status, Status::Interrupted | Status::Limit) {
-                directory.remove_checkpoints()?;
-            }
+            self.publish(problem, &record, directory)?;
         }
         if self.crew.leads() { show(self.arguments, &record, directory) } else { Ok(()) }
     }

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use certus::certificate::figure;
+use certus_data::Source;
 use certus_data::many::{Chunks, Ended, GroupFit, Key, Many, ManyHow, Watcher};
 use certus_store::Fingerprint;
 use certus_store::many::{Chunk, FITS, GroupResult, Key as StoredKey, Manifest, ManyDirectory};
@@ -13,7 +14,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::FitArguments;
-use crate::exit::{Code, Failure, print};
+use crate::exit::{Code, Failure, note, print};
 use crate::request::{Stoppable, open};
 use crate::table::aligned;
 use crate::watch::{Counter, Signals, duration};
@@ -96,13 +97,17 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
         Some(code) => Failure::new(code, "stopped while the data were read; finished chunks are kept"),
         None => e.into(),
     };
+    crate::output::apart(out, fit.path()?)?;
     let many = Many::new(&source, &request, by).map_err(stopped)?;
     let (manifest, chunks) = manifest(arguments, &many, by);
+    if let Some(words) = source.files_read(manifest.rows).filter(|_| !fit.quiet) {
+        note(&words);
+    }
     let directory = ManyDirectory::begin(out, &manifest, part.is_some(), fit.overwrite)?;
     let (index, parts) = part.unwrap_or((0, 1));
     let (mut todo, mut known, mut groups) = (Vec::new(), Vec::new(), 0);
     for chunk in chunks.of_part(index, parts) {
-        let read = directory.chunk(&manifest, chunk);
+        let read = directory.chunk(&manifest, chunk)?;
         match read.and_then(|read| u64::from_str_radix(&read.data, 16).ok()) {
             Some(data) => known.push((chunk, data)),
             None => {
@@ -120,7 +125,8 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
         return Err(error.into());
     }
     if ended.map_err(stopped)? == Ended::Stopped {
-        let left = todo.iter().filter(|c| directory.chunk(&manifest, **c).is_none()).count();
+        let made = |c: usize| matches!(directory.chunk(&manifest, c), Ok(Some(_)));
+        let left = todo.iter().filter(|c| !made(**c)).count();
         let words =
             format!("stopped with {left} of {} chunks to make; the same command goes on", chunks.count());
         return Err(Failure::new(signals.seen().unwrap_or(Code::Limit), words));

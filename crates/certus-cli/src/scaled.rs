@@ -63,7 +63,7 @@ impl Run<'_> {
             if !ended.groups.is_empty() {
                 certus_store::write_groups(directory, &ended.groups)?;
             }
-            record.write(directory)?;
+            self.publish(problem, &record, directory)?;
         }
         show(self.arguments, &record, directory)
     }
