@@ -116,6 +116,7 @@ pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool, crew: &Cr
     let done = earlier.as_ref().filter(|r| !matches!(r.status, Status::Interrupted | Status::Limit));
     if crew.decide(u64::from(done.is_some())) == 1 {
         let Some(done) = done else { return Ok(Code::Reached) };
+        directory.iter().try_for_each(FitDirectory::remove_run)?;
         show(&arguments, done, directory.as_ref())?;
         return Ok(Code::from(&done.status));
     }

@@ -215,6 +215,11 @@ impl FitDirectory {
         if unfinished { self.clean(&CHECKPOINTS) } else { self.clean(&[]) }
     }
 
+    /// Removes what a run that is done left behind.
+    pub fn remove_run(&self) -> Result<(), Error> {
+        self.clean(&[])
+    }
+
     /// Ends a commit that was interrupted.
     fn recover(&self) -> Result<(), Error> {
         match Manifest::read(&self.run_file(MANIFEST), known)? {
