@@ -103,7 +103,7 @@ fn a_changed_leaf_is_refused_by_every_command() {
         let file = out.join(name);
         let whole = fs::read(&file).unwrap();
         let all = edits(&serde_json::from_slice(&whole).unwrap());
-        assert!(all.len() >= 9, "{name}: {}", all.len());
+        assert!(all.len() >= 7, "{name}: {}", all.len());
         for (k, edit) in all.iter().enumerate() {
             fs::write(&file, edit.to_string()).unwrap();
             let error = FitDirectory::open(&out).unwrap_err();
@@ -156,11 +156,19 @@ fn a_flipped_bit_is_refused_by_every_command() {
     fs::remove_dir_all(&dir).unwrap();
 }
 
-/// What a reader sees: the seed of the result, after every file was compared with the manifest.
+/// What a reader sees: the seed of the result, after every file was compared with the manifest. One that is replaced meanwhile is read again.
 fn seed(out: &Path) -> u64 {
-    let directory = FitDirectory::open(out).unwrap();
-    let settings: Value = serde_json::from_slice(&directory.read(SETTINGS).unwrap()).unwrap();
-    let record = Record::read(&directory).unwrap();
+    let read = || {
+        let directory = FitDirectory::open(out)?;
+        Ok((directory.read(SETTINGS)?, Record::read(&directory)?))
+    };
+    let (settings, record) = loop {
+        match read() {
+            Err(certus_store::Error::Replaced { .. }) => {}
+            other => break other.unwrap(),
+        }
+    };
+    let settings: Value = serde_json::from_slice(&settings).unwrap();
     assert_eq!(settings["seed"].as_u64().unwrap_or(0), record.seed, "a mixture");
     record.seed
 }
@@ -267,7 +275,8 @@ fn a_changed_chunk_never_arrives_in_the_table() {
     expect(&certus(&[&other[..], &["--max-time", "0s"]].concat()), 10, "chunks to make");
     assert_eq!(fs::read(out.join("fits.parquet")).unwrap(), whole);
     assert!(out.join("chunks/000001.json").exists());
-    expect(&certus(&resume), 0, "");
+    // the same command without a limit goes on with the new ones
+    expect(&certus(&[&many[..], &["--prior-sd", "1"]].concat()), 0, "");
     assert_ne!(fs::read(out.join("fits.parquet")).unwrap(), whole);
     assert!(!out.join(".run").exists());
     expect(&certus(&[&many[..], &["--overwrite"]].concat()), 0, "");
@@ -307,7 +316,6 @@ fn outputs_replace_nothing_that_was_not_meant() {
         ] {
             expect(&predict(&at(new), &at(to), more), 73, "which is read");
         }
-        symlink(out.join("groups.parquet"), dir.join("groups.parquet")).unwrap();
         for to in
             ["fit/groups.parquet", "fit/../fit/groups.parquet", "fit/.run/x.csv", "linkfit/groups.parquet"]
         {
@@ -317,7 +325,6 @@ fn outputs_replace_nothing_that_was_not_meant() {
             expect(&certus(&[&words[..], more].concat()), 73, "a file of a fit");
         }
         fs::remove_dir(out.join(".run")).unwrap();
-        fs::remove_file(dir.join("groups.parquet")).unwrap();
         assert!(!out.join("groups.parquet").exists());
     }
     assert_eq!(all(), before);

@@ -257,6 +257,10 @@ impl FitDirectory {
     /// Removes everything of the run but these files, and halves that writers left in the directory when they were killed.
     fn clean(&self, but: &[&str]) -> Result<(), Error> {
         let failed = |e| Error::write(&self.path, e);
+        // nothing is removed at the other end of a link
+        if fs::symlink_metadata(self.run()).is_ok_and(|there| !there.is_dir()) {
+            return Err(Error::damaged(&self.run(), "it must be a directory, and not a link to one"));
+        }
         for entry in fs::read_dir(self.run()).into_iter().flatten().flatten() {
             if !but.iter().any(|name| entry.file_name() == *name) {
                 remove(&entry.path()).map_err(failed)?;
@@ -348,7 +352,7 @@ impl FitDirectory {
 
     /// What to say of a file that cannot be read.
     fn missing(&self, name: &str, source: io::Error) -> Error {
-        if source.kind() == io::ErrorKind::NotFound && self.run().exists() && !self.has_result() {
+        if source.kind() == io::ErrorKind::NotFound && self.replaces() && !self.has_result() {
             return Error::Unfinished { path: self.path.clone() };
         }
         Error::Missing { path: self.file(name), source }

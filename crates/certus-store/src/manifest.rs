@@ -57,7 +57,9 @@ impl Manifest {
 
     /// Reads a manifest; `None` if there is none. `known` says which names a manifest of this kind can have.
     pub(crate) fn read(path: &Path, known: impl Fn(&str) -> bool) -> Result<Option<Self>, Error> {
-        let text = match fs::read(path) {
+        let text = match fs::metadata(path)
+            .and_then(|there| if there.is_file() { fs::read(path) } else { Ok(Vec::new()) })
+        {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(Error::Missing { path: path.to_path_buf(), source }),

@@ -180,8 +180,26 @@ fn fits_from_before_there_were_manifests_are_read_with_a_note() {
     assert_eq!(directory.settings().unwrap(), b"{}");
     assert!(directory.run_file(CHECKPOINTS[0]).exists() && !path.join(CHECKPOINTS[0]).exists());
     drop(directory);
+    fs::remove_dir_all(&path).unwrap();
+    // now: what to do about a run that has no result yet, and of which nothing is known
+    let directory = FitDirectory::create(&path, false).unwrap();
+    assert!(matches!(directory.settings().unwrap_err(), Error::Missing { .. }));
+    stage(&directory, "begun", &[SETTINGS]);
     let unfinished = FitDirectory::open(&path).unwrap().read(RECORD).unwrap_err();
     assert!(unfinished.to_string().contains("certus resume"), "{unfinished}");
+    drop(directory);
+    // a place for runs that leads elsewhere is not emptied
+    #[cfg(unix)]
+    {
+        fs::remove_dir_all(path.join(RUN)).unwrap();
+        let other = folder("elsewhere");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("mine"), "keep me").unwrap();
+        std::os::unix::fs::symlink(&other, path.join(RUN)).unwrap();
+        assert_eq!(FitDirectory::create(&path, true).unwrap_err().exit_code(), 65);
+        assert_eq!(fs::read(other.join("mine")).unwrap(), b"keep me");
+        fs::remove_dir_all(&other).unwrap();
+    }
     fs::remove_dir_all(&path).unwrap();
 }
 

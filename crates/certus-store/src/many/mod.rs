@@ -12,14 +12,14 @@
 //! in `.run` and moved once their manifest is there.
 
 mod table;
+mod types;
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use self::table::Table;
+pub use self::types::{Chunk, GroupResult, Key, Manifest};
 use crate::atomic::{Before, Step, is_temporary, remove, sync_directory, write_atomically};
 use crate::directory::RUN;
 use crate::error::Error;
@@ -32,85 +32,6 @@ pub const MANIFEST: &str = MANY;
 pub const FITS: &str = "fits.parquet";
 const CHUNKS: &str = "chunks";
 const VERSION: u32 = 2;
-
-/// What was asked for, and of which groups.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Manifest {
-    /// Of this file's form.
-    pub version: u32,
-    /// What the user set; only the caller reads it.
-    pub settings: serde_json::Value,
-    /// Tells these fits from others: settings that matter, groups and numbers of rows.
-    pub fingerprint: String,
-    /// The key column.
-    pub by: String,
-    /// Groups.
-    pub groups: usize,
-    /// Rows of all groups.
-    pub rows: usize,
-    /// Groups of a chunk.
-    pub chunk: usize,
-    /// Parameters whose columns come first.
-    pub parameters: Vec<String>,
-}
-
-impl Manifest {
-    /// The version written.
-    pub const VERSION: u32 = VERSION;
-
-    /// Number of chunks.
-    pub fn chunks(&self) -> usize {
-        self.groups.div_ceil(self.chunk.max(1))
-    }
-}
-
-/// The key of a group.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Key {
-    /// A number.
-    Number(f64),
-    /// Days since 1970-01-01.
-    Date(f64),
-    /// A truth value.
-    Boolean(bool),
-    /// Text.
-    Text(String),
-}
-
-/// The result of one group.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GroupResult {
-    /// Its key.
-    pub key: Key,
-    /// Its rows.
-    pub rows: u64,
-    /// How it ended, in the words of `fit.json`.
-    pub status: String,
-    /// The bound on the gap, in nats.
-    pub gap_bound: Option<f64>,
-    /// proved, probable, estimated or none.
-    pub gap_level: String,
-    /// The negative ELBO.
-    pub neg_elbo: Option<f64>,
-    /// In words.
-    pub message: String,
-    /// Mean and sd by the chunk's names.
-    pub parameters: Vec<Option<[f64; 2]>>,
-}
-
-/// The results of a run of groups.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Chunk {
-    /// The manifest's fingerprint.
-    pub of: String,
-    /// A hash of the rows it was made of, in hexadecimal digits.
-    pub data: String,
-    /// Names of the parameters.
-    pub names: Vec<String>,
-    /// A result per group, in their order.
-    pub fits: Vec<GroupResult>,
-}
 
 /// A directory of many fits.
 #[derive(Debug)]
@@ -315,7 +236,8 @@ impl ManyDirectory {
                 list.check(name, &place)?;
             }
         }
-        match [MANIFEST, FITS].into_iter().find(|name| !list.lists(name)) {
+        let there = chunk_names(&at(CHUNKS)).chain([MANIFEST, FITS].map(String::from));
+        match there.into_iter().find(|name| !list.lists(name)) {
             Some(name) => Err(Error::changed(&path, format!("it does not list {name}"))),
             None => Ok(()),
         }
@@ -385,20 +307,24 @@ fn read(directory: &Path) -> Result<Manifest, Error> {
     manifest.map_err(|e| Error::changed(&path, e.to_string()))
 }
 
+/// The chunks in a directory of chunks.
+fn chunk_names(chunks: &Path) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(chunks).into_iter().flatten().flatten();
+    entries.map(|e| format!("{CHUNKS}/{}", e.file_name().to_string_lossy())).filter(|name| known(name))
+}
+
 /// Writes the manifest of a directory of many fits.
 fn write_manifest(directory: &Path) -> Result<(), Error> {
-    let chunks = fs::read_dir(directory.join(CHUNKS)).into_iter().flatten().flatten();
-    let chunks = chunks.map(|e| format!("{CHUNKS}/{}", e.file_name().to_string_lossy()));
     let own = [MANIFEST, FITS].into_iter().filter(|name| directory.join(name).is_file());
-    let names = chunks.filter(|name| known(name)).chain(own.map(String::from));
+    let names = chunk_names(&directory.join(CHUNKS)).chain(own.map(String::from));
     let list = manifest::Manifest::of(directory, names)?;
     write_atomically(&directory.join(manifest::MANIFEST), &list.encode())
 }
 
 /// The same after files were changed on purpose: see [`manifest::write`].
 pub(crate) fn rewrite(directory: &Path) -> Result<(), Error> {
-    let chunks = fs::read_dir(directory.join(CHUNKS)).into_iter().flatten().flatten().map(|e| e.path());
-    for path in chunks.chain([directory.join(MANIFEST)]) {
+    let names = chunk_names(&directory.join(CHUNKS)).chain([MANIFEST.to_string()]);
+    for path in names.map(|name| directory.join(name)) {
         let text = fs::read(&path).map_err(|source| Error::Missing { path: path.clone(), source })?;
         // what is no longer an object is refused when it is read
         if let Ok(mut members) = serde_json::from_slice::<serde_json::Map<_, serde_json::Value>>(&text) {
