@@ -100,7 +100,8 @@ pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool, crew: &Cr
             Err(certus_store::Error::Missing { .. } | certus_store::Error::Unfinished { .. }) => None,
             read => Some(read?),
         };
-        directory.note().iter().for_each(|note| crate::exit::note(note));
+        // of a result that will be replaced nothing is read
+        directory.note().filter(|_| !directory.replaces()).iter().for_each(|words| crate::exit::note(words));
         Ok(((directory, earlier), text))
     })?;
     let (opened, text) = opened.unzip();

@@ -23,7 +23,7 @@ impl<'a> Output<'a> {
         for input in inputs.iter().flat_map(|input| files(input)) {
             if same(to, &input) {
                 return refused(format!(
-                    "--to {shown} is {}, which is read: choose another name",
+                    "--to {shown} is {}, which holds data of the command or of the fit: choose another name",
                     input.display()
                 ));
             }

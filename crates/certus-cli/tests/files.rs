@@ -314,7 +314,7 @@ fn outputs_replace_nothing_that_was_not_meant() {
             ("many", "linked/a.csv"),
             ("new.csv", "d.csv"),
         ] {
-            expect(&predict(&at(new), &at(to), more), 73, "which is read");
+            expect(&predict(&at(new), &at(to), more), 73, "which holds data");
         }
         for to in
             ["fit/groups.parquet", "fit/../fit/groups.parquet", "fit/.run/x.csv", "linkfit/groups.parquet"]
