@@ -59,6 +59,9 @@ pub enum Command {
         /// Where to: .parquet or .csv
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
+        /// Replace FILE if it exists
+        #[arg(long)]
+        overwrite: bool,
         /// Seed of the draws
         #[arg(long, default_value_t = 0)]
         seed: u64,
@@ -72,6 +75,9 @@ pub enum Command {
         /// Where to: .csv or .parquet
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
+        /// Replace FILE if it exists
+        #[arg(long)]
+        overwrite: bool,
         /// Where the sd between groups was not given: for the rows' own groups, for a new group, or averaged over all groups there could be [default: known]
         #[arg(long, value_parser = ["known", "new", "population"])]
         groups: Option<String>,

@@ -22,6 +22,7 @@ pub(crate) fn refuted(message: impl Into<String>) -> Failure {
 /// `certus verify DIR`.
 pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
     let directory = FitDirectory::open(dir)?;
+    directory.note().iter().for_each(|words| crate::exit::note(words));
     let record = Record::read(&directory)?;
     let mut arguments: FitArguments = serde_json::from_value(record.settings.clone())
         .map_err(|e| Failure::new(Code::Data, format!("the settings in fit.json: {e}")))?;
