@@ -27,6 +27,7 @@
 //! However it ended, the Gaussian is the best one that was looked at, with its certificate; a run that is stopped makes one more pass for
 //! that if its last steps were not looked at.
 
+mod forecast;
 mod model;
 mod planned;
 mod route;
@@ -34,8 +35,9 @@ mod state;
 mod stochastic;
 mod subsampled;
 
+pub use forecast::{Basis, Forecasts, Prediction};
 pub use model::Model;
-pub use planned::{Chosen, planned};
+pub use planned::{Chosen, planned, steps_in_words};
 pub use route::{MOST_MEMORY, MOST_WORK, Route, Size};
 use state::Look;
 pub use state::ModelState;
