@@ -100,19 +100,34 @@ fn printed_steps_are_the_papers() {
             ("proj-stl", 4.0 * m * m * (1.0 - 1.0 / batch) + 24.0 * (d + 3.0) * m * m / batch, 2.0),
         ] {
             let b = format!("{batch}");
-            let more =
-                ["--method", method, "--steps", "paper", "--batch", &b, "--iterations", "1000000000", "--json"];
+            let more = [
+                "--method",
+                method,
+                "--steps",
+                "paper",
+                "--batch",
+                &b,
+                "--iterations",
+                "1000000000",
+                "--json",
+            ];
             let plan = json(&run("plan", &more));
             let run = &plan["theorems"]["run"];
             assert_eq!((run["method"].as_str(), run["constants"].as_str()), (Some(method), Some("paper")));
             let close = |value: &serde_json::Value, wanted: f64| {
                 let value = value.as_f64().unwrap();
-                assert!((value / wanted - 1.0).abs() < 1e-9, "{method} B = {batch}: {value} against {wanted}");
+                assert!(
+                    (value / wanted - 1.0).abs() < 1e-9,
+                    "{method} B = {batch}: {value} against {wanted}"
+                );
             };
             close(&run["numbers"][0]["value"], a);
             close(&run["first_step"], (mu / (2.0 * a)).min(factor / mu));
             let t = 1e9 - 1.0;
-            close(&run["last_step"], (mu / (2.0 * a)).min(factor / mu * (2.0 * t + 1.0) / ((t + 1.0) * (t + 1.0))));
+            close(
+                &run["last_step"],
+                (mu / (2.0 * a)).min(factor / mu * (2.0 * t + 1.0) / ((t + 1.0) * (t + 1.0))),
+            );
             let shown = text(&self::run("plan", &more[..8]));
             let line = shown.lines().find(|l| l.starts_with("run ")).unwrap();
             let first: f64 =
@@ -149,7 +164,8 @@ fn runs_are_those_of_the_api() {
             }
             let constant = if paper { Constants::Paper } else { Constants::Sharp };
             let chosen = Chosen { method, constants: constant, steps: rule, batch: 3, iterations: 25 };
-            let wanted = planned(&model, &goal, &chosen, None, &mut |_, _| ControlFlow::Continue(())).unwrap();
+            let wanted =
+                planned(&model, &goal, &chosen, None, &mut |_, _| ControlFlow::Continue(())).unwrap();
             let mut more = vec!["--method", name, "--batch", "3", "--iterations", "25", "--seed", "2"];
             more.extend(["--json", "--quiet"]);
             let mut toml = String::new();
@@ -159,7 +175,8 @@ fn runs_are_those_of_the_api() {
             }
             let config = dir.join("steps.toml");
             std::fs::write(&config, &toml).unwrap();
-            let by_file: Vec<&str> = more.iter().copied().chain(["--config", config.to_str().unwrap()]).collect();
+            let by_file: Vec<&str> =
+                more.iter().copied().chain(["--config", config.to_str().unwrap()]).collect();
             let mut by_flags = more.clone();
             if let Some(steps) = steps {
                 by_flags.extend(["--steps", steps]);
@@ -169,8 +186,12 @@ fn runs_are_those_of_the_api() {
             }
             for arguments in [by_file, by_flags] {
                 let fit = json(&run("fit", &arguments));
-                let means: Vec<f64> =
-                    fit["parameters"].as_array().unwrap().iter().map(|p| p["mean"].as_f64().unwrap()).collect();
+                let means: Vec<f64> = fit["parameters"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|p| p["mean"].as_f64().unwrap())
+                    .collect();
                 assert_eq!(means, wanted.gaussian.mean(), "{chosen:?}");
                 assert_eq!(fit["neg_elbo"].as_f64(), Some(wanted.neg_elbo.value));
                 assert_eq!(fit["route"].as_str(), Some(wanted.route.as_str()));
@@ -189,7 +210,10 @@ fn refused_steps() {
         (vec!["--steps", "decaying", "--method", "stochastic"], "steps belongs to the paper's methods"),
         (vec!["--steps", "horizon", "--method", "subsampled"], "subsampled"),
         (vec!["--steps", "paper", "--method", "proj-stl", "--constants", "sharp"], "constants are 'sharp'"),
-        (vec!["--steps", "paper", "--method", "prox-energy", "--constants", "local"], "constants are 'local'"),
+        (
+            vec!["--steps", "paper", "--method", "prox-energy", "--constants", "local"],
+            "constants are 'local'",
+        ),
         (vec!["--steps", "paper", "--method", "ball-stl"], "not in the paper"),
         (vec!["--steps", "paper", "--method", "prox-cv"], "not in the paper"),
         (vec!["--steps", "fast", "--method", "prox-cv"], "invalid value 'fast'"),
@@ -225,7 +249,8 @@ fn plans_of_other_models() {
     let grouped = of(
         "hier_logit",
         "logistic",
-        &[&as_given[..], &["--group", "group: *", "--group-sd", "1", "--features", "x0,x1,x2,x3,x4"]].concat(),
+        &[&as_given[..], &["--group", "group: *", "--group-sd", "1", "--features", "x0,x1,x2,x3,x4"]]
+            .concat(),
     );
     assert!(grouped.contains("c_P−1") && grouped.contains("known for dense factors only"), "{grouped}");
     assert!(row(&grouped, "proj-stl")[0].parse::<u64>().is_ok(), "{grouped}");

@@ -232,10 +232,15 @@ impl Problem {
     ) -> Result<Result<(Theorems, Vec<(&'static str, String)>), String>, DataError> {
         let chosen = if let Way::Planned(chosen) = way { Some(chosen) } else { None };
         let Some(model) = self.model() else {
-            return Ok(Err("a scale of the model is not given, and the theorems are about one Gaussian for given scales".into()));
+            return Ok(Err(
+                "a scale of the model is not given, and the theorems are about one Gaussian for given scales"
+                    .into(),
+            ));
         };
         if matches!(way, Way::MeanField(_)) {
-            return Ok(Err("the paper's methods do not run over Gaussians with independent coefficients".into()));
+            return Ok(Err(
+                "the paper's methods do not run over Gaussians with independent coefficients".into()
+            ));
         }
         let work = model.size().work();
         if work > THEOREM_WORK && chosen.is_none() {

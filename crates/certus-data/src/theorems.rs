@@ -167,7 +167,10 @@ impl MethodPlan {
                 format!("E|w − w*|² ≤ {}, expected gap ≤ {} nats", figure(distance), figure(gap))
             }
             (Some(distance), None) => format!("E|w − w*|² ≤ {}", figure(distance)),
-            _ => format!("no bound: {}", self.reason.as_deref().unwrap_or("a step is larger than the theorem allows")),
+            _ => format!(
+                "no bound: {}",
+                self.reason.as_deref().unwrap_or("a step is larger than the theorem allows")
+            ),
         };
         format!(
             "{start}{theorem}; {}; {steps}, first {}, last {}; after {iterations} iterations {reached}",

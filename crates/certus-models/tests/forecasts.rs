@@ -58,7 +58,11 @@ fn what_cannot_be_said_has_a_reason() {
     let counts = Glm::new(Design::new(rows(), false), Arc::new(Poisson), prior(1.0)).unwrap();
     let forecasts = Forecasts::new(&counts, &goal, 10, 100).unwrap();
     assert!(forecasts.curvature.as_ref().unwrap_err().contains("there is no M"));
-    assert!(iterations(&forecasts, MethodName::ProjStl, Basis::Paper, 0.01).unwrap_err().contains("there is no M"));
+    assert!(
+        iterations(&forecasts, MethodName::ProjStl, Basis::Paper, 0.01)
+            .unwrap_err()
+            .contains("there is no M")
+    );
     assert!(iterations(&forecasts, MethodName::BallStl, Basis::Local, 0.01).is_ok());
 
     let flat = Glm::new(Design::new(rows(), false), Arc::new(Logistic), prior(f64::INFINITY)).unwrap();

@@ -62,7 +62,8 @@ fn paper_steps_are_the_papers() {
         let flat = Curvature::new(0.0, m, Provenance::ByModel).unwrap().with_mode(target.mean.clone());
         let settings = Settings { curvature: Some(flat.clone()), ..settings };
         let plan = Plan::new(&target, &settings).unwrap();
-        let printed = if method == MethodName::ProxEnergy { 1.0 / (a * 40.0) } else { 2.0 / (a * 40.0) }.sqrt();
+        let printed =
+            if method == MethodName::ProxEnergy { 1.0 / (a * 40.0) } else { 2.0 / (a * 40.0) }.sqrt();
         assert!((plan.step_size(&plan.start()) / printed - 1.0).abs() < 1e-12, "{method:?}");
         let problem = Problem::new(3, &flat, &family_of(method), 1);
         let forecast = Forecast::global(method, Constants::Paper, &problem, StepRule::Paper, 40).unwrap();
@@ -130,7 +131,8 @@ fn erratum_a25_corrected() {
                 let (at, factor) = (mean + dm, (c * scale).max(m.powf(-0.5)));
                 let moment = e(&|u| (slope(at + factor * u) - u / factor).powi(2) * (1.0 + u * u));
                 let square = dm * dm + (factor - c).powi(2);
-                let bound = 16.0 * (residual * residual + 2.0 * m * m) * square + 16.0 * residual * residual * c * c;
+                let bound =
+                    16.0 * (residual * residual + 2.0 * m * m) * square + 16.0 * residual * residual * c * c;
                 assert!(moment <= bound, "k = {k}, dm = {dm}, scale = {scale}: {moment} > {bound}");
                 assert!(moment <= paper.a * square + paper.b);
                 tightest = tightest.max(moment / bound);
@@ -156,13 +158,13 @@ fn forecasts_are_what_plans_fold() {
         let settings =
             Settings { method, constants, step_rule: rule, iterations: 300, ..Settings::default() };
         let plan = Plan::new(&target, &settings).unwrap();
-        let family =
-            if method == MethodName::ProxCv { Family::Lower } else { family_of(method) };
+        let family = if method == MethodName::ProxCv { Family::Lower } else { family_of(method) };
         let problem = Problem::new(3, plan.curvature().unwrap(), &family, settings.batch);
         let forecast = Forecast::global(method, constants, &problem, rule, 300).unwrap();
         let (mut state, mut memory) = (plan.start(), plan.memory());
         // the plan allows for rounding, and for the mode
-        let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-6, "{method:?} {rule:?}: {a} against {b}");
+        let close =
+            |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-6, "{method:?} {rule:?}: {a} against {b}");
         close(forecast.initial().unwrap(), state.bound());
         for t in 0..300 {
             let info = plan.step(&target, &mut state, &mut memory).unwrap();
@@ -196,12 +198,14 @@ fn closed_forms_take_over() {
         let (folded, closed) = (forecast.distance_after(t - 1).unwrap(), forecast.distance_after(t).unwrap());
         assert!(closed > 0.999 * folded && closed < 30.0 * folded, "{rule:?}: {folded} {closed}");
     }
-    let forecast = Forecast::global(MethodName::ProjStl, Constants::Paper, &problem, StepRule::Paper, 1).unwrap();
+    let forecast =
+        Forecast::global(MethodName::ProjStl, Constants::Paper, &problem, StepRule::Paper, 1).unwrap();
     let count = forecast.iterations_for_gap(1e-6).unwrap();
     assert!(count > LONGEST_FOLD && forecast.gap_after(count).unwrap() <= 1e-6 * (1.0 + 1e-8));
     assert!(forecast.gap_after(count / 2).unwrap() > 1e-6);
     assert!(forecast.iterations_for_gap(1e-30).unwrap_err().contains("more than"));
-    let constant = Forecast::global(MethodName::ProjStl, Constants::Paper, &problem, StepRule::Constant(1e-6), 1);
+    let constant =
+        Forecast::global(MethodName::ProjStl, Constants::Paper, &problem, StepRule::Constant(1e-6), 1);
     assert!(constant.unwrap().iterations_for_gap(1e-9).unwrap_err().contains("stays above"));
 }
 

@@ -72,19 +72,29 @@ impl Forecasts {
     /// Of `iterations` steps of `batch` draws. Takes one pass for μ and M, and those of the Laplace approximation and of the ball around it.
     pub fn new(model: &dyn Model, goal: &Goal, batch: usize, iterations: u64) -> Result<Self, Error> {
         goal.validate()?;
-        certus::parallel::install(goal.threads, || Self::of(model, goal, batch, iterations)).map_err(Error::from)
+        certus::parallel::install(goal.threads, || Self::of(model, goal, batch, iterations))
+            .map_err(Error::from)
     }
 
     fn of(model: &dyn Model, goal: &Goal, batch: usize, iterations: u64) -> Self {
         let curvature = model.curvature().ok_or_else(|| {
             "there is no M: the second derivative of the loss is not bounded, or is not finite".to_string()
         });
-        let ball = model.laplace_start(goal.start.as_deref()).and_then(|start| model.certified_ball(&start.gaussian));
+        let ball = model
+            .laplace_start(goal.start.as_deref())
+            .and_then(|start| model.certified_ball(&start.gaussian));
         let ball = ball.unwrap_or_else(|error| Err(error.to_string())).and_then(|local| match local.vouched() {
             Some(_) => Ok(local),
             None => Err("the constants of the ball are only estimated, because the quadrature of the loss is not proved".into()),
         });
-        let mut out = Self { curvature, ball, each: Vec::new(), with_b4: None, dim: model.dim(), family: model.family() };
+        let mut out = Self {
+            curvature,
+            ball,
+            each: Vec::new(),
+            with_b4: None,
+            dim: model.dim(),
+            family: model.family(),
+        };
         out.each = COMBINATIONS
             .iter()
             .map(|&(method, basis)| {
@@ -92,7 +102,8 @@ impl Forecasts {
                 Prediction { method, basis, forecast: out.forecast(method, basis, steps, batch, iterations) }
             })
             .collect();
-        out.with_b4 = out.problem(MethodName::ProjStl, batch).ok().and_then(|p| iterations_with_b4(&p, goal.gap));
+        out.with_b4 =
+            out.problem(MethodName::ProjStl, batch).ok().and_then(|p| iterations_with_b4(&p, goal.gap));
         out
     }
 

@@ -6,10 +6,8 @@ use super::promise::{FAR, convex_constants};
 use super::settings::{MethodName, StepRule};
 use crate::error::Error;
 use crate::estimator::Quadratic;
-use crate::factor::Family;
 use crate::method::Method;
 use crate::schedule::Schedule;
-use crate::target::Curvature;
 use crate::theorem::{Constants, LONGEST_FOLD, Local, NamedConstant, Problem, Theorem};
 
 /// A theorem applied to a method and its constants.

@@ -22,7 +22,8 @@ pub(super) enum Promise {
 }
 
 /// Why a convex theorem proves nothing where |w* − w₀| is not bounded.
-pub(super) const FAR: &str = "μ = 0, so nothing bounds the distance from the start to the optimum, which the bound needs";
+pub(super) const FAR: &str =
+    "μ = 0, so nothing bounds the distance from the start to the optimum, which the bound needs";
 
 /// Why an unknown curvature proves nothing.
 pub(super) const UNKNOWN: &str = "the curvature of the target is not known; declare it to get a guarantee";

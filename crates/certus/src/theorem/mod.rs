@@ -133,10 +133,7 @@ impl Theorem {
                 let QuadraticBound { a, b } = problem.entropy_second_moment_paper(solution);
                 (
                     "projected, entropy, strongly convex (paper)",
-                    named([
-                        ("a", "4M²(1 − 1/B) + 4(d+3)M²/B", a),
-                        ("b", "(4(d+3)M² d/μ + 2dM)/B, A8", b),
-                    ]),
+                    named([("a", "4M²(1 − 1/B) + 4(d+3)M²/B", a), ("b", "(4(d+3)M² d/μ + 2dM)/B, A8", b)]),
                     vec![OneStep::SecondMoment { mu, beta: a, nu: b }],
                 )
             }
@@ -149,10 +146,7 @@ impl Theorem {
                 let QuadraticBound { a, b } = problem.stl_second_moment_paper(solution);
                 (
                     "projected, STL, strongly convex (paper)",
-                    named([
-                        ("a", "4M²(1 − 1/B) + 24(d+3)M²/B", a),
-                        ("b", "16(d+3)M² (d/μ)/B, A25", b),
-                    ]),
+                    named([("a", "4M²(1 − 1/B) + 24(d+3)M²/B", a), ("b", "16(d+3)M² (d/μ)/B, A25", b)]),
                     vec![OneStep::SecondMoment { mu, beta: a, nu: b }],
                 )
             }
