@@ -142,10 +142,12 @@ impl MethodPlan {
         out.numbers = forecast.constants().iter().map(field).collect();
         out.steps = Some(formula(forecast));
         out.first_step = forecast.step_size(0);
-        out.last_step = forecast.step_size(iterations.saturating_sub(1));
         out.initial = forecast.initial().ok();
-        out.distance = forecast.distance_after(iterations).ok().filter(|bound| bound.is_finite());
-        out.expected_gap = forecast.gap_after(iterations).ok().filter(|bound| bound.is_finite());
+        let (last, bound) = forecast.after(iterations);
+        out.last_step = last;
+        out.distance = bound.ok().filter(|bound| bound.is_finite());
+        let per_distance = forecast.per_distance().ok();
+        out.expected_gap = out.distance.zip(per_distance).map(|(bound, factor)| factor * bound);
         match forecast.iterations_for_gap(gap) {
             Ok(count) => out.iterations = Some(count),
             Err(reason) => out.reason = Some(reason.to_string()),

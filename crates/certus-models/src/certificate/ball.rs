@@ -32,11 +32,14 @@ pub struct Iterations {
 /// the optimum is known better.
 pub fn iterations_with_b4(problem: &Problem, gap: f64) -> Option<u64> {
     let (mu, m) = (problem.strong_convexity, problem.smoothness);
+    if mu <= 0.0 {
+        return None;
+    }
     let a = problem.stl_second_moment_paper(0.0).a;
     let b = problem.stl_second_moment().b;
     let anytime = Anytime { mu: 0.5 * mu, l: a / mu, sigma_squared: 0.5 * b };
     let iterations = anytime.iterations(problem.dim as f64 * (1.0 / mu - 1.0 / m), gap / m);
-    (mu > 0.0 && iterations < u64::MAX).then_some(iterations)
+    (iterations < u64::MAX).then_some(iterations)
 }
 
 impl Glm {
