@@ -23,7 +23,7 @@ pub struct Arguments {
 pub enum Command {
     /// Fit a model to a file and certify the result
     Fit(Box<FitArguments>),
-    /// Say what a fit would do, without doing it: rows, coefficients, route, cost, priors
+    /// Say what a fit would do, without doing it: rows, coefficients, route, cost, priors, and what the theorems promise of the paper's methods
     Plan(Box<FitArguments>),
     /// Fit one model per value of a column, and certify each
     FitMany(Box<crate::many::ManyArguments>),
@@ -200,6 +200,21 @@ pub enum ConstantsChoice {
     Paper,
 }
 
+/// The step sizes of the paper's methods.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepsChoice {
+    /// Those that make the proved bound smallest after every step
+    #[default]
+    Greedy,
+    /// Those of the paper's theorem for the method, from the paper's constants
+    Paper,
+    /// One step size, the best for --iterations
+    Horizon,
+    /// min{cap, (2t+1)/(mu (t+1)^2)}
+    Decaying,
+}
+
 /// How strong the statement must be for the goal to count as reached.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -333,6 +348,10 @@ pub struct FitArguments {
     #[arg(long, value_enum, help_heading = "Method")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constants: Option<ConstantsChoice>,
+    /// Step sizes of the paper's methods [default: greedy]
+    #[arg(long, value_enum, help_heading = "Method")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<StepsChoice>,
     /// Draws per iteration of the paper's methods [default: 10], pairs of draws of subsampled [default: 8]
     #[arg(long, value_name = "N", help_heading = "Method")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -42,8 +42,10 @@ impl FitArguments {
         let method = serde_json::to_value(self.method.unwrap_or_default()).expect("a word");
         let constants = self.constants.map(|c| serde_json::to_value(c).expect("a word"));
         let constants = constants.as_ref().and_then(|c| c.as_str());
+        let steps = self.steps.map(|s| serde_json::to_value(s).expect("a word"));
+        let steps = steps.as_ref().and_then(|s| s.as_str());
         let numbers = Numbers { batch: self.batch, iterations: self.iterations, row_batch: self.row_batch };
-        let way = Way::new(method.as_str().unwrap_or_default(), constants, numbers)?;
+        let way = Way::new(method.as_str().unwrap_or_default(), constants, steps, numbers)?;
         let diagonal = self.factor == Some(FactorChoice::Diagonal);
         Ok(if diagonal { way.with_independence()? } else { way })
     }
@@ -463,8 +465,13 @@ pub fn plan(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
     let problem = run.read()?;
     run.signals.doing("planning");
     run.watch.done();
-    let lines = problem.plan(&run.goal, &run.way);
-    let out: String = lines.iter().map(|(what, value)| format!("{what:<13} {value}\n")).collect();
+    // on every rank: constants and the ball take passes over the rows
+    let plan = problem.plan(&run.goal, &run.way)?;
+    let out = if arguments.json {
+        format!("{}\n", serde_json::to_string_pretty(&plan).expect("a plan is plain values"))
+    } else {
+        plan.to_string()
+    };
     crew.first(|| print(&out))?;
     Ok(Code::Reached)
 }

@@ -164,10 +164,12 @@ impl Model {
         self.problem.notes()
     }
 
-    /// What a fit would do.
-    fn plan(&self, py: Python<'_>, settings: &str) -> PyResult<Vec<(&'static str, String)>> {
+    /// What a fit would do: the text, and the fields as JSON.
+    fn plan(&self, py: Python<'_>, settings: &str) -> PyResult<(String, String)> {
         let settings = self.settings.with(&Settings::read(py, settings)?);
-        Ok(self.problem.plan(&settings.goal(py)?, &settings.way(py)?))
+        let (goal, way) = (settings.goal(py)?, settings.way(py)?);
+        let plan = py.detach(|| self.problem.plan(&goal, &way)).map_err(|e| data(py, &e))?;
+        Ok((plan.to_string(), serde_json::to_string(&plan).expect("a plan is plain values")))
     }
 
     /// Fits.
