@@ -23,7 +23,7 @@ pub struct Arguments {
 pub enum Command {
     /// Fit a model to a file and certify the result
     Fit(Box<FitArguments>),
-    /// Say what a fit would do, without doing it: rows, coefficients, route, cost, priors
+    /// Say what a fit would do, without doing it: rows, coefficients, route, cost, priors, and what the theorems promise of the paper's methods
     Plan(Box<FitArguments>),
     /// Fit one model per value of a column, and certify each
     FitMany(Box<crate::many::ManyArguments>),
@@ -59,6 +59,9 @@ pub enum Command {
         /// Where to: .parquet or .csv
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
+        /// Replace FILE if it exists
+        #[arg(long)]
+        overwrite: bool,
         /// Seed of the draws
         #[arg(long, default_value_t = 0)]
         seed: u64,
@@ -72,6 +75,9 @@ pub enum Command {
         /// Where to: .csv or .parquet
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
+        /// Replace FILE if it exists
+        #[arg(long)]
+        overwrite: bool,
         /// Where the sd between groups was not given: for the rows' own groups, for a new group, or averaged over all groups there could be [default: known]
         #[arg(long, value_parser = ["known", "new", "population"])]
         groups: Option<String>,
@@ -192,6 +198,21 @@ pub enum ConstantsChoice {
     Sharp,
     /// The paper's, misprints corrected
     Paper,
+}
+
+/// The step sizes of the paper's methods.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepsChoice {
+    /// Those that make the proved bound smallest after every step
+    #[default]
+    Greedy,
+    /// Those of the paper's theorem for the method, from the paper's constants
+    Paper,
+    /// One step size, the best for --iterations
+    Horizon,
+    /// min{cap, (2t+1)/(mu (t+1)^2)}
+    Decaying,
 }
 
 /// How strong the statement must be for the goal to count as reached.
@@ -327,6 +348,10 @@ pub struct FitArguments {
     #[arg(long, value_enum, help_heading = "Method")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constants: Option<ConstantsChoice>,
+    /// Step sizes of the paper's methods [default: greedy]
+    #[arg(long, value_enum, help_heading = "Method")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<StepsChoice>,
     /// Draws per iteration of the paper's methods [default: 10], pairs of draws of subsampled [default: 8]
     #[arg(long, value_name = "N", help_heading = "Method")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -75,6 +75,7 @@ pub fn merge(flags: FitArguments, file: FitArguments) -> FitArguments {
         method,
         factor,
         constants,
+        steps,
         batch,
         iterations,
         row_batch,

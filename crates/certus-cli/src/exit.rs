@@ -132,6 +132,11 @@ impl From<certus_store::Error> for Failure {
     }
 }
 
+/// A remark on stderr that does not change how the program ends.
+pub fn note(words: &str) {
+    let _ = writeln!(std::io::stderr(), "certus: note: {words}");
+}
+
 /// Writes the result to stdout.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();

@@ -42,8 +42,10 @@ impl FitArguments {
         let method = serde_json::to_value(self.method.unwrap_or_default()).expect("a word");
         let constants = self.constants.map(|c| serde_json::to_value(c).expect("a word"));
         let constants = constants.as_ref().and_then(|c| c.as_str());
+        let steps = self.steps.map(|s| serde_json::to_value(s).expect("a word"));
+        let steps = steps.as_ref().and_then(|s| s.as_str());
         let numbers = Numbers { batch: self.batch, iterations: self.iterations, row_batch: self.row_batch };
-        let way = Way::new(method.as_str().unwrap_or_default(), constants, numbers)?;
+        let way = Way::new(method.as_str().unwrap_or_default(), constants, steps, numbers)?;
         let diagonal = self.factor == Some(FactorChoice::Diagonal);
         Ok(if diagonal { way.with_independence()? } else { way })
     }
@@ -74,8 +76,11 @@ impl FitArguments {
 /// `certus fit`.
 pub fn fit(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
     let run = Run::new(arguments, crew)?;
-    crew.first(|| match arguments.out.as_deref().filter(|out| !arguments.overwrite && out.exists()) {
-        Some(out) => Err(certus_store::Error::Exists { path: out.to_path_buf() }.into()),
+    crew.first(|| match &arguments.out {
+        Some(out) if !arguments.overwrite && out.exists() => {
+            Err(certus_store::Error::Exists { path: out.clone() }.into())
+        }
+        Some(out) => crate::output::apart(out, arguments.path()?),
         None => Ok(()),
     })?;
     let problem = run.read()?;
@@ -85,8 +90,6 @@ pub fn fit(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
         let _writing = run.signals.writing();
         let directory = FitDirectory::create(out, arguments.overwrite)?;
         directory.write(SETTINGS, arguments.settings().to_string().as_bytes())?;
-        let meaning = serde_json::to_vec(&problem.meaning).expect("meanings are plain values");
-        directory.write(MEANING, &meaning)?;
         Ok(Some(directory))
     })?;
     crew.beat(arguments.out.as_deref());
@@ -96,12 +99,20 @@ pub fn fit(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
 /// `certus resume`.
 pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool, crew: &Crew) -> Result<Code, Failure> {
     let opened = crew.first(|| {
-        let mut directory = FitDirectory::open(dir)?;
-        directory.lock()?;
-        let text = directory.read(SETTINGS)?;
-        Ok((directory, text))
+        let directory = FitDirectory::resume(dir)?;
+        let text = directory.settings()?;
+        let earlier = match Record::read(&directory) {
+            _ if directory.replaces() => None,
+            Err(certus_store::Error::Missing { .. } | certus_store::Error::Unfinished { .. }) => None,
+            read => Some(read?),
+        };
+        // of a result that will be replaced nothing is read
+        directory.note().filter(|_| !directory.replaces()).iter().for_each(|words| crate::exit::note(words));
+        Ok(((directory, earlier), text))
     })?;
-    let (directory, text) = opened.unzip();
+    let (opened, text) = opened.unzip();
+    let (directory, earlier) = opened.unzip();
+    let earlier = earlier.flatten();
     let text = crew.share(text).expect("rank 0 has read it");
     let mut arguments: FitArguments = serde_json::from_slice(&text)
         .map_err(|e| Failure::new(Code::Data, format!("{}: {e}", dir.join(SETTINGS).display())))?;
@@ -109,10 +120,10 @@ pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool, crew: &Cr
     if let Some(data) = data {
         arguments.data = Some(data.to_path_buf());
     }
-    let earlier = directory.as_ref().and_then(|directory| Record::read(directory).ok());
     let done = earlier.as_ref().filter(|r| !matches!(r.status, Status::Interrupted | Status::Limit));
     if crew.decide(u64::from(done.is_some())) == 1 {
         let Some(done) = done else { return Ok(Code::Reached) };
+        directory.iter().try_for_each(FitDirectory::remove_run)?;
         show(&arguments, done, directory.as_ref())?;
         return Ok(Code::from(&done.status));
     }
@@ -183,24 +194,23 @@ impl<'a> Run<'a> {
         error.is_stopped() || self.signals.must_end()
     }
 
-    /// What is left behind by a run that is stopped before it has a Gaussian: `save` writes what there is and says what becomes of it. The record of
-    /// an earlier run that was resumed stays.
+    /// What is left behind by a run that is stopped before it has a Gaussian: `save` writes what there is and says what becomes of it. A result that
+    /// is there already, of an earlier run or of one that was to be replaced, stays.
     pub(crate) fn on_end(
         &self,
-        problem: &Problem,
+        problem: &Arc<Problem>,
         directory: Option<Arc<FitDirectory>>,
-        resumed: bool,
         mut save: impl FnMut() -> Result<String, certus_store::Error> + Send + 'static,
     ) {
         let meta = self.meta(problem, Vec::new(), problem.notes());
-        let (json, bar) = (self.prints_json(), self.watch.bar());
+        let (json, bar, problem) = (self.prints_json(), self.watch.bar(), problem.clone());
         self.signals.on_end(move |reason| {
             bar.iter().for_each(|bar| bar.finish_and_clear());
             let saved = save().unwrap_or_else(|e| format!("; {e}"));
             let message = format!("{} while {}{saved}", reason.words, reason.doing);
             let record = Record::failed(status(reason.code), message.clone(), meta.clone());
-            let written = match directory.as_deref().filter(|_| !resumed) {
-                Some(directory) => record.write(directory),
+            let written = match directory.as_deref().filter(|directory| !directory.has_result()) {
+                Some(directory) => publish(&problem, &record, directory),
                 None => Ok(()),
             };
             let message = match written {
@@ -238,7 +248,7 @@ impl<'a> Run<'a> {
         let (saving, mut broken, mut begun) = (checkpoints.map(|c| Saving::new(c, self.every)), None, false);
         let saving = saving.map(|saving| Arc::new(Mutex::new(saving)));
         let (theirs, place, resumed) = (saving.clone(), directory.clone(), saved.is_some());
-        self.on_end(problem, directory.clone(), earlier.is_some(), move || {
+        self.on_end(problem, directory.clone(), move || {
             let (Some(saving), Some(place)) = (&theirs, &place) else {
                 return Ok("; nothing was saved, because there is no --out".into());
             };
@@ -320,7 +330,7 @@ impl<'a> Run<'a> {
         let record =
             Record::failed(status, failure.message.clone(), self.meta(problem, Vec::new(), problem.notes()));
         if let Some(directory) = directory {
-            record.write(directory)?;
+            publish(problem, &record, directory)?;
         }
         if self.prints_json() {
             print(&record.to_json())?;
@@ -387,10 +397,7 @@ impl<'a> Run<'a> {
             if let Some(table) = GroupTable::new(&problem.meaning, &outcome.gaussian) {
                 crate::groups::write(directory, table, &outcome.certificate.gap)?;
             }
-            record.write(directory)?;
-            if !matches!(outcome.status, Status::Interrupted | Status::Limit) {
-                directory.remove_checkpoints()?;
-            }
+            publish(problem, &record, directory)?;
         }
         if self.crew.leads() { show(self.arguments, &record, directory) } else { Ok(()) }
     }
@@ -441,6 +448,19 @@ fn bare_meta(arguments: &FitArguments, goal: &Goal) -> Meta {
     }
 }
 
+/// Makes what was written, with settings, meaning and record, the result of the directory, as a whole.
+pub(crate) fn publish(
+    problem: &Problem,
+    record: &Record,
+    directory: &FitDirectory,
+) -> Result<(), certus_store::Error> {
+    let meaning = serde_json::to_vec(&problem.meaning).expect("meanings are plain values");
+    directory.write(MEANING, &meaning)?;
+    directory.write(SETTINGS, record.settings.to_string().as_bytes())?;
+    record.write(directory)?;
+    directory.commit(matches!(record.status, Status::Interrupted | Status::Limit))
+}
+
 /// The record on stdout, as asked for.
 pub(crate) fn show(
     arguments: &FitArguments,
@@ -460,8 +480,13 @@ pub fn plan(arguments: &FitArguments, crew: &Crew) -> Result<Code, Failure> {
     let problem = run.read()?;
     run.signals.doing("planning");
     run.watch.done();
-    let lines = problem.plan(&run.goal, &run.way);
-    let out: String = lines.iter().map(|(what, value)| format!("{what:<13} {value}\n")).collect();
+    // on every rank: constants and the ball take passes over the rows
+    let plan = problem.plan(&run.goal, &run.way)?;
+    let out = if arguments.json {
+        format!("{}\n", serde_json::to_string_pretty(&plan).expect("a plan is plain values"))
+    } else {
+        plan.to_string()
+    };
     crew.first(|| print(&out))?;
     Ok(Code::Reached)
 }

@@ -11,6 +11,7 @@ mod fit;
 mod groups;
 mod many;
 mod number;
+mod output;
 mod port;
 mod request;
 mod results;
@@ -101,8 +102,12 @@ fn run(arguments: Arguments, crew: &Crew) -> Result<Code, Failure> {
         }
         Command::Resume { dir, data, json, quiet } => fit::go_on(&dir, data.as_deref(), json, quiet, crew),
         Command::Verify { dir, data } => verify::check(&dir, data.as_deref()),
-        Command::Sample { dir, draws, to, seed } => results::sample(&dir, draws, &to, seed),
-        Command::Predict { dir, new, to, groups } => results::predict(&dir, &new, &to, groups.as_deref()),
+        Command::Sample { dir, draws, seed, to, overwrite } => {
+            results::sample(&dir, draws, seed, &to, overwrite)
+        }
+        Command::Predict { dir, new, groups, to, overwrite } => {
+            results::predict(&dir, &new, groups.as_deref(), &to, overwrite)
+        }
         Command::Report { dir } => results::report(&dir),
         Command::Compare { left, right } => results::compare(&left, &right),
         Command::Doctor => print(&doctor()).map(|()| Code::Reached),

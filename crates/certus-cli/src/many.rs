@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use certus::certificate::words::{figure, nearest};
+use certus_data::Source;
 use certus_data::many::{Chunks, Ended, GroupFit, Key, Many, ManyHow, Watcher};
 use certus_store::Fingerprint;
 use certus_store::many::{Chunk, FITS, GroupResult, Key as StoredKey, Manifest, ManyDirectory};
@@ -14,7 +15,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::FitArguments;
-use crate::exit::{Code, Failure, print};
+use crate::exit::{Code, Failure, note, print};
 use crate::request::{Stoppable, open};
 use crate::signals::{Parting, Signals};
 use crate::table::aligned;
@@ -93,8 +94,12 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
     let source = open(fit.path()?, fit.r#where.as_deref(), fit.sql.as_deref())?;
     let source = Stoppable { source, signals: &signals };
     let stopped = |e: certus_data::DataError| if source.stopped() { signals.end() } else { e.into() };
+    crate::output::apart(out, fit.path()?)?;
     let many = Many::new(&source, &request, by).map_err(stopped)?;
     let (manifest, chunks) = manifest(arguments, &many, by);
+    if let Some(words) = source.files_read(manifest.rows).filter(|_| !fit.quiet) {
+        note(&words);
+    }
     let directory = {
         let _writing = signals.writing();
         ManyDirectory::begin(out, &manifest, part.is_some(), fit.overwrite)?
@@ -102,7 +107,7 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
     let (index, parts) = part.unwrap_or((0, 1));
     let (mut todo, mut known, mut groups) = (Vec::new(), Vec::new(), 0);
     for chunk in chunks.of_part(index, parts) {
-        let read = directory.chunk(&manifest, chunk);
+        let read = directory.chunk(&manifest, chunk)?;
         match read.and_then(|read| u64::from_str_radix(&read.data, 16).ok()) {
             Some(data) => known.push((chunk, data)),
             None => {

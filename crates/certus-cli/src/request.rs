@@ -146,6 +146,10 @@ impl Source for Stoppable<'_> {
         self.source.columns()
     }
 
+    fn files_read(&self, rows: usize) -> Option<String> {
+        self.source.files_read(rows)
+    }
+
     fn scan(
         &self,
         wanted: &[usize],

@@ -11,7 +11,8 @@ use certus_store::report::Extras;
 use certus_store::{Arrays, FitDirectory, Record, Sheet};
 
 use crate::arguments::FitArguments;
-use crate::exit::{Code, Failure, print};
+use crate::exit::{Code, Failure, note, print};
+use crate::output::Output;
 use crate::request::open;
 use crate::table::aligned;
 
@@ -26,6 +27,7 @@ struct Stored {
 impl Stored {
     fn read(dir: &Path) -> Result<Self, Failure> {
         let directory = FitDirectory::open(dir)?;
+        directory.note().iter().for_each(|words| note(words));
         let record = Record::read(&directory)?;
         let bad = |name: &str, e: serde_json::Error| {
             Failure::new(
@@ -57,6 +59,11 @@ impl Stored {
         Ok(Some((mixed.map_err(bad)?, varies)))
     }
 
+    /// The data of the fit, where they still are.
+    fn data(&self) -> Option<&Path> {
+        self.arguments.data.as_deref()
+    }
+
     fn arrays(&self) -> Result<Arrays, Failure> {
         let arrays = Arrays::read(&self.directory)?;
         if arrays.gaussian.dim() == self.meaning.dim() {
@@ -72,8 +79,9 @@ impl Stored {
 }
 
 /// `certus sample`: row k depends on the seed and k only.
-pub fn sample(dir: &Path, draws: usize, to: &Path, seed: u64) -> Result<Code, Failure> {
+pub fn sample(dir: &Path, draws: usize, seed: u64, to: &Path, overwrite: bool) -> Result<Code, Failure> {
     let stored = Stored::read(dir)?;
+    let output = Output::new(to, overwrite, dir, stored.data().as_slice())?;
     let arrays = stored.arrays()?;
     let quantities = stored.meaning.quantities();
     let (values, kind) = match stored.mixed(&arrays)? {
@@ -86,14 +94,22 @@ pub fn sample(dir: &Path, draws: usize, to: &Path, seed: u64) -> Result<Code, Fa
         format!("num_samples = {draws}"),
         format!("seed = {seed}"),
     ];
-    Sheet { names: &names, values: &values, comments: &comments }.write(to)?;
+    output.write(&Sheet { names: &names, values: &values, comments: &comments })?;
     print(&format!("{draws} draws of {} parameters in {}\n", names.len(), to.display()))?;
     Ok(Code::Reached)
 }
 
 /// `certus predict`.
-pub fn predict(dir: &Path, new: &Path, to: &Path, groups: Option<&str>) -> Result<Code, Failure> {
+pub fn predict(
+    dir: &Path,
+    new: &Path,
+    groups: Option<&str>,
+    to: &Path,
+    overwrite: bool,
+) -> Result<Code, Failure> {
     let stored = Stored::read(dir)?;
+    let inputs: Vec<&Path> = std::iter::once(new).chain(stored.data()).collect();
+    let output = Output::new(to, overwrite, dir, &inputs)?;
     let arrays = stored.arrays()?;
     let source = open(new, None, None)?;
     let (family, storage) = (stored.arguments.family()?, Storage::default());
@@ -122,8 +138,9 @@ pub fn predict(dir: &Path, new: &Path, to: &Path, groups: Option<&str>) -> Resul
     let values: Vec<f64> =
         rows.iter().flat_map(|p| [p.mean, p.q05, p.q50, p.q95, p.linear_mean, p.linear_sd]).collect();
     let names = ["mean", "q05", "q50", "q95", "linear_mean", "linear_sd"].map(String::from);
-    Sheet { names: &names, values: &values, comments: &[] }.write(to)?;
-    print(&format!("predictions{whose} in {}, rows: {}\n", to.display(), rows.len()))?;
+    output.write(&Sheet { names: &names, values: &values, comments: &[] })?;
+    let read = source.files_read(rows.len()).map_or(String::new(), |words| format!(" ({words})"));
+    print(&format!("predictions{whose} in {}, rows: {}{read}\n", to.display(), rows.len()))?;
     Ok(Code::Reached)
 }
 

@@ -7,20 +7,20 @@ use certus_data::{Ended, Problem};
 use certus_store::{Arrays, FitDirectory, Record};
 
 use crate::exit::{Code, Failure};
-use crate::fit::{Run, show};
+use crate::fit::{Run, publish, show};
 
 impl Run<'_> {
     /// Such a run begins anew when it is resumed, so there are no checkpoints.
     pub(crate) fn go_collapsed(
         mut self,
-        problem: &Problem,
+        problem: &Arc<Problem>,
         directory: Option<FitDirectory>,
         earlier: Option<&Record>,
     ) -> Result<Code, Failure> {
         self.say("looking for the scales that are not given");
         let again = ", before there was an estimate of what was not given; certus resume begins anew";
         let directory = directory.map(Arc::new);
-        self.on_end(problem, directory.clone(), earlier.is_some(), move || Ok(again.into()));
+        self.on_end(problem, directory.clone(), move || Ok(again.into()));
         let asked = self.arguments.level.map(|level| level.asked());
         let goal = self.goal_left();
         let (watch, signals) = (&mut self.watch, &self.signals);
@@ -65,7 +65,7 @@ impl Run<'_> {
             if !ended.groups.is_empty() {
                 certus_store::write_groups(directory, &ended.groups)?;
             }
-            record.write(directory)?;
+            publish(problem, &record, directory)?;
         }
         show(self.arguments, &record, directory)
     }

@@ -23,6 +23,7 @@ pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
         return crate::verify_many::check(dir, data);
     }
     let directory = FitDirectory::open(dir)?;
+    directory.note().iter().for_each(|words| crate::exit::note(words));
     let stored = Stored::read(&directory)?;
     let report = if stored.is_black_box() {
         certus_data::verify::check_black_box(&stored)
@@ -44,9 +45,7 @@ pub(crate) fn damaged(what: &str) -> impl Fn(Failure) -> Failure {
 pub(crate) fn listen(left: &'static str) -> Result<Signals, Failure> {
     let signals = Signals::listen()?;
     signals.doing("reading and preparing the data");
-    signals.on_end(move |reason| {
-        Parting::saying(format!("{} while {}; {left}", reason.words, reason.doing))
-    });
+    signals.on_end(move |reason| Parting::saying(format!("{} while {}; {left}", reason.words, reason.doing)));
     Ok(signals)
 }
 

@@ -184,13 +184,16 @@ fn verify_accepts_and_refuses() {
     let bound = fit["certificate"]["gap"]["bound"].as_f64().unwrap();
     fit["certificate"]["gap"]["bound"] = serde_json::json!(0.5 * bound);
     std::fs::write(&path, fit.to_string()).unwrap();
+    certus_store::manifest::write(&out).unwrap();
     expect(&certus(&["verify", target]), 14, "computed again");
     let mut fit: serde_json::Value = serde_json::from_str(&text).unwrap();
     let mean = fit["parameters"][1]["mean"].as_f64().unwrap();
     fit["parameters"][1]["mean"] = serde_json::json!(mean * 1.004);
     std::fs::write(&path, fit.to_string()).unwrap();
+    certus_store::manifest::write(&out).unwrap();
     expect(&certus(&["verify", target]), 14, "the arrays say");
     std::fs::write(&path, text).unwrap();
+    certus_store::manifest::write(&out).unwrap();
     expect(&certus(&["report", target]), 0, "report.html");
     assert!(std::fs::read_to_string(out.join("report.html")).unwrap().contains("<html"));
     std::fs::remove_dir_all(&dir).unwrap();
@@ -220,7 +223,7 @@ fn arrays(out: &Path) -> Vec<u8> {
 /// Waits until the first checkpoint is there.
 fn wait_for_checkpoint(out: &Path) {
     for _ in 0..2000 {
-        if out.join("checkpoint.1").exists() {
+        if out.join(".run/checkpoint.1").exists() {
             return;
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -280,7 +283,8 @@ fn killed(method: &str, kills: usize, name: &str) {
             if output.status.signal() == Some(9) {
                 done += 1;
                 // before the data were read there is nothing to go on from
-                child = if out.join("settings.json").exists() {
+                let begun = [".run/settings.json", "settings.json"].iter().any(|f| out.join(f).exists());
+                child = if begun {
                     start(&["resume".to_string(), out.to_str().unwrap().to_string(), "--quiet".to_string()])
                 } else {
                     let mut again = long_run_of(&out, method);
@@ -344,7 +348,7 @@ fn damaged_checkpoints() {
         std::thread::sleep(Duration::from_millis(50));
         child.kill().unwrap();
         child.wait().unwrap();
-        let read = |k: usize| std::fs::read(out.join(format!("checkpoint.{k}"))).unwrap();
+        let read = |k: usize| std::fs::read(out.join(format!(".run/checkpoint.{k}"))).unwrap();
         let generation = |bytes: &[u8]| u64::from_le_bytes(bytes[24..32].try_into().unwrap());
         let newest = if generation(&read(0)) > generation(&read(1)) { 0 } else { 1 };
         let mut bytes = read(newest);
@@ -352,7 +356,7 @@ fn damaged_checkpoints() {
             "cut" => bytes.truncate(bytes.len() - 9),
             _ => *bytes.last_mut().unwrap() ^= 4,
         }
-        std::fs::write(out.join(format!("checkpoint.{newest}")), bytes).unwrap();
+        std::fs::write(out.join(format!(".run/checkpoint.{newest}")), bytes).unwrap();
         expect(&certus(&["resume", out.to_str().unwrap()]), 10, &format!("checkpoint.{newest} is damaged"));
         assert_eq!(arrays(&out), arrays(&whole), "{damage}");
     }
@@ -384,7 +388,7 @@ fn draws_predictions_and_comparisons() {
         let file = dir.join("draws.csv");
         let n = 4000;
         let draws = ["sample", out.to_str().unwrap(), "--draws", "4000", "--to", file.to_str().unwrap()];
-        expect(&certus(&draws), 0, "4000 draws");
+        expect(&certus(&[&draws[..], &["--overwrite"]].concat()), 0, "4000 draws");
         let text = std::fs::read_to_string(&file).unwrap();
         let lines: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
         assert_eq!(lines.len(), n + 1);
@@ -402,7 +406,7 @@ fn draws_predictions_and_comparisons() {
         }
         let parquet = dir.join("draws.parquet");
         expect(
-            &certus(&["sample", out.to_str().unwrap(), "--to", parquet.to_str().unwrap()]),
+            &certus(&["sample", out.to_str().unwrap(), "--to", parquet.to_str().unwrap(), "--overwrite"]),
             0,
             "1000 draws",
         );
@@ -422,7 +426,7 @@ fn draws_predictions_and_comparisons() {
             all.iter().find(|p| p["name"] == name).unwrap_or_else(|| panic!("{name}"))[what].as_f64().unwrap()
         };
         let predict = ["predict", out.to_str().unwrap(), new.to_str().unwrap(), "--to", to.to_str().unwrap()];
-        expect(&certus(&predict), 0, "rows: 2");
+        expect(&certus(&[&predict[..], &["--overwrite"]].concat()), 0, "rows: 2");
         let text = std::fs::read_to_string(&to).unwrap();
         let rows: Vec<Vec<f64>> =
             text.lines().skip(1).map(|l| l.split(',').map(|x| x.parse().unwrap()).collect()).collect();
@@ -438,7 +442,8 @@ fn draws_predictions_and_comparisons() {
     }
     std::fs::write(&new, "distance,city,van\n0,Gouda,3\n").unwrap();
     let predict = ["predict", dense.to_str().unwrap(), new.to_str().unwrap(), "--to", to.to_str().unwrap()];
-    expect(&certus(&predict), 65, "Gouda");
+    expect(&certus(&predict), 73, "predicted.csv exists already");
+    expect(&certus(&[&predict[..], &["--overwrite"]].concat()), 65, "Gouda");
     let output = certus(&["compare", dense.to_str().unwrap(), grouped.to_str().unwrap()]);
     expect(&output, 0, "4 parameters in both");
     expect(&output, 0, "ELBO");

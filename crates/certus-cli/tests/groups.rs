@@ -220,6 +220,7 @@ fn the_posterior_is_kept_and_verified() {
     change("the weights of the grid", &|r| r["settings"]["sd-prior-scale"] = serde_json::json!(0.5));
     for (other, words) in changed {
         std::fs::write(out.join("fit.json"), other.to_string()).unwrap();
+        certus_store::manifest::write(&out).unwrap();
         expect(&certus(&["verify", place]), 14, words);
     }
     std::fs::remove_dir_all(&dir).unwrap();

@@ -165,8 +165,11 @@ fn kills_and_interrupts_lose_no_finished_chunk() {
     expect(&run(&format!("resume {} --quiet", dir.join("broken").display())), 0, "");
     assert_eq!(made(&first), before, "what is there is not made again");
     assert_eq!(table(&dir.join("whole")), table(&dir.join("broken")));
-    // the same command once more changes nothing; a damaged chunk is made again
+    // the same command once more changes nothing; a damaged chunk is named, and made again once it is removed
+    expect(&run(&words("broken")), 0, "");
     std::fs::write(&first, "{").unwrap();
+    expect(&run(&words("broken")), 65, "000000.json");
+    std::fs::remove_file(&first).unwrap();
     expect(&run(&words("broken")), 0, "");
     assert_eq!(table(&dir.join("whole")), table(&dir.join("broken")));
     let halves = std::fs::read_dir(dir.join("broken/chunks")).unwrap();

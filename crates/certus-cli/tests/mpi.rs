@@ -191,7 +191,7 @@ fn killed(kills: usize, name: &str) {
         let to = out.to_str().unwrap();
         loop {
             let ranks = 1 + (4.0 * noise.next()) as usize;
-            let settings = out.join("settings.json").exists();
+            let settings = [".run/settings.json", "settings.json"].iter().any(|f| out.join(f).exists());
             let arguments = if settings { vec!["resume", to, "--quiet"] } else { long(&data, to) };
             let mut child =
                 mpirun(ranks, &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -210,7 +210,7 @@ fn killed(kills: usize, name: &str) {
             }
             assert!(status.code().is_some() || status.signal().is_some());
             // killed before there was anything to go on from
-            if !out.join("settings.json").exists() {
+            if ![".run/settings.json", "settings.json"].iter().any(|f| out.join(f).exists()) {
                 let _ = std::fs::remove_dir_all(&out);
             }
         }
@@ -250,7 +250,7 @@ fn a_silent_rank_is_named() {
             .unwrap();
         let pids = ranks_of(&child, ranks);
         let began = Instant::now();
-        while !out.join("checkpoint.0").exists() && began.elapsed() < Duration::from_secs(30) {
+        while !out.join(".run/checkpoint.0").exists() && began.elapsed() < Duration::from_secs(30) {
             std::thread::sleep(Duration::from_millis(10));
         }
         signal("STOP", pids[stopped]);
@@ -279,7 +279,7 @@ fn all_stop_together() {
     let child = mpirun(3, &long(&data, to)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pids = ranks_of(&child, 3);
     let began = Instant::now();
-    while !out.join("checkpoint.0").exists() && began.elapsed() < Duration::from_secs(30) {
+    while !out.join(".run/checkpoint.0").exists() && began.elapsed() < Duration::from_secs(30) {
         std::thread::sleep(Duration::from_millis(10));
     }
     signal("TERM", pids[0]);

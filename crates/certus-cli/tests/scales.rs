@@ -134,7 +134,7 @@ fn noise_without_groups_by_hand() {
         near(t_below((found[3] - found[0]) / unit, nu), 0.95, 1e-3, "its q95");
     }
     expect(
-        &certus(&["predict", out, &new, "--to", to.to_str().unwrap(), "--groups", "new"]),
+        &certus(&["predict", out, &new, "--to", to.to_str().unwrap(), "--overwrite", "--groups", "new"]),
         64,
         "there are none",
     );
@@ -164,11 +164,13 @@ fn noise_without_groups_by_hand() {
         let mut other = record.clone();
         other["certificate"]["scale"][place] = value;
         std::fs::write(dir.join("fit/fit.json"), other.to_string()).unwrap();
+        certus_store::manifest::write(&dir.join("fit")).unwrap();
         expect(&certus(&["verify", out]), 14, words);
     }
     let mut other = record.clone();
     other["settings"]["sd-prior"] = serde_json::json!("exponential");
     std::fs::write(dir.join("fit/fit.json"), other.to_string()).unwrap();
+    certus_store::manifest::write(&dir.join("fit")).unwrap();
     expect(&certus(&["verify", out]), 14, "the weights of the grid");
     std::fs::remove_dir_all(&dir).unwrap();
 }
@@ -430,7 +432,7 @@ fn counts_without_extra_spread() {
         }
         expect(&certus(&["verify", out]), 0, "log likelihood at the estimate");
         expect(
-            &certus(&["predict", out, &file, "--to", dir.join("p.out.csv").to_str().unwrap()]),
+            &certus(&["predict", out, &file, "--to", dir.join("p.out.csv").to_str().unwrap(), "--overwrite"]),
             0,
             "rows: 30",
         );

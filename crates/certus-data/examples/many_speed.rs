@@ -104,7 +104,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let rows = table.rows();
     let how = ManyHow {
         goal: Goal::default(),
-        way: Way::new("auto", None, Numbers::default())?,
+        way: Way::new("auto", None, None, Numbers::default())?,
         level: None,
         threads: None,
         memory: None,

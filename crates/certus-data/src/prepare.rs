@@ -127,7 +127,9 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
         let feature = &mut encoding.features[j];
         ((feature.mean, feature.sd), feature.unit) = (summary.moments[j], Some(unit));
     }
-    let mut notes = notes(spec, &encoding, &profile, &ignored, &dropped);
+    let read = source.files_read(profile.used + profile.incomplete);
+    let mut notes: Vec<String> =
+        read.into_iter().chain(notes(spec, &encoding, &profile, &ignored, &dropped)).collect();
     slopes(spec, &mut encoding, &dropped, &mut notes)?;
     notes.extend(dependent(&leaves, &encoding)?.iter().map(|d| dependence(&encoding, d)));
     Ok(Prepared {

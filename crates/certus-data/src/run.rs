@@ -11,13 +11,15 @@ use certus::factor::{Factor, Lower};
 use certus::fit::Status;
 use certus::{Gaussian, Goal, Outcome};
 use certus_models::auto::{
-    MOST_MEMORY, MOST_WORK, Method, Model, ModelState, Observer, Restated, Route, planned, resume_since, subsampled,
+    MOST_MEMORY, MOST_WORK, Method, Model, ModelState, Observer, Restated, Route, planned, resume_since,
+    subsampled,
 };
 use certus_models::posterior::by_gap;
 use certus_models::{MeanField, PosteriorSettings};
 
 use crate::error::DataError;
 use crate::problem::{Fitted, Problem};
+use crate::theorems::{FitPlan, Theorems};
 use crate::way::INDEPENDENT;
 use crate::way::Way;
 
@@ -25,6 +27,8 @@ use crate::way::Way;
 const POSTERIOR_WORK: f64 = 1e9;
 /// Its draws, at most and at least.
 const POSTERIOR_DRAWS: (f64, f64) = (1e5, 4e3);
+/// Multiplications of the exact route up to which a plan computes the constants of the theorems unasked: they take about a tenth of it.
+const THEOREM_WORK: f64 = 1e11;
 /// Draws of an estimate, at most.
 const ESTIMATE_DRAWS: f64 = 2e4;
 /// A bound of the KL divergence, in nats, beyond which it says nothing that anybody could use: then an estimate is given instead.
@@ -302,8 +306,8 @@ impl Problem {
         self.notes().into_iter().chain(found.into_iter().flatten()).collect()
     }
 
-    /// What a fit would do, as lines of what and how much.
-    pub fn plan(&self, goal: &Goal, way: &Way) -> Vec<(&'static str, String)> {
+    /// What a fit would do. Where rows are spread over ranks, all of them must ask.
+    pub fn plan(&self, goal: &Goal, way: &Way) -> Result<FitPlan, DataError> {
         let prepared = &self.prepared;
         let r = &prepared.response;
         let mut lines = vec![
@@ -327,8 +331,48 @@ impl Problem {
         } else {
             lines.push(("route", way.described(self)));
         }
+        let theorems = self.theorems(goal, way)?;
+        let theorems = match theorems {
+            Ok((theorems, more)) => {
+                lines.extend(more);
+                Some(theorems)
+            }
+            Err(reason) => {
+                lines.push(("theorem", format!("none: {reason}")));
+                None
+            }
+        };
         lines.extend(prepared.notes.iter().map(|note| ("note", note.clone())));
-        lines
+        Ok(FitPlan { lines, theorems })
+    }
+
+    /// What the theorems say of the paper's methods, or why that is not computed.
+    #[allow(clippy::type_complexity)]
+    fn theorems(
+        &self,
+        goal: &Goal,
+        way: &Way,
+    ) -> Result<Result<(Theorems, Vec<(&'static str, String)>), String>, DataError> {
+        let chosen = if let Way::Planned(chosen) = way { Some(chosen) } else { None };
+        let Some(model) = self.model() else {
+            return Ok(Err(
+                "a scale of the model is not given, and the theorems are about one Gaussian for given scales"
+                    .into(),
+            ));
+        };
+        if matches!(way, Way::MeanField(_)) {
+            return Ok(Err(
+                "the paper's methods do not run over Gaussians with independent coefficients".into()
+            ));
+        }
+        let work = model.size().work();
+        if work > THEOREM_WORK && chosen.is_none() {
+            return Ok(Err(format!(
+                "their constants take passes over the rows ({work:.1e} operations, more than {THEOREM_WORK:.0e}): ask for one of the methods, \
+                 such as ball-stl, to have them computed"
+            )));
+        }
+        Theorems::new(model, goal, chosen).map(Ok)
     }
 }
 

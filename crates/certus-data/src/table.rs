@@ -182,6 +182,11 @@ pub trait Source: Send + Sync {
         wanted: &[usize],
         visit: &mut dyn FnMut(&Batch<'_>) -> Result<(), DataError>,
     ) -> Result<(), DataError>;
+
+    /// How many files and rows were read, in words, if a search chose the files; `rows` is what a scan gave.
+    fn files_read(&self, _rows: usize) -> Option<String> {
+        None
+    }
 }
 
 /// Columns in memory.

@@ -34,7 +34,7 @@ fn request() -> Request {
 }
 
 fn how(threads: usize, memory: Option<usize>) -> ManyHow {
-    let way = Way::new("auto", None, Numbers::default()).unwrap();
+    let way = Way::new("auto", None, None, Numbers::default()).unwrap();
     ManyHow { goal: Goal::default(), way, level: None, threads: Some(threads), memory }
 }
 
@@ -81,7 +81,7 @@ fn a_group_is_a_table_of_its_own() {
         own.spec.by = vec!["key".into()];
         let problem = Problem::new(&table(&alone), &own, &Storage::default()).unwrap();
         let goal = Goal { model_key: Key::Text(format!("g{g}")).model_key(), ..Goal::default() };
-        let way = Way::new("auto", None, Numbers::default()).unwrap();
+        let way = Way::new("auto", None, None, Numbers::default()).unwrap();
         let outcome = problem.run(&goal, &way, None, &mut |_, _| ControlFlow::Continue(())).unwrap();
         let named: Vec<(String, f64, f64)> = problem
             .quantities

@@ -13,6 +13,7 @@ use certus_store::record::{Data, Parameter};
 use certus_store::report::{Extras, report};
 use certus_store::{Arrays, FitDirectory, Meta, Record};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -343,7 +344,8 @@ impl Fitted {
                 directory.write(MEANING, &meaning)?;
             }
             self.arrays().write(&directory)?;
-            self.record.write(&directory)
+            self.record.write(&directory)?;
+            directory.commit(false)
         };
         py.detach(write).map_err(|e| store(py, &e))
     }
@@ -359,9 +361,13 @@ impl Fitted {
                 Err(_) if record.model == "target" => None,
                 Err(error) => return Err(error),
             };
-            Ok((record, arrays, meaning))
+            Ok((record, arrays, meaning, directory.note()))
         };
-        let (record, arrays, meaning) = py.detach(read).map_err(|e| store(py, &e))?;
+        let (record, arrays, meaning, note) = py.detach(read).map_err(|e| store(py, &e))?;
+        if let Some(words) = note {
+            let words = std::ffi::CString::new(words).unwrap_or_default();
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &words, 1)?;
+        }
         let meaning = meaning.map(|bytes| serde_json::from_slice(&bytes)).transpose();
         let meaning = meaning.map_err(|e| raise(py, 65, &format!("{MEANING} is damaged: {e}")))?;
         Self::of_parts(py, record, arrays, meaning)

@@ -164,10 +164,12 @@ impl Model {
         self.problem.notes()
     }
 
-    /// What a fit would do.
-    fn plan(&self, py: Python<'_>, settings: &str) -> PyResult<Vec<(&'static str, String)>> {
+    /// What a fit would do: the text, and the fields as JSON.
+    fn plan(&self, py: Python<'_>, settings: &str) -> PyResult<(String, String)> {
         let settings = self.settings.with(&Settings::read(py, settings)?);
-        Ok(self.problem.plan(&settings.goal(py)?, &settings.way(py)?))
+        let (goal, way) = (settings.goal(py)?, settings.way(py)?);
+        let plan = py.detach(|| self.problem.plan(&goal, &way)).map_err(|e| data(py, &e))?;
+        Ok((plan.to_string(), serde_json::to_string(&plan).expect("a plan is plain values")))
     }
 
     /// Fits.
@@ -279,21 +281,22 @@ impl Model {
         let (problem, asked) = (&*self.problem, settings.asked(py)?);
         let (theirs, brake) = (self.problem.clone(), self.brake.clone());
         let (own, way) = (goal.clone(), *way);
-        let ended = watched(py, Progress::new(py, progress), own.max_time, &|_| self.brake.set(), move |shared| {
-            let _driving = brake.drive();
-            theirs.run_collapsed(&own, &way, asked, &mut |now| {
-                let (elapsed, passes) = (now.elapsed, now.passes as u64);
-                shared.show(Some(TracePoint {
-                    elapsed,
-                    iteration: passes,
-                    gradients: passes,
-                    neg_elbo: None,
-                    bound: None,
-                    level: certus::certificate::Level::None,
-                }));
-                if shared.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })
-        });
+        let ended =
+            watched(py, Progress::new(py, progress), own.max_time, &|_| self.brake.set(), move |shared| {
+                let _driving = brake.drive();
+                theirs.run_collapsed(&own, &way, asked, &mut |now| {
+                    let (elapsed, passes) = (now.elapsed, now.passes as u64);
+                    shared.show(Some(TracePoint {
+                        elapsed,
+                        iteration: passes,
+                        gradients: passes,
+                        neg_elbo: None,
+                        bound: None,
+                        level: certus::certificate::Level::None,
+                    }));
+                    if shared.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })
+            });
         match (ended.result, ended.stopped) {
             (_, Some(error)) if !interrupt(py, &error) => Err(error),
             (Some(Ok(ended)), _) => {

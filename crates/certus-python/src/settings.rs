@@ -74,6 +74,8 @@ pub(crate) struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     constants: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     batch: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     iterations: Option<u64>,
@@ -115,6 +117,7 @@ impl Settings {
         Self {
             method: run.method,
             constants: run.constants,
+            steps: run.steps,
             batch: run.batch,
             iterations: run.iterations,
             row_batch: run.row_batch,
@@ -156,7 +159,8 @@ impl Settings {
     pub(crate) fn way(&self, py: Python<'_>) -> PyResult<Way> {
         let method = self.method.as_deref().unwrap_or("auto");
         let numbers = Numbers { batch: self.batch, iterations: self.iterations, row_batch: self.row_batch };
-        let way = Way::new(method, self.constants.as_deref(), numbers).map_err(|e| data(py, &e))?;
+        let way = Way::new(method, self.constants.as_deref(), self.steps.as_deref(), numbers)
+            .map_err(|e| data(py, &e))?;
         let groups = self.group.as_ref().is_some_and(|groups| !groups.is_empty());
         match (self.factor.as_deref(), groups) {
             (None | Some("auto"), _) | (Some("dense"), false) | (Some("arrow"), true) => Ok(way),

@@ -74,3 +74,36 @@ def test_the_command_line_reads_our_directory(df, csv, tmp_path):
     run("sample", place, "--draws", 50, "--seed", 4, "--to", tmp_path / "s.csv")
     drawn = pd.read_csv(tmp_path / "s.csv", comment="#")
     np.testing.assert_array_equal(drawn.to_numpy(), fit.sample(50, 4))
+
+
+@pytest.mark.parametrize("method", ["prox-energy", "proj-entropy", "proj-stl", "prox-cv", "ball-stl"])
+@pytest.mark.parametrize("steps", ["greedy", "paper", "horizon", "decaying"])
+def test_steps_have_the_same_bits(method, steps, df, csv):
+    model = certus.logistic("y ~ a + b", data=df)
+    flags = ["--response", "y", "--features", "a,b", "--method", method, "--steps", steps, "--iterations", 30, "--batch", 3, "--seed", 5]
+    settings = {"method": method, "steps": steps, "iterations": 30, "batch": 3, "seed": 5}
+    if steps == "paper" and method in ("prox-cv", "ball-stl"):
+        with pytest.raises(certus.UsageError, match="not in the paper"):
+            model.fit(**settings)
+        run("fit", "logistic", csv, *flags, code=64)
+        return
+    fit = model.fit(**settings)
+    ours = fit.to_dict()
+    code = 0 if fit.status == "reached" else 10
+    theirs = json.loads(run("fit", "logistic", csv, *flags, "--json", "--quiet", code=code))
+    for key in ("status", "message", "route", "neg_elbo", "certificate", "parameters", "counts"):
+        assert ours[key] == theirs[key], key
+    assert ours["settings"]["steps"] == theirs["settings"]["steps"] == steps
+
+
+def test_plans_are_the_same_text_and_fields(df, csv):
+    for formula, settings, flags in (
+        ("y ~ a + b", {}, ["--features", "a,b"]),
+        ("y ~ a + b", {"method": "proj_stl", "steps": "paper", "gap": 0.1}, ["--features", "a,b", "--method", "proj-stl", "--steps", "paper", "--gap", "0.1"]),
+    ):
+        plan = certus.logistic(formula, data=df).plan(**settings)
+        arguments = ("plan", "logistic", csv, "--response", "y", *flags)
+        assert repr(plan) + "\n" == run(*arguments)
+        theirs = json.loads(run(*arguments, "--json"))
+        assert theirs["theorems"] == json.loads(repr(plan.theorems))
+        assert [list(line) for line in plan] == theirs["lines"]

@@ -98,9 +98,27 @@ def test_save_and_load(fit, df, tmp_path):
     with pytest.raises(certus.InputError) as caught:
         certus.load(tmp_path / "nothing")
     assert caught.value.exit_code == 66 and isinstance(caught.value, FileNotFoundError)
-    (place / "arrays.safetensors").write_bytes(b"no")
-    with pytest.raises(certus.DataError, match="damaged"):
+    for name in ("arrays.safetensors", "fit.json", "settings.json", "meaning.json"):
+        whole = (place / name).read_bytes()
+        (place / name).write_bytes(whole.replace(b"e", b"E", 1))
+        with pytest.raises(certus.DataError, match=f"{name} is not the file that certus wrote") as caught:
+            certus.load(place)
+        assert caught.value.exit_code == 65
+        (place / name).write_bytes(whole)
+    assert certus.load(place).to_dict() == fit.to_dict()
+    (place / "manifest.json").unlink()
+    with pytest.raises(certus.DataError, match="manifest.json"):
         certus.load(place)
+
+
+def test_fits_of_schema_2_are_loaded_with_a_warning(fit, tmp_path):
+    place = tmp_path / "fit"
+    fit.save(place)
+    (place / "manifest.json").unlink()
+    text = (place / "fit.json").read_text()
+    (place / "fit.json").write_text(text.replace('"schema": 3', '"schema": 2', 1))
+    with pytest.warns(UserWarning, match="not checked"):
+        assert certus.load(place).certificate.gap.bound == fit.certificate.gap.bound
 
 
 def test_a_target_is_saved_and_loaded(tmp_path):

@@ -294,6 +294,26 @@ def test_a_plan(df):
     assert "rows          400" in repr(certus.logistic("y ~ a", data=df).plan())
 
 
+def test_a_plan_has_the_theorems(df):
+    model = certus.logistic("y ~ a", data=df, prior_sd=1.0, intercept_prior_sd=1.0)
+    theorems = model.plan(method="proj_entropy", steps="paper", batch=1, iterations=500).theorems
+    mu, m, d = theorems.curvature.strong_convexity, theorems.curvature.smoothness, 2
+    assert mu == pytest.approx(1.0) and theorems.batch == 1 and theorems.iterations == 500
+    a = 4 * (d + 3) * m**2
+    assert theorems.run.numbers[0].value == pytest.approx(a) and theorems.run.first_step == pytest.approx(mu / (2 * a))
+    assert theorems.run.last_step == pytest.approx(min(mu / (2 * a), 2 / mu * 999 / 500**2))
+    counts = {(row.method, row.constants): row.iterations for row in theorems.methods}
+    assert counts["proj-stl", "paper"] > counts["proj-stl", "sharp"] > counts["ball-stl", "local"] > 0
+    assert counts["prox-energy", "paper"] is None and "not the gap" in theorems.methods[0].reason
+    assert certus.linear("value ~ a", data=df).plan().theorems is None
+    with pytest.raises(certus.UsageError, match="constants are 'sharp'"):
+        model.fit(method="proj_stl", steps="paper", constants="sharp")
+    with pytest.raises(certus.UsageError, match="belongs to the paper's methods"):
+        model.plan(steps="paper")
+    with pytest.raises(certus.UsageError, match="belongs to models"):
+        certus.fit(certus.target(lambda z: (-0.5 * (z**2).sum(1), -z), dim=2), steps="paper")
+
+
 def test_the_papers_methods(df):
     fit = certus.logistic("y ~ a", data=df).fit(method="prox_energy", iterations=2000, batch=5, gap=10.0)
     assert fit.status in ("reached", "limit") and fit.settings.method == "prox-energy"

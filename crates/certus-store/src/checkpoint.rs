@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use crate::directory::{CHECKPOINTS, FitDirectory, Step, temporary, write_steps};
+use crate::atomic::{Before, temporary, write_steps};
+use crate::directory::{CHECKPOINTS, FitDirectory};
 use crate::error::Error;
 
 const MAGIC: &[u8; 16] = b"certus.checkpoin";
@@ -147,30 +148,32 @@ pub struct Checkpoints {
 impl Checkpoints {
     /// For a fit with this fingerprint. Goes on counting from the newest checkpoint of that fit that is there.
     pub fn new(directory: &FitDirectory, kind: Kind, fingerprint: Fingerprint) -> Self {
-        let mut checkpoints = Self { path: directory.path().to_path_buf(), kind, fingerprint, generation: 0 };
+        let mut checkpoints = Self { path: directory.run(), kind, fingerprint, generation: 0 };
         checkpoints.generation = checkpoints.latest().map_or(0, |latest| latest.checkpoint.generation);
         checkpoints
     }
 
     /// Saves a state as the next generation.
     pub fn write(&mut self, state: &[u8]) -> Result<(), Error> {
-        self.write_with(state, &mut |_| Ok(())).map_err(|(path, source)| {
+        let path = self.next();
+        let half = temporary(&path);
+        let made = fs::create_dir_all(&self.path);
+        made.and_then(|()| self.write_with(state, &half, &mut |_| Ok(()))).map_err(|source| {
             // the first error is the one to tell
-            let _ = fs::remove_file(temporary(&path));
+            let _ = fs::remove_file(&half);
             Error::Write { path, source }
         })
     }
 
-    fn write_with(
-        &mut self,
-        state: &[u8],
-        before: &mut dyn FnMut(Step) -> io::Result<()>,
-    ) -> Result<(), (PathBuf, io::Error)> {
+    fn next(&self) -> PathBuf {
+        self.path.join(CHECKPOINTS[((self.generation + 1) % 2) as usize])
+    }
+
+    fn write_with(&mut self, state: &[u8], half: &Path, before: Before<'_>) -> io::Result<()> {
         let generation = self.generation + 1;
         let (kind, fingerprint) = (self.kind, self.fingerprint);
         let bytes = Checkpoint { kind, generation, fingerprint, state: state.to_vec() }.encode();
-        let path = self.path.join(CHECKPOINTS[(generation % 2) as usize]);
-        write_steps(&path, &bytes, before).map_err(|e| (path, e))?;
+        write_steps(&self.next(), half, &bytes, before)?;
         self.generation = generation;
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum Error {
     /// The output is there already.
-    #[error("{} exists already: choose another directory, or overwrite it", path.display())]
+    #[error("{} exists already: choose another name, or overwrite it", path.display())]
     Exists {
         /// Where.
         path: PathBuf,
@@ -66,6 +66,26 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A file of a result is not the one that was written.
+    #[error("{} is not the file that certus wrote: {reason}", path.display())]
+    Changed {
+        /// Which.
+        path: PathBuf,
+        /// What differs, and what to do.
+        reason: String,
+    },
+    /// A run that has no result yet.
+    #[error("{} has no result yet: certus resume {} makes it", path.display(), path.display())]
+    Unfinished {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A result that was replaced while it was read.
+    #[error("{} was replaced by another process while it was read: run the command again", path.display())]
+    Replaced {
+        /// Where.
+        path: PathBuf,
+    },
     /// A checkpoint of other settings or other data.
     #[error("the checkpoint in {} belongs to another fit: its settings or its data differ", path.display())]
     AnotherFit {
@@ -89,16 +109,16 @@ impl Error {
     /// | code | meaning |
     /// |---|---|
     /// | 64 | usage: a format that cannot be written |
-    /// | 65 | bad data: a damaged file, a checkpoint of another fit |
+    /// | 65 | bad data: a damaged or changed file, a checkpoint of another fit |
     /// | 66 | no such input |
     /// | 70 | our own bug |
     /// | 73 | the output exists or cannot be created |
     /// | 74 | writing failed |
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Damaged { .. } | Error::AnotherFit { .. } => 65,
+            Error::Damaged { .. } | Error::Changed { .. } | Error::AnotherFit { .. } => 65,
             Error::Format { .. } => 64,
-            Error::Missing { .. } => 66,
+            Error::Missing { .. } | Error::Unfinished { .. } | Error::Replaced { .. } => 66,
             Error::Mismatch(_) => 70,
             Error::Exists { .. } | Error::NotAFit { .. } | Error::InUse { .. } => 73,
             Error::CannotCreate { .. } | Error::OtherFits { .. } => 73,
@@ -112,6 +132,17 @@ impl Error {
 
     pub(crate) fn cannot_create(path: &Path, source: io::Error) -> Self {
         Self::CannotCreate { path: path.to_path_buf(), source }
+    }
+
+    pub(crate) fn changed(path: &Path, reason: impl Into<String>) -> Self {
+        let advice = "restore it from a copy, or fit again with --overwrite";
+        Self::Changed { path: path.to_path_buf(), reason: format!("{}; {advice}", reason.into()) }
+    }
+
+    #[cfg(feature = "parquet")]
+    pub(crate) fn changed_chunk(path: &Path, reason: String) -> Self {
+        let advice = "remove it, and certus resume makes it again";
+        Self::Changed { path: path.to_path_buf(), reason: format!("{reason}; {advice}") }
     }
 
     pub(crate) fn damaged(path: &Path, reason: impl Into<String>) -> Self {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::directory::write_atomically;
+use crate::directory::{write_atomically, write_new};
 use crate::error::Error;
 
 /// Named columns.
@@ -32,12 +32,21 @@ impl Sheet<'_> {
         }
     }
 
-    /// Writes a CSV or a Parquet file, by the ending of its name.
+    /// Writes a CSV or a Parquet file, by the ending of its name, whole or not at all. What is there is replaced.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
+        write_atomically(path, &self.encoded(path)?)
+    }
+
+    /// The same where nothing must be.
+    pub fn write_new(&self, path: &Path) -> Result<(), Error> {
+        write_new(path, &self.encoded(path)?)
+    }
+
+    fn encoded(&self, path: &Path) -> Result<Vec<u8>, Error> {
         match path.extension().and_then(|e| e.to_str()) {
-            Some("csv") => self.write_csv(path),
+            Some("csv") => Ok(self.to_csv()?.into_bytes()),
             #[cfg(feature = "parquet")]
-            Some("parquet") => self.write_parquet(path),
+            Some("parquet") => self.to_parquet(),
             _ => Err(Error::Format { path: path.to_path_buf() }),
         }
     }
@@ -61,11 +70,6 @@ impl Sheet<'_> {
         }
         Ok(out)
     }
-
-    /// Writes a CSV file, whole or not at all.
-    pub fn write_csv(&self, path: &Path) -> Result<(), Error> {
-        write_atomically(path, self.to_csv()?.as_bytes())
-    }
 }
 
 /// A field as RFC 4180 has it; a name that would look like a comment is quoted, too.
@@ -81,7 +85,6 @@ fn quoted(name: &str) -> String {
 mod columns {
     //! Parquet: a column of doubles per name, compressed by Snappy.
 
-    use std::path::Path;
     use std::sync::Arc;
 
     use parquet::basic::{Compression, Repetition, Type as Physical};
@@ -93,7 +96,6 @@ mod columns {
     use parquet::schema::types::Type;
 
     use super::Sheet;
-    use crate::directory::write_atomically;
     use crate::error::Error;
 
     /// Rows of a row group.
@@ -138,11 +140,6 @@ mod columns {
             }
             file.close()?;
             Ok(bytes)
-        }
-
-        /// Writes a Parquet file, whole or not at all.
-        pub fn write_parquet(&self, path: &Path) -> Result<(), Error> {
-            write_atomically(path, &self.to_parquet()?)
         }
     }
 }

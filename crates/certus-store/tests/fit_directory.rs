@@ -9,7 +9,7 @@ use std::sync::Arc;
 use certus::factor::{Lower, Pattern, Symmetric};
 use certus::{Factor, Gaussian, Tree};
 use certus_store::arrays::Arrays;
-use certus_store::directory::{ARRAYS, CHECKPOINTS, RECORD, REPORT, write_atomically};
+use certus_store::directory::{ARRAYS, CHECKPOINTS, RECORD, REPORT, SETTINGS, write_atomically};
 use certus_store::{Checkpoints, Fingerprint, FitDirectory, Kind};
 use common::fresh;
 
@@ -18,21 +18,30 @@ fn a_directory_is_made_once() {
     let path = fresh("once").join("above/fit");
     let directory = FitDirectory::create(&path, false).unwrap();
     directory.write(RECORD, b"{}").unwrap();
+    assert_eq!(directory.read(RECORD).unwrap_err().exit_code(), 66, "nothing is there before it is complete");
+    directory.commit(false).unwrap();
     assert_eq!(directory.read(RECORD).unwrap(), b"{}");
     assert_eq!(directory.read("nothing").unwrap_err().exit_code(), 66);
     // another process, or this one again, does not get in while it is written
     assert_eq!(FitDirectory::create(&path, true).unwrap_err().exit_code(), 73);
+    assert_eq!(FitDirectory::resume(&path).unwrap_err().exit_code(), 73);
     drop(directory);
     let error = FitDirectory::create(&path, false).unwrap_err();
     assert!(error.exit_code() == 73 && error.to_string().contains("exists already"), "{error}");
     fs::write(path.join("mine.txt"), "keep me").unwrap();
-    for name in [ARRAYS, REPORT, CHECKPOINTS[0], ".fit.json.tmp"] {
+    for name in [ARRAYS, REPORT, CHECKPOINTS[0], ".fit.json.tmp", ".report.html.00ff.tmp"] {
         fs::write(path.join(name), "old").unwrap();
     }
-    FitDirectory::create(&path, true).unwrap();
-    let left: Vec<_> = fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(left, ["mine.txt"], "only the fit is removed");
+    let directory = FitDirectory::create(&path, true).unwrap();
+    assert!(path.join(RECORD).exists() && path.join(ARRAYS).exists(), "the old fit stays");
+    directory.write(SETTINGS, b"{}").unwrap();
+    directory.commit(false).unwrap();
+    drop(directory);
+    let mut left: Vec<_> = fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["manifest.json", "mine.txt", "settings.json"], "only the fit is removed");
     // a directory that is not a fit, and a file
+    fs::remove_file(path.join(SETTINGS)).unwrap();
     let error = FitDirectory::create(&path, true).unwrap_err();
     assert!(error.exit_code() == 73 && error.to_string().contains("no fit"), "{error}");
     assert_eq!(FitDirectory::create(&path.join("mine.txt"), true).unwrap_err().exit_code(), 73);
@@ -44,28 +53,32 @@ fn a_directory_is_made_once() {
 #[test]
 fn a_write_replaces_or_fails_whole() {
     let path = fresh("replace");
-    let directory = FitDirectory::create(&path, false).unwrap();
-    directory.write("a", b"old").unwrap();
-    directory.write("a", b"new").unwrap();
-    assert_eq!(directory.read("a").unwrap(), b"new");
-    directory.write("empty", b"").unwrap();
-    assert_eq!(directory.read("empty").unwrap(), b"");
-    fs::create_dir(path.join("b")).unwrap();
-    assert_eq!(directory.write("b", b"x").unwrap_err().exit_code(), 74);
+    fs::create_dir(&path).unwrap();
+    let (a, b) = (path.join("a"), path.join("b"));
+    for bytes in [&b"old"[..], b"new", b""] {
+        write_atomically(&a, bytes).unwrap();
+        assert_eq!(fs::read(&a).unwrap(), bytes);
+    }
+    fs::create_dir(&b).unwrap();
+    assert_eq!(write_atomically(&b, b"x").unwrap_err().exit_code(), 74);
     assert_eq!(write_atomically(&path.join("no/such/file"), b"x").unwrap_err().exit_code(), 74);
     let mut names: Vec<_> = fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["a", "b", "empty"], "no temporary file is left");
+    assert_eq!(names, ["a", "b"], "no temporary file is left");
 }
 
 #[test]
 fn checkpoints_of_a_fit_that_is_done_are_removed() {
-    let path = fresh("done");
-    let directory = FitDirectory::create(&path, false).unwrap();
-    let mut checkpoints = Checkpoints::new(&directory, Kind::Auto, Fingerprint::of([]));
-    (0..2).for_each(|_| checkpoints.write(b"state").unwrap());
-    directory.remove_checkpoints().unwrap();
-    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    for unfinished in [true, false] {
+        let path = fresh("done");
+        let directory = FitDirectory::create(&path, false).unwrap();
+        let mut checkpoints = Checkpoints::new(&directory, Kind::Auto, Fingerprint::of([]));
+        (0..2).for_each(|_| checkpoints.write(b"state").unwrap());
+        directory.write(RECORD, b"{}").unwrap();
+        directory.commit(unfinished).unwrap();
+        assert_eq!(checkpoints.latest().is_ok(), unfinished);
+        assert_eq!(path.join(".run").exists(), unfinished);
+    }
 }
 
 /// Awkward numbers: the smallest, the largest, no short decimals, a negative zero.
@@ -90,19 +103,24 @@ fn bits(values: &[f64]) -> Vec<u64> {
 
 #[test]
 fn arrays_come_back_to_the_bit() {
-    let directory = FitDirectory::create(&fresh("arrays"), false).unwrap();
+    let path = fresh("arrays");
     for gaussian in gaussians() {
         let vectors = [("scale".to_string(), vec![1e-7, 3.0]), ("none".to_string(), vec![])].into();
         let arrays = Arrays { gaussian, vectors };
+        let directory = FitDirectory::create(&path, true).unwrap();
         arrays.write(&directory).unwrap();
-        let back = Arrays::read(&directory).unwrap();
+        directory.write(RECORD, b"{}").unwrap();
+        directory.commit(false).unwrap();
+        let back = Arrays::read(&FitDirectory::open(&path).unwrap()).unwrap();
         assert_eq!(back, arrays);
         assert_eq!(bits(back.gaussian.mean()), bits(arrays.gaussian.mean()));
         assert_eq!(bits(back.gaussian.factor().values()), bits(arrays.gaussian.factor().values()));
         assert_eq!(arrays.encode().unwrap(), arrays.encode().unwrap(), "the same bytes every time");
     }
+    let directory = FitDirectory::open(&path).unwrap();
     fs::remove_file(directory.file(ARRAYS)).unwrap();
     assert_eq!(Arrays::read(&directory).unwrap_err().exit_code(), 66);
+    assert_eq!(FitDirectory::open(&path).unwrap_err().exit_code(), 65);
 }
 
 /// C_ij is at (i, j) for everybody who reads the file, whatever our memory order is.

@@ -114,13 +114,37 @@ fn what_is_damaged_or_of_others_is_not_a_chunk() {
     let dir = ManyDirectory::begin(&path, &of, true, false).unwrap();
     let two = || vec![result(Key::Number(1.0), vec![]), result(Key::Number(2.0), vec![])];
     dir.write_chunk(0, &chunk(&of, &[], two())).unwrap();
-    assert!(dir.chunk(&of, 0).is_some() && dir.chunk(&of, 1).is_none());
+    let there = |k: usize| dir.chunk(&of, k).unwrap().is_some();
+    assert!(there(0) && !there(1));
     dir.write_chunk(1, &chunk(&manifest(5), &[], two())).unwrap();
-    assert!(dir.chunk(&of, 1).is_none(), "of other fits");
+    assert!(!there(1), "of other fits");
     dir.write_chunk(1, &chunk(&of, &[], two()[..1].to_vec())).unwrap();
-    assert!(dir.chunk(&of, 1).is_none(), "a group is missing");
-    std::fs::write(path.join("chunks/000001.json"), "{\"of\":").unwrap();
-    assert!(dir.chunk(&of, 1).is_none(), "half a file");
+    assert!(!there(1), "a group is missing");
+    dir.write_chunk(1, &chunk(&of, &[], two())).unwrap();
+    assert!(there(1));
+    // half a file, every flipped bit, another bound, one bound written into a chunk of its own: refused, not made again in silence
+    let file = path.join("chunks/000001.json");
+    let bytes = std::fs::read(&file).unwrap();
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    let mut others: Vec<Vec<u8>> = (0..8 * bytes.len())
+        .map(|bit| {
+            let mut other = bytes.clone();
+            other[bit / 8] ^= 1 << (bit % 8);
+            other
+        })
+        .collect();
+    others.push(b"{\"of\":".to_vec());
+    others.push(text.replace("\"gap_bound\":null", "\"gap_bound\":1e-30").into_bytes());
+    others.push(text[..text.find(",\"sha256\"").unwrap()].as_bytes().to_vec());
+    for other in others {
+        assert_ne!(other, bytes);
+        std::fs::write(&file, &other).unwrap();
+        for error in [dir.chunk(&of, 1).unwrap_err(), dir.collect(&of, &mut |_| ()).unwrap_err()] {
+            assert!(error.exit_code() == 65 && error.to_string().contains("000001.json"), "{error}");
+        }
+    }
+    std::fs::write(&file, &bytes).unwrap();
+    assert!(!path.join(FITS).exists(), "no table was made of them");
     // several may share, one alone may not come between
     let other = ManyDirectory::begin(&path, &of, true, false).unwrap();
     let alone = ManyDirectory::begin(&path, &of, false, false).unwrap_err();
@@ -129,7 +153,49 @@ fn what_is_damaged_or_of_others_is_not_a_chunk() {
     assert_eq!(ManyDirectory::begin(&path, &manifest(5), false, false).unwrap_err().exit_code(), 73);
     std::fs::write(path.join("chunks/.000001.json.1-2-3.tmp"), "").unwrap();
     let fresh_start = ManyDirectory::begin(&path, &manifest(5), false, true).unwrap();
-    assert!(fresh_start.chunk(&manifest(5), 0).is_none() && path.join(MANIFEST).exists());
+    assert!(fresh_start.chunk(&manifest(5), 0).unwrap().is_none() && path.join(MANIFEST).exists());
     assert_eq!(fresh_start.manifest().unwrap(), manifest(5));
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
+/// Files of a finished directory are those of its manifest, or refused; a change that is meant needs a new manifest.
+#[test]
+fn the_finished_table_is_protected() {
+    let path = fresh("many-finished");
+    let of = manifest(2);
+    let dir = ManyDirectory::begin(&path, &of, false, false).unwrap();
+    let fits = vec![result(Key::Number(1.0), vec![Some([0.5, 1.0])]), result(Key::Number(2.0), vec![None])];
+    dir.write_chunk(0, &chunk(&of, &["x"], fits)).unwrap();
+    dir.collect(&of, &mut |_| ()).unwrap().unwrap();
+    drop(dir);
+    let table = std::fs::read(path.join(FITS)).unwrap();
+    for name in [FITS, MANIFEST, "chunks/000000.json", "manifest.json"] {
+        let file = path.join(name);
+        let bytes = std::fs::read(&file).unwrap();
+        for bit in (0..8 * bytes.len()).step_by(11) {
+            let mut other = bytes.clone();
+            other[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&file, &other).unwrap();
+            let opened = ManyDirectory::open(&path).map(|_| ());
+            let begun = ManyDirectory::begin(&path, &of, false, false).map(|_| ());
+            for error in [opened.unwrap_err(), begun.unwrap_err()] {
+                assert_eq!(error.exit_code(), 65, "bit {bit} of {name}: {error}");
+            }
+        }
+        std::fs::write(&file, &bytes).unwrap();
+        ManyDirectory::open(&path).unwrap().check().unwrap();
+    }
+    // chunks are not needed any more, and come back with the same bytes
+    let file = path.join("chunks/000000.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    ManyDirectory::open(&path).unwrap().check().unwrap();
+    std::fs::write(&file, text.replace("\"proved\"", "\"probable\"")).unwrap();
+    assert_eq!(ManyDirectory::open(&path).unwrap_err().exit_code(), 65);
+    certus_store::manifest::write(&path).unwrap();
+    let meant = ManyDirectory::open(&path).unwrap();
+    let read = meant.chunk(&meant.manifest().unwrap(), 0).unwrap().unwrap();
+    assert_eq!(read.fits[0].gap_level, "probable");
+    assert_eq!(std::fs::read(path.join(FITS)).unwrap(), table);
     std::fs::remove_dir_all(&path).unwrap();
 }

@@ -82,7 +82,7 @@ fn the_contract_holds() {
     ] {
         assert!(value.pointer(&format!("/{path}")).is_some(), "{path} is missing in {value}");
     }
-    assert_eq!((value["status"].as_str(), value["schema"].as_u64()), (Some("reached"), Some(2)));
+    assert_eq!((value["status"].as_str(), value["schema"].as_u64()), (Some("reached"), Some(3)));
     assert_eq!(value["certificate"]["gap"]["level"], "proved");
     assert_eq!(value["certificate"]["posterior"]["level"], "none");
     assert_eq!(value["seed"], u64::MAX);
@@ -131,7 +131,7 @@ fn scale() -> Scale {
 fn scales_are_consistent() {
     let mut record = fitted().1;
     let text = record.to_json();
-    let older = text.replace("\"schema\": 2", "\"schema\": 1").replace(",\n    \"scale\": null", "");
+    let older = text.replace("\"schema\": 3", "\"schema\": 1").replace(",\n    \"scale\": null", "");
     assert!(older.len() < text.len() - 10, "{text}");
     assert_eq!(Record::from_json(&older).unwrap().certificate.scale, None);
     record.certificate.scale = Some(scale());
@@ -170,7 +170,8 @@ fn it_comes_back_to_the_bit() {
     let (outcome, record) = fitted();
     let directory = FitDirectory::create(&fresh("record"), false).unwrap();
     record.write(&directory).unwrap();
-    let back = Record::read(&directory).unwrap();
+    directory.commit(false).unwrap();
+    let back = Record::read(&FitDirectory::open(directory.path()).unwrap()).unwrap();
     assert_eq!(back, record);
     assert_eq!(back.to_json(), record.to_json());
     for (i, parameter) in back.parameters.iter().enumerate() {
@@ -255,7 +256,7 @@ fn what_is_not_finite_is_null_and_levels_keep_their_delta() {
 fn other_files_are_refused_with_a_reason() {
     let text = fitted().1.to_json();
     for (from, to, reason) in [
-        ("\"schema\": 2", "\"schema\": 3", "schema 3"),
+        ("\"schema\": 3", "\"schema\": 4", "schema 4"),
         ("\"model\"", "\"modle\"", "modle"),
         ("\"status\": \"reached\"", "\"status\": \"fine\"", "no status \"fine\""),
         ("\"level\": \"proved\"", "\"level\": \"certain\"", "certain"),
@@ -275,6 +276,8 @@ fn other_files_are_refused_with_a_reason() {
     let directory = FitDirectory::create(&fresh("refused"), false).unwrap();
     assert_eq!(Record::read(&directory).unwrap_err().exit_code(), 66);
     directory.write("fit.json", &[0xff, 0xfe]).unwrap();
+    directory.commit(false).unwrap();
+    let directory = FitDirectory::open(directory.path()).unwrap();
     assert_eq!(Record::read(&directory).unwrap_err().exit_code(), 65);
 }
 

@@ -98,7 +98,7 @@ fn a_fit_is_told_in_sentences() {
     assert_eq!(page.matches("<tr><td>x").count(), 10);
     let directory = FitDirectory::create(&fresh("report"), false).unwrap();
     write(&directory, &record, &extras).unwrap();
-    assert_eq!(directory.read(REPORT).unwrap(), page.as_bytes());
+    assert_eq!(std::fs::read(directory.file(REPORT)).unwrap(), page.as_bytes());
 }
 
 #[test]

@@ -263,9 +263,10 @@ fn erratum_a17() {
     let problem = Problem::new(1, &curvature, &Family::Symmetric, 1);
     let paper =
         Theorem::strongly_convex(&Method::proj_stl(1.0), &problem, Constants::Paper, 0.0, 1.0).unwrap();
-    let a = problem.stl_second_moment_paper().a;
+    let a = problem.stl_second_moment_paper(1.0).a;
     assert_eq!(paper.decaying(), Schedule::Decaying { cap: 0.5 / a, strong_convexity: 0.5 });
-    let transient = paper.anytime().bound(1.0, 1_000_000) * 1e12;
+    let at = |initial| paper.anytime().bound(initial, 1_000_000);
+    let transient = (at(1.0) - at(0.0)) * 1e12;
     assert!((transient / (64.0 * (-2f64).exp() * a * a) - 1.0).abs() < 1e-9, "(64/e²)a²/μ⁴, not 32a/μ²");
 }
 
@@ -407,7 +408,7 @@ fn erratum_a25() {
     let curvature = |mu| Curvature::new(mu, 2.0, certus::internals::by_model()).unwrap();
     let problem = |mu| Problem::new(5, &curvature(mu), &Family::Symmetric, 1);
     assert_eq!(problem(2.0).stl_noise_at_optimum(), 0.0);
-    assert_eq!(problem(1.0).stl_second_moment().a * 3.0, problem(1.0).stl_second_moment_paper().a);
+    assert_eq!(problem(1.0).stl_second_moment().a * 3.0, problem(1.0).stl_second_moment_paper(5.0).a);
     // d(M−μ) min{(d+1)/2 + √(2(κ−1)), (κ−1)((d+1)/2 + √2)} at d = 5, μ = 1, M = 2: 5·min{3 + √2, 3 + √2}
     assert!((problem(1.0).stl_noise_at_optimum() - 5.0 * (3.0 + 2f64.sqrt())).abs() < 1e-12);
     assert!((problem(0.5).stl_noise_at_optimum() - 7.5 * (3.0 + 6f64.sqrt())).abs() < 1e-12);
@@ -432,6 +433,9 @@ fn constants_by_hand() {
     close(paper.a, 96.0 + 4.0 * 7.0 * 36.0 / 3.0);
     close(paper.b, (4.0 * 7.0 * 36.0 * 2.0 + 2.0 * 4.0 * 6.0) / 3.0);
     close(dense.stl_second_moment().a, 96.0 + 8.0 * 7.0 * 36.0 / 3.0);
+    let paper = dense.stl_second_moment_paper(2.0);
+    close(paper.a, 96.0 + 24.0 * 7.0 * 36.0 / 3.0);
+    close(paper.b, 16.0 * 7.0 * 36.0 * 2.0 / 3.0);
     close(dense.energy_noise_at_optimum(), 4.0 * 6.0 * (5.0 + 2.0 * 3f64.sqrt()) - 4.0 * 2.0);
     close(dense.stl_noise_at_optimum(), 4.0 * 4.0 * (2.5 + 2.0));
     close(dense.control_variate_smoothness(4.0), 2.0);
@@ -530,7 +534,7 @@ fn theorems_use_the_right_inequality() {
     assert_eq!(next(&prox, &Family::Lower, Constants::Paper, 2, e, step), want);
     let bound = symmetric.entropy_second_moment_paper(3.0);
     assert_eq!(next(&entropy, &Family::Symmetric, Constants::Paper, 2, e, step), second(bound.a, bound.b));
-    let bound = symmetric.stl_second_moment_paper();
+    let bound = symmetric.stl_second_moment_paper(3.0);
     assert_eq!(next(&stl, &Family::Symmetric, Constants::Paper, 2, e, step), second(bound.a, bound.b));
 }
 

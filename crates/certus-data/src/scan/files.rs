@@ -1,8 +1,10 @@
 //! Which files a path stands for, and in which format.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::DataError;
+use crate::identity::Identity;
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +28,21 @@ impl Format {
     }
 }
 
-/// The files behind some paths, in the order of their full names, and their common format. Directories are searched to the bottom;
-/// hidden files, those whose name starts with `_`, and unknown extensions are passed over.
-pub(super) fn list(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, Format), DataError> {
-    let mut found: Vec<(PathBuf, Format)> = Vec::new();
+/// The files behind some paths.
+pub(super) struct Listed {
+    /// In the order of their full names.
+    pub files: Vec<PathBuf>,
+    /// Of all of them.
+    pub format: Format,
+    /// True if a path was that of a directory.
+    pub searched: bool,
+}
+
+/// The files behind some paths, each once. Directories are searched to the bottom; hidden files, those whose name starts with `_`, and unknown
+/// extensions are passed over.
+pub(super) fn list(paths: &[PathBuf]) -> Result<Listed, DataError> {
+    let mut search = Search::default();
+    let mut searched = false;
     for path in paths {
         let full = path.canonicalize().map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
@@ -38,9 +51,11 @@ pub(super) fn list(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, Format), DataErro
             _ => DataError::Read(format!("{} can't be opened: {e}", path.display())),
         })?;
         if full.is_dir() {
-            let before = found.len();
-            search(&full, &mut found)?;
-            if found.len() == before {
+            searched = true;
+            let before = search.found.len();
+            search.directory(&full)?;
+            search.links()?;
+            if search.found.len() == before && !search.passed {
                 return Err(DataError::NoInput(format!(
                     "the directory {} holds no file that ends in csv, tsv, parquet, pq, arrow, ipc or feather",
                     path.display()
@@ -53,12 +68,12 @@ pub(super) fn list(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, Format), DataErro
                     path.display()
                 ))
             })?;
-            found.push((full, format));
+            search.file(full, format)?;
         }
     }
+    let mut found = search.found;
     // by letters, as DataFusion sorts them, not component by component
     found.sort_by(|a, b| a.0.as_os_str().as_encoded_bytes().cmp(b.0.as_os_str().as_encoded_bytes()));
-    found.dedup();
     let Some((first, format)) = found.first().cloned() else {
         return Err(DataError::Usage("no file is named".into()));
     };
@@ -69,23 +84,78 @@ pub(super) fn list(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, Format), DataErro
             other.display()
         )));
     }
-    Ok((found.into_iter().map(|(path, _)| path).collect(), format))
+    Ok(Listed { files: found.into_iter().map(|(path, _)| path).collect(), format, searched })
 }
 
-fn search(directory: &Path, found: &mut Vec<(PathBuf, Format)>) -> Result<(), DataError> {
-    let failed = |e: std::io::Error| DataError::Read(format!("{} can't be read: {e}", directory.display()));
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let hidden = path.file_name().is_none_or(|name| matches!(name.as_encoded_bytes()[0], b'.' | b'_'));
-        if hidden {
-            continue;
-        } else if path.is_dir() {
-            search(&path, found)?;
-        } else if let Some(format) = Format::of(&path) {
-            found.push((path, format));
-        }
+/// What a search has found. A file or directory with several names is taken once: under the first of its own names, and under that of a link
+/// only if it lies nowhere else.
+#[derive(Default)]
+struct Search {
+    found: Vec<(PathBuf, Format)>,
+    /// Files and directories that were seen.
+    seen: BTreeSet<Identity>,
+    /// Links that wait until everything that is no link was seen.
+    links: BTreeSet<PathBuf>,
+    /// True if something was passed over because it had been seen.
+    passed: bool,
+}
+
+impl Search {
+    /// True for what was not seen before.
+    fn new(&mut self, path: &Path) -> Result<bool, DataError> {
+        let identity = Identity::of(path)
+            .map_err(|e| DataError::Read(format!("{} can't be opened: {e}", path.display())))?;
+        let new = self.seen.insert(identity);
+        self.passed |= !new;
+        Ok(new)
     }
-    Ok(())
+
+    fn file(&mut self, path: PathBuf, format: Format) -> Result<(), DataError> {
+        if self.new(&path)? {
+            self.found.push((path, format));
+        }
+        Ok(())
+    }
+
+    fn directory(&mut self, directory: &Path) -> Result<(), DataError> {
+        if !self.new(directory)? {
+            return Ok(());
+        }
+        let failed =
+            |e: std::io::Error| DataError::Read(format!("{} can't be read: {e}", directory.display()));
+        let entries = std::fs::read_dir(directory).map_err(failed)?;
+        let mut entries = entries.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        // which of two names of a file comes first must not depend on the file system
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            let kind = entry.file_type().map_err(failed)?;
+            let hidden =
+                path.file_name().is_none_or(|name| matches!(name.as_encoded_bytes()[0], b'.' | b'_'));
+            if hidden {
+                continue;
+            } else if kind.is_symlink() {
+                self.links.insert(path);
+            } else if kind.is_dir() {
+                self.directory(&path)?;
+            } else if let Some(format) = Format::of(&path) {
+                self.file(path, format)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Links, the first name first, with those that are found on the way.
+    fn links(&mut self) -> Result<(), DataError> {
+        while let Some(path) = self.links.pop_first() {
+            if path.is_dir() {
+                self.directory(&path)?;
+            } else if let Some(format) = Format::of(&path) {
+                self.file(path, format)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A path as the URL of a file, every unusual byte escaped, so that none is taken for a pattern.

@@ -25,7 +25,7 @@ use datafusion::prelude::{SessionConfig, SessionContext, lit, nullif};
 use futures::StreamExt;
 use tokio::runtime::{Builder, Runtime};
 
-use self::files::{Format, list, short, url};
+use self::files::{Format, Listed, list, short, url};
 use crate::error::DataError;
 use crate::spec::nearest;
 use crate::table::{Batch, Column, ColumnInfo, Kind, Source};
@@ -36,6 +36,8 @@ pub struct FileSource {
     context: SessionContext,
     files: Vec<PathBuf>,
     format: Format,
+    /// True if the files were found in a directory.
+    searched: bool,
     /// As the files are read; CSV as text.
     schema: SchemaRef,
     /// What text becomes.
@@ -53,7 +55,7 @@ impl FileSource {
         if filter.is_some() && sql.is_some() {
             return Err(DataError::Usage("a query has its own conditions: put --where into --sql".into()));
         }
-        let (files, format) = list(paths)?;
+        let Listed { files, format, searched } = list(paths)?;
         let runtime = Builder::new_current_thread()
             .build()
             .map_err(|e| DataError::Read(format!("the reader can't be started: {e}")))?;
@@ -62,6 +64,7 @@ impl FileSource {
             context: SessionContext::new_with_config(in_order()),
             files,
             format,
+            searched,
             schema: Arc::new(Schema::empty()),
             types: Vec::new(),
             columns: Vec::new(),
@@ -261,6 +264,16 @@ impl Source for FileSource {
         &self.columns
     }
 
+    fn files_read(&self, rows: usize) -> Option<String> {
+        let count = self.files.len();
+        let files = format!("read {count} {}", if count == 1 { "file" } else { "files" });
+        self.searched.then(|| match (&self.filter, &self.query) {
+            (None, None) => format!("{files}, {rows} rows"),
+            (Some(_), _) => format!("{files}; {rows} rows satisfy the condition"),
+            (None, Some(_)) => format!("{files}; the query gives {rows} rows"),
+        })
+    }
+
     fn scan(
         &self,
         wanted: &[usize],
@@ -364,6 +377,11 @@ fn problem(error: DataFusionError, what: &str, columns: &[ColumnInfo]) -> DataEr
         DataFusionError::IoError(e) => DataError::Read(format!("{what} can't be read: {e}")),
         other => DataError::BadData(format!("{what} can't be read: {other}")),
     }
+}
+
+/// The files that a path stands for: itself, or those of a directory.
+pub fn files_of(path: &Path) -> Result<Vec<PathBuf>, DataError> {
+    Ok(list(&[path.to_path_buf()])?.files)
 }
 
 /// A single file or directory.

@@ -84,12 +84,16 @@ impl Stored {
             }
             other => Some(other?),
         };
+        let groups = match directory.read(GROUPS) {
+            Err(Error::Missing { .. }) => None,
+            other => Some(other?),
+        };
         Ok(Self {
             json: value(RECORD)?,
             settings: value(SETTINGS)?,
             meaning,
             arrays: Arrays::read(directory)?,
-            groups: directory.read(GROUPS).ok(),
+            groups,
             record,
         })
     }

@@ -28,6 +28,7 @@
 //! that if its last steps were not looked at. Where rows refuse to be read ([`Error::Stopped`]) the run ends in the middle of a step: then
 //! the Gaussian is the best one that was certified, or, if none was, the last iterate, of whose gap nothing is known.
 
+mod forecast;
 mod model;
 mod planned;
 mod restate;
@@ -36,8 +37,9 @@ mod state;
 mod stochastic;
 mod subsampled;
 
+pub use forecast::{Basis, Forecasts, Prediction};
 pub use model::Model;
-pub use planned::{Chosen, planned};
+pub use planned::{Chosen, planned, steps_in_words};
 pub use restate::Restated;
 pub use route::{MOST_MEMORY, MOST_WORK, Route, Size};
 use state::Look;

@@ -8,19 +8,21 @@ use certus::certificate::{Level, figure};
 use certus::fit::Status;
 use certus::frame::{Frame, Framed};
 use certus::theorem::{Constants, Guarantee, Quantity};
-use certus::{Goal, MethodName, Outcome, Plan, Settings, State, Target};
+use certus::{Goal, MethodName, Outcome, Plan, Settings, State, StepRule, Target};
 
 use super::state::Look;
 use super::{Model, Observer, outcome, stopped};
 use crate::error::{self, Error};
 
 /// A method with its settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Chosen {
     /// The method.
     pub method: MethodName,
     /// Constants of the global methods.
     pub constants: Constants,
+    /// Step sizes.
+    pub steps: StepRule,
     /// Draws per step.
     pub batch: usize,
     /// Steps.
@@ -29,8 +31,8 @@ pub struct Chosen {
 
 impl Default for Chosen {
     fn default() -> Self {
-        let Settings { method, constants, batch, iterations, .. } = Settings::default();
-        Self { method, constants, batch, iterations }
+        let Settings { method, constants, step_rule, batch, iterations, .. } = Settings::default();
+        Self { method, constants, steps: step_rule, batch, iterations }
     }
 }
 
@@ -51,6 +53,7 @@ pub fn planned(
     let mut settings = Settings {
         method: chosen.method,
         constants: chosen.constants,
+        step_rule: chosen.steps,
         batch: chosen.batch,
         iterations: chosen.iterations,
         seed: goal.seed,
@@ -123,10 +126,11 @@ pub fn planned(
     let look = certus::parallel::install(goal.threads, || Look::if_possible(model, gaussian))??;
     let ending = concluded(&look, goal, (status, message), point(clock.elapsed(), &fit.state), &mut trace);
     let route = format!(
-        "{}: it was asked for, {} iterations of {} draws; {}",
+        "{}: it was asked for, {} iterations of {} draws{}; {}",
         name(chosen.method),
         fit.state.iteration(),
         chosen.batch,
+        steps_in_words(chosen.steps),
         promised(&fit.guarantee)
     );
     Ok(outcome(look, ending, route, counts, trace, fit.error, clock.elapsed()))
@@ -165,6 +169,18 @@ pub(super) fn promised(guarantee: &Result<Guarantee, &'static str>) -> String {
             format!("beforehand {} promised {quantity} ≤ {}", guarantee.theorem(), figure(guarantee.bound()))
         }
         Err(reason) => format!("beforehand nothing was promised: {reason}"),
+    }
+}
+
+/// The step rule, where it was chosen.
+pub fn steps_in_words(rule: StepRule) -> &'static str {
+    match rule {
+        StepRule::Auto => "",
+        StepRule::Greedy => ", greedy steps",
+        StepRule::Decaying => ", decaying steps",
+        StepRule::Horizon => ", one step size for all iterations",
+        StepRule::Paper => ", the paper's steps",
+        StepRule::Constant(_) => ", a given step size",
     }
 }
 

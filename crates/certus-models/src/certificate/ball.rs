@@ -1,10 +1,8 @@
 //! Constants of f in a ball around a Gaussian (Theorem G), and the iterations they promise for a gap before a run: beside those of the
 //! global constants, which hold everywhere and are useless on real data.
 
-use certus::method::Method;
-use certus::schedule::Schedule;
-use certus::theorem::{Constants, Local, LocalParts, Problem, Theorem};
-use certus::{Family, Gaussian, Provenance, linalg};
+use certus::theorem::{Anytime, Constants, Local, LocalParts, Problem};
+use certus::{Family, Forecast, Gaussian, MethodName, Provenance, StepRule, linalg};
 
 use super::dense::Dense;
 use super::row::{Row, Upper, gamma};
@@ -18,15 +16,31 @@ use crate::rows;
 /// Rows up to which τ₀ and τ₂ are summed over pairs.
 const PAIRS: usize = 3000;
 
-/// Iterations that are proved to bring the expected gap below a goal, per set of constants; `None` where nothing is promised.
+/// Iterations of sticking the landing that are proved to bring the expected gap below a goal, per set of constants; `None` where nothing is promised.
 #[derive(Clone, Debug)]
 pub struct Iterations {
-    /// Sticking the landing in the ball, with the reason if there is none.
+    /// In the ball, greedy steps, with the reason if there is none.
     pub local: Result<u64, String>,
-    /// Projected sticking the landing with our global constants.
+    /// Projected on W_M with our global constants, greedy steps.
     pub sharp: Option<u64>,
-    /// The same with the paper's.
+    /// Projected on W_M with the paper's a and our noise at the optimum (B4) for its b, the paper's steps.
+    pub with_b4: Option<u64>,
+    /// Projected on W_M with the paper's constants and steps.
     pub paper: Option<u64>,
+}
+
+/// Iterations of Algorithm 3 with the paper's a and steps, and b = 2b*/B of B4 instead of the paper's own: what its theorem asks for once the noise at
+/// the optimum is known better.
+pub fn iterations_with_b4(problem: &Problem, gap: f64) -> Option<u64> {
+    let (mu, m) = (problem.strong_convexity, problem.smoothness);
+    if mu <= 0.0 {
+        return None;
+    }
+    let a = problem.stl_second_moment_paper(0.0).a;
+    let b = problem.stl_second_moment().b;
+    let anytime = Anytime { mu: 0.5 * mu, l: a / mu, sigma_squared: 0.5 * b };
+    let iterations = anytime.iterations(problem.dim as f64 * (1.0 / mu - 1.0 / m), gap / m);
+    (iterations < u64::MAX).then_some(iterations)
 }
 
 impl Glm {
@@ -60,21 +74,21 @@ impl Glm {
     /// Iterations of batches of B draws that bring the expected gap below `gap`, from w as the centre and the start.
     pub fn iterations_to(&self, w: &Gaussian, gap: f64, batch: usize) -> Result<Iterations, Error> {
         let local = self.ball(w)?.and_then(|local| {
-            let (theorem, goal) = (Theorem::ball(&local, batch), 2.0 * gap / local.smoothness());
-            let greedy = theorem.iterations(local.initial_distance_squared(), &Schedule::Greedy, goal);
-            greedy.ok_or_else(|| "the bound never reaches the goal".to_string())
+            let forecast = Forecast::local(&local, batch, StepRule::Greedy, 1).map_err(|e| e.to_string())?;
+            forecast.iterations_for_gap(gap).map_err(Into::into)
         });
-        let global = |constants: Constants| -> Option<u64> {
-            let curvature = self.bounds().ok().flatten().filter(|c| c.strong_convexity() > 0.0)?;
-            let problem = Problem::new(self.dim(), &curvature, &Family::Symmetric, batch);
-            let method = Method::proj_stl(curvature.smoothness());
-            // from (mode, I/√M): |w₀ − w*|² ≤ d(1/μ − 1/M); a gap is at most L/2 times a squared distance inside of W_M
-            let (mu, m) = (curvature.strong_convexity(), curvature.smoothness());
-            let initial = self.dim() as f64 * (1.0 / mu - 1.0 / m);
-            let theorem = Theorem::strongly_convex(&method, &problem, constants, 0.0, initial).ok()?;
-            Some(theorem.anytime().iterations(initial, gap / m))
+        let curvature = self.bounds().ok().flatten().filter(|c| c.strong_convexity() > 0.0);
+        let problem = curvature.map(|c| Problem::new(self.dim(), &c, &Family::Symmetric, batch));
+        let global = |constants: Constants, steps: StepRule| -> Option<u64> {
+            let forecast = Forecast::global(MethodName::ProjStl, constants, problem.as_ref()?, steps, 1);
+            forecast.ok()?.iterations_for_gap(gap).ok()
         };
-        Ok(Iterations { local, sharp: global(Constants::Sharp), paper: global(Constants::Paper) })
+        Ok(Iterations {
+            local,
+            sharp: global(Constants::Sharp, StepRule::Greedy),
+            with_b4: problem.as_ref().and_then(|problem| iterations_with_b4(problem, gap)),
+            paper: global(Constants::Paper, StepRule::Paper),
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use certus::{Gaussian, Provenance};
 use crate::error::Error;
 use crate::glm::Glm;
 use crate::likelihood::{Likelihood, vouched_by};
-pub use ball::Iterations;
+pub use ball::{Iterations, iterations_with_b4};
 pub use bracket::{Certified, Reference, Value};
 use theorem::Search;
 

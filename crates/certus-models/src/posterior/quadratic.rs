@@ -53,7 +53,8 @@ pub(super) fn in_closed_form(model: &Glm, q: &Gaussian) -> Result<Posterior, Err
     let spread: f64 = values.iter().map(|t| excess(t - slack).max(excess(t + slack))).sum();
     let bound = 0.5 * (along * along + spread) * (1.0 + rotation);
     let likelihood = &*model.likelihood;
-    let provenance = if likelihood.strip_is_proved() { vouched_by(likelihood) } else { Provenance::Estimated };
+    let provenance =
+        if likelihood.strip_is_proved() { vouched_by(likelihood) } else { Provenance::Estimated };
     let said = Statement::by(&provenance, "D7", bound, GAUSSIAN)
         .with("least curvature", low)
         .with("largest curvature", 1.0 + most)

@@ -266,6 +266,7 @@ def fit(
     threads: int | None = None,
     progress: bool | Show | None = None,
     constants: str | None = None,
+    steps: str | None = None,
     batch: int | None = None,
     iterations: int | None = None,
     row_batch: int | None = None,
@@ -276,7 +277,8 @@ def fit(
 
     `gap` is the distance to the best Gaussian to reach, in nats; `delta` the probability that a probable statement may fail; `level` how
     strong the statement must be (proved, probable, estimated); `max_time` in seconds. Ctrl-C ends the fit with what it has.
-    `row_batch` rows are drawn per iteration by `method="subsampled"`.
+    `steps` of the paper's methods are "greedy", "paper" (those of the paper's theorem, from its constants), "horizon" (one step size, the best for
+    `iterations`) or "decaying". `row_batch` rows are drawn per iteration by `method="subsampled"`.
     `factor="diagonal"` asks for the best Gaussian with independent coefficients (of models without groups; per sd of their features, where the
     model standardises). `threads` are those of models and never change the result; a Python function is called on the caller's thread. `options` go to the
     adapter of a model of another library.
@@ -285,14 +287,15 @@ def fit(
 
     run = run_settings(
         gap=gap, delta=delta, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
-        constants=constants, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
+        constants=constants, steps=steps, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
     )
     if not isinstance(model, (Target, Model)):
         model, options = as_target(model, options), {}
     if options:
         raise UsageError(f"{', '.join(options)}: there is no such setting")
-    if factor is not None and isinstance(model, Target):
-        raise UsageError(f"factor is {factor!r}, but it belongs to models such as certus.logistic: leave it out")
+    for name, given in (("factor", factor), ("steps", steps)):
+        if given is not None and isinstance(model, Target):
+            raise UsageError(f"{name} is {given!r}, but it belongs to models such as certus.logistic: leave it out")
     show = watcher(progress, None if isinstance(model, Model) and model._model.collapsed else gap)
     try:
         if isinstance(model, Target):

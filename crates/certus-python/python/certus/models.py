@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from . import _certus
 from .errors import DataError, UsageError
-from .fit import Fit
+from .fit import Fit, Section
 from .fit import fit as _fit
 from .frames import Column, Frame
 from .progress import Show
@@ -23,10 +24,20 @@ CoefficientPrior = float | tuple[float, float] | Mapping[str, float]
 
 
 class Plan(list[tuple[str, str]]):
-    """What a fit would do, as pairs of what and how much; prints as a table."""
+    """What a fit would do, as pairs of what and how much; prints as `certus plan` does.
+
+    `theorems` has what the theorems say of the paper's methods and ours, as fields: `curvature`, `ball`, and for every method and set of constants in
+    `methods` the theorem, its constants, step sizes, the bounds after T iterations and the iterations for the gap; None where nothing can be said at all.
+    """
+
+    def __init__(self, text: str, fields: str) -> None:
+        words = json.loads(fields)
+        super().__init__((what, value) for what, value in words["lines"])
+        self._text = text
+        self.theorems: Section | None = None if words["theorems"] is None else Section(words["theorems"])
 
     def __repr__(self) -> str:
-        return "\n".join(f"{what:<13} {value}" for what, value in self)
+        return self._text.rstrip("\n")
 
 
 class Model:
@@ -70,6 +81,7 @@ class Model:
         threads: int | None = None,
         progress: bool | Show | None = None,
         constants: str | None = None,
+        steps: str | None = None,
         batch: int | None = None,
         iterations: int | None = None,
         row_batch: int | None = None,
@@ -78,12 +90,12 @@ class Model:
         """Fits and certifies; see `certus.fit`. `factor="diagonal"` asks for independent coefficients (mean field)."""
         return _fit(
             self, gap=gap, delta=delta, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
-            progress=progress, constants=constants, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
+            progress=progress, constants=constants, steps=steps, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
         )
 
     def plan(self, **settings: Any) -> Plan:
-        """What `fit` with the same settings would do, without doing it."""
-        return Plan(self._model.plan(infinite(run_settings(**settings))))
+        """What `fit` with the same settings would do, without doing it, and what the theorems say of the paper's methods."""
+        return Plan(*self._model.plan(infinite(run_settings(**settings))))
 
     def new_columns(self, data: Any, groups: bool = True) -> dict[str, Column]:
         """Columns of new data for `predict`; those of groups are left out if they are not needed."""

@@ -35,6 +35,7 @@ def run_settings(
     level: str | None = None,
     threads: int | None = None,
     constants: str | None = None,
+    steps: str | None = None,
     batch: int | None = None,
     iterations: int | None = None,
     row_batch: int | None = None,
@@ -42,7 +43,7 @@ def run_settings(
 ) -> dict[str, Any]:
     """The settings of a run, in the words of fit.json."""
     words: dict[str, Any] = {"gap": number("gap", gap), "delta": number("delta", delta), "seed": whole("seed", seed)}
-    for name, text in (("method", method), ("level", level), ("constants", constants), ("factor", factor)):
+    for name, text in (("method", method), ("level", level), ("constants", constants), ("steps", steps), ("factor", factor)):
         if text is not None:
             if not isinstance(text, str):
                 raise UsageError(f"{name} is {text!r}, but a word is required")

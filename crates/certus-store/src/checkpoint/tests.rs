@@ -1,6 +1,7 @@
 //! Checkpoints are whole or refused, and a crash at any moment leaves one.
 
 use super::*;
+use crate::atomic::Step;
 use crate::directory::CHECKPOINTS;
 
 fn directory(name: &str) -> FitDirectory {
@@ -63,8 +64,9 @@ fn two_generations_alternate() {
         checkpoints.write(&[k]).unwrap();
         let latest = checkpoints.latest().unwrap();
         assert_eq!((latest.checkpoint.state, latest.note), (vec![k], None));
-        let there =
-            |g: u8| Checkpoint::decode(&folder.read(CHECKPOINTS[usize::from(g % 2)]).unwrap()).unwrap();
+        let there = |g: u8| {
+            Checkpoint::decode(&fs::read(folder.run_file(CHECKPOINTS[usize::from(g % 2)])).unwrap()).unwrap()
+        };
         assert_eq!(there(k).generation, u64::from(k));
         assert!(k == 1 || there(k - 1).state == [k - 1]);
         // a new process goes on counting
@@ -72,7 +74,7 @@ fn two_generations_alternate() {
         assert_eq!(checkpoints.generation, u64::from(k));
     }
     // the newest is damaged: the one before it, with a note, and the damaged one is written over
-    let newest = folder.file(CHECKPOINTS[1]);
+    let newest = folder.run_file(CHECKPOINTS[1]);
     fs::write(&newest, b"rubbish").unwrap();
     let latest = checkpoints.latest().unwrap();
     assert_eq!(latest.checkpoint.state, [4]);
@@ -80,9 +82,9 @@ fn two_generations_alternate() {
     let mut checkpoints = Checkpoints::new(&folder, Kind::Auto, fingerprint);
     checkpoints.write(&[6]).unwrap();
     assert_eq!(Checkpoint::decode(&fs::read(&newest).unwrap()).unwrap().state, [6]);
-    assert_eq!(Checkpoint::decode(&folder.read(CHECKPOINTS[0]).unwrap()).unwrap().state, [4]);
+    assert_eq!(Checkpoint::decode(&fs::read(folder.run_file(CHECKPOINTS[0])).unwrap()).unwrap().state, [4]);
     // both are damaged
-    CHECKPOINTS.iter().for_each(|name| fs::write(folder.file(name), b"").unwrap());
+    CHECKPOINTS.iter().for_each(|name| fs::write(folder.run_file(name), b"").unwrap());
     let error = checkpoints.latest().unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }) && error.exit_code() == 65, "{error}");
     fs::remove_dir_all(folder.path()).unwrap();
@@ -113,7 +115,8 @@ fn a_crash_at_any_step_leaves_a_whole_generation() {
             let mut checkpoints = Checkpoints::new(&folder, Kind::Plan, fingerprint);
             (1..=before).for_each(|k| checkpoints.write(&[k; 50]).unwrap());
             let mut seen = 0;
-            let crash = checkpoints.write_with(&[99; 50], &mut |step| {
+            let half = temporary(&checkpoints.next());
+            let crash = checkpoints.write_with(&[99; 50], &half, &mut |step| {
                 seen += 1;
                 if step == at { Err(io::Error::other("crash")) } else { Ok(()) }
             });
@@ -122,7 +125,7 @@ fn a_crash_at_any_step_leaves_a_whole_generation() {
             let expected = if at == Step::SyncDirectory { 99 } else { before };
             assert_eq!(survivor(&checkpoints), expected, "{at:?}");
             // a disk that reorders: the name is there, its bytes are not all
-            let target = folder.file(CHECKPOINTS[usize::from((before + 1) % 2)]);
+            let target = folder.run_file(CHECKPOINTS[usize::from((before + 1) % 2)]);
             let whole = Checkpoint {
                 generation: u64::from(before) + 1,
                 fingerprint,
@@ -151,10 +154,12 @@ fn a_failed_write_says_so_and_leaves_nothing_behind() {
     let mut checkpoints = Checkpoints::new(&folder, Kind::Plan, Fingerprint::of([]));
     checkpoints.write(b"first").unwrap();
     // a directory stands where the next generation must go
-    fs::create_dir(folder.file(CHECKPOINTS[0])).unwrap();
+    fs::create_dir(folder.run_file(CHECKPOINTS[0])).unwrap();
     let error = checkpoints.write(b"second").unwrap_err();
     assert_eq!(error.exit_code(), 74, "{error}");
-    assert!(!temporary(&folder.file(CHECKPOINTS[0])).exists());
+    let mut names: Vec<_> = fs::read_dir(folder.run()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, CHECKPOINTS, "no temporary file is left");
     assert_eq!(checkpoints.latest().unwrap().checkpoint.state, b"first");
     fs::remove_dir_all(folder.path()).unwrap();
 }

@@ -16,8 +16,9 @@ mod words;
 use convert::finite;
 pub use scale::{GroupEffect, OtherScale, Scale};
 
-/// The version of the schema that this crate writes. It also reads schema 1, which has no `certificate.scale`.
-pub const SCHEMA: u32 = 2;
+/// The version of the schema that this crate writes. It also reads schema 1, which has no `certificate.scale`, and schema 2, which has no
+/// manifest beside it.
+pub const SCHEMA: u32 = 3;
 
 /// `fit.json`. Numbers that are not finite are `None` and null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

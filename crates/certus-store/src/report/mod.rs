@@ -13,7 +13,7 @@ use std::fmt::Write;
 use certus::certificate::words::{figure, nearest};
 use html::{count, escape, short, time};
 
-use crate::directory::{FitDirectory, REPORT};
+use crate::directory::{FitDirectory, REPORT, write_atomically};
 use crate::error::Error;
 use crate::record::{Assumption, Level, Parameter, Record};
 
@@ -79,7 +79,7 @@ pub fn report(record: &Record, extras: &Extras) -> String {
 
 /// Writes `report.html`.
 pub fn write(directory: &FitDirectory, record: &Record, extras: &Extras) -> Result<(), Error> {
-    directory.write(REPORT, report(record, extras).as_bytes())
+    write_atomically(&directory.file(REPORT), report(record, extras).as_bytes())
 }
 
 fn section(out: &mut String, id: &str, title: &str) {

@@ -1,11 +1,13 @@
 //! Running a plan: stopping, clocks, observers, threads, and the result.
 
+mod forecast;
 mod plan;
 mod prepare;
 mod promise;
 mod settings;
 mod state;
 
+pub use forecast::Forecast;
 pub use plan::Plan;
 pub use settings::{MethodName, Returned, Settings, StepRule};
 pub use state::{Info, Memory, State};

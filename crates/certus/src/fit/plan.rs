@@ -1,7 +1,8 @@
 //! Settings → plan: the method checked, the constants turned into steps and bounds, the start chosen.
 
+use super::forecast::schedule;
 use super::prepare::{gradient_norm_at, method, start, validate};
-use super::promise::{Promise, UNKNOWN};
+use super::promise::{FAR, Promise, UNKNOWN};
 use super::settings::{MethodName, Returned, Settings, StepRule};
 use super::state::{Info, Memory, State};
 use crate::averaging::Averaging;
@@ -87,12 +88,10 @@ impl Plan {
         };
         self.schedule = match (settings.step_rule, &self.promise) {
             (StepRule::Constant(step), _) => Schedule::Constant { step },
-            (StepRule::Auto | StepRule::Greedy, Promise::Distance { .. }) => Schedule::Greedy,
-            (StepRule::Decaying, Promise::Distance { theorem, .. }) => theorem.decaying(),
-            (StepRule::Horizon, Promise::Distance { theorem, initial, .. }) => {
-                Schedule::Constant { step: theorem.horizon_step(*initial, settings.iterations) }
+            (rule, Promise::Distance { theorem, initial, .. }) => {
+                schedule(rule, theorem, *initial, settings.iterations)
             }
-            (StepRule::Auto | StepRule::Horizon, Promise::Gap { step, .. }) => {
+            (StepRule::Auto | StepRule::Horizon | StepRule::Paper, Promise::Gap { step, .. }) => {
                 Schedule::Constant { step: *step }
             }
             (StepRule::Greedy | StepRule::Decaying, Promise::Gap { .. }) => {
@@ -121,6 +120,7 @@ impl Plan {
         self.silent = match (settings.returned, &self.promise) {
             (Returned::Tail, _) => Some(TAIL),
             (Returned::Last, Promise::Gap { .. }) => Some(LAST),
+            (_, Promise::Gap { initial, .. }) if initial.is_infinite() => Some(FAR),
             _ => None,
         };
         if self.tolerance.is_some()

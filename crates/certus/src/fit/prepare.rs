@@ -8,7 +8,7 @@ use crate::gaussian::Gaussian;
 use crate::linalg;
 use crate::method::Method;
 use crate::target::{Curvature, Target};
-use crate::theorem::Local;
+use crate::theorem::{Constants, Local};
 use crate::update::Update;
 
 pub(super) fn validate(settings: &Settings) -> Result<(), Error> {
@@ -33,6 +33,9 @@ pub(super) fn validate(settings: &Settings) -> Result<(), Error> {
             return Err(Error::invalid(name, value, "a finite number above 0 is required"));
         }
     }
+    if settings.step_rule == StepRule::Paper {
+        check_paper(settings.method, settings.constants)?;
+    }
     if settings.local.is_some() != (settings.method == MethodName::BallStl) {
         return Err(Error::Missing {
             needed: "a certified ball (Settings::local) together with MethodName::BallStl",
@@ -45,6 +48,20 @@ pub(super) fn validate(settings: &Settings) -> Result<(), Error> {
             "given",
             "the ball method starts at the centre of its ball; leave it out",
         ));
+    }
+    Ok(())
+}
+
+/// Refuses the paper's steps where the paper has none.
+pub(super) fn check_paper(method: MethodName, constants: Constants) -> Result<(), Error> {
+    if matches!(method, MethodName::ProxCv | MethodName::BallStl) {
+        return Err(Error::IllegalMethod {
+            combination: format!("{method:?} with the paper's steps"),
+            reason: "this method is not in the paper; use ProxEnergy, ProjEntropy or ProjStl, or other steps",
+        });
+    }
+    if constants != Constants::Paper {
+        return Err(Error::invalid("constants", "Sharp", "the paper's steps need Constants::Paper"));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What the theorems say of a run before it starts: the right theorem, its constants and the distance it starts from.
 
 use super::prepare::gradient_norm_at;
-use super::settings::{MethodName, Settings};
+use super::settings::{MethodName, Settings, StepRule};
 use crate::error::Error;
 use crate::factor::Factor;
 use crate::gaussian::Gaussian;
@@ -20,6 +20,10 @@ pub(super) enum Promise {
     /// Nothing, and why.
     Nothing(&'static str),
 }
+
+/// Why a convex theorem proves nothing where |w* − w₀| is not bounded.
+pub(super) const FAR: &str =
+    "μ = 0, so nothing bounds the distance from the start to the optimum, which the bound needs";
 
 /// Why an unknown curvature proves nothing.
 pub(super) const UNKNOWN: &str = "the curvature of the target is not known; declare it to get a guarantee";
@@ -55,6 +59,14 @@ impl Promise {
                     .with_rounding(rounding(settings, start, size));
             return Ok(Promise::Distance { theorem, initial, vouched });
         }
+        let steps_alone = matches!(settings.step_rule, StepRule::Paper | StepRule::Horizon)
+            && settings.constants == Constants::Paper;
+        if settings.solution_radius.is_none() && steps_alone {
+            // the paper's step needs a and T only; nothing is promised, because the distance to the optimum is not bounded
+            let convex = convex_constants(settings.method, settings.constants, &problem, f64::INFINITY)?;
+            let step = convex.paper_step(settings.iterations);
+            return Ok(Promise::Gap { convex, initial: f64::INFINITY, step, vouched });
+        }
         let (Some(radius), Some(mode)) = (settings.solution_radius, curvature.mode()) else {
             return Err(Error::Missing {
                 needed: "a bound on |w* − (mode, 0)| (solution_radius), or the mode",
@@ -74,7 +86,7 @@ impl Promise {
         let vouched = curvature.provenance().clone().and(declared).vouched();
         let shift = start.mean().iter().zip(mode).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
         let initial = ((shift + start.factor().norm_squared()).sqrt() + radius).powi(2);
-        let convex = convex_constants(settings, &problem, radius)?;
+        let convex = convex_constants(settings.method, settings.constants, &problem, radius)?;
         let step = match settings.constants {
             Constants::Sharp => convex.balanced_step(initial, settings.iterations),
             Constants::Paper => convex.paper_step(settings.iterations),
@@ -115,12 +127,18 @@ fn initial_distance_squared(problem: &Problem, factor: &Factor, mode_error: f64)
     (distance + mode_error).powi(2) * (1.0 + 1e-9)
 }
 
-fn convex_constants(settings: &Settings, problem: &Problem, radius: f64) -> Result<Convex, Error> {
+/// a and b of the convex theorems (B7), given |w* − w̄| ≤ `radius`, which only b depends on.
+pub(super) fn convex_constants(
+    method: MethodName,
+    constants: Constants,
+    problem: &Problem,
+    radius: f64,
+) -> Result<Convex, Error> {
     let (solution, batch) = (radius * radius, problem.batch as f64);
     let prox = |QuadraticBound { a, b }| Convex { a, b, prox: true, largest_step: 1.0 / problem.smoothness };
     let projected = |QuadraticBound { a, b }| Convex { a, b, prox: false, largest_step: f64::INFINITY };
     let dense = problem.pattern_constant() >= problem.dim as f64 + 3.0;
-    Ok(match (settings.method, settings.constants) {
+    Ok(match (method, constants) {
         (MethodName::ProxEnergy, Constants::Paper) => prox(problem.energy_second_moment(solution)),
         (MethodName::ProxEnergy, Constants::Sharp) => {
             // B7 with Var g ≤ 2(d+3)M²E + 2V*, or on a pattern Var g ≤ E|g|² ≤ 2c_P M²(E + |w* − w̄|²)
@@ -132,12 +150,10 @@ fn convex_constants(settings: &Settings, problem: &Problem, radius: f64) -> Resu
             projected(problem.entropy_second_moment_paper(solution))
         }
         (MethodName::ProjEntropy, Constants::Sharp) => projected(problem.entropy_second_moment(solution)),
-        (MethodName::ProjStl, constants) => {
-            let QuadraticBound { a, .. } = match constants {
-                Constants::Paper => problem.stl_second_moment_paper(),
-                Constants::Sharp => problem.stl_second_moment(),
-            };
-            projected(QuadraticBound { a, b: 2.0 * problem.stl_noise_at_optimum_convex(radius) / batch })
+        (MethodName::ProjStl, Constants::Paper) => projected(problem.stl_second_moment_paper(solution)),
+        (MethodName::ProjStl, Constants::Sharp) => {
+            let b = 2.0 * problem.stl_noise_at_optimum_convex(radius) / batch;
+            projected(QuadraticBound { b, ..problem.stl_second_moment() })
         }
         (MethodName::ProxCv | MethodName::BallStl, _) => {
             return Err(Error::Missing {

@@ -88,11 +88,15 @@ impl Problem {
         QuadraticBound { a: self.averaged(single), b }
     }
 
-    /// Sticking the landing on W_M: the paper's a = 24(d+3)M², with B4's b = 2b*, because the paper's own b needs a
-    /// stationary point of the residual that need not exist (A25).
-    pub fn stl_second_moment_paper(&self) -> QuadraticBound {
+    /// Sticking the landing on W_M, the paper's constants: a = 4(d+3)(K² + 2M²), b = 4(d+3)K²|w* − ŵ|² with its K ≤ 2M, that is
+    /// a = 24(d+3)M² and b = 16(d+3)M²|C*|².
+    ///
+    /// DIFFERENCE: the paper's ŵ = (m̂, 0) needs a stationary point m̂ of log p − log q*, which need not exist; the same bound holds with m* in
+    /// its place, so that |w* − ŵ|² = |C*|² (A25), which is at most |w* − w̄|².
+    pub fn stl_second_moment_paper(&self, solution_norm_squared: f64) -> QuadraticBound {
         let single = 24.0 * (self.d() + 3.0) * self.smoothness.powi(2);
-        QuadraticBound { a: self.averaged(single), b: 2.0 * self.stl_noise_at_optimum() / self.b() }
+        let b = 16.0 * (self.d() + 3.0) * self.smoothness.powi(2) * solution_norm_squared / self.b();
+        QuadraticBound { a: self.averaged(single), b }
     }
 
     /// Sticking the landing on W_M (B1, B4): a = 8(d+3)M², b = 2b*.

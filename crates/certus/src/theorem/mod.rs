@@ -30,12 +30,28 @@ pub enum Constants {
 }
 
 /// Iterations that a fold may walk before a closed form takes over.
-const LONGEST_FOLD: u64 = 10_000_000;
+pub const LONGEST_FOLD: u64 = 10_000_000;
+
+/// A constant of a theorem: its name, the formula it comes from, its value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NamedConstant {
+    /// As in docs/maths.md.
+    pub name: &'static str,
+    /// Where it comes from; B is the number of draws per step.
+    pub formula: &'static str,
+    /// Its value.
+    pub value: f64,
+}
+
+fn named<const N: usize>(constants: [(&'static str, &'static str, f64); N]) -> Vec<NamedConstant> {
+    constants.into_iter().map(|(name, formula, value)| NamedConstant { name, formula, value }).collect()
+}
 
 /// A convergence theorem for a strongly convex problem: E|w_t − w*|² along any schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Theorem {
     label: &'static str,
+    constants: Vec<NamedConstant>,
     inequalities: Vec<OneStep>,
     anytime: Anytime,
     rounding: f64,
@@ -71,27 +87,41 @@ impl Theorem {
         let variance =
             |j: f64, t: f64, l: f64, q: f64, nu: f64| OneStep::Variance { mu, smoothness, j, t, l, q, nu };
         let energy_noise = problem.energy_noise_at_optimum() / b;
+        let dense = problem.pattern_constant() >= problem.dim as f64 + 3.0;
+        let global = [
+            ("Λ", "M Q_d(M/μ), B2", problem.expected_smoothness()),
+            ("V*", "noise at the optimum, B3", problem.energy_noise_at_optimum()),
+        ];
         use Constants::{Paper, Sharp};
-        let (label, inequalities) = match (method.estimator(), method.update(), constants) {
+        let (label, constants, inequalities) = match (method.estimator(), method.update(), constants) {
             (Estimator::Energy, _, Paper) => {
                 let QuadraticBound { a, b } = problem.energy_second_moment(solution);
                 let nu = 2.0 * (b + smoothness * smoothness * solution);
-                ("prox, strongly convex (paper)", vec![OneStep::SecondMoment { mu, beta: 2.0 * a, nu }])
+                let formula = if dense { "2M²(1 + (d+2)/B)" } else { "2M²(1 + (c_P−1)/B), Theorem H" };
+                (
+                    "prox, strongly convex (paper)",
+                    named([("a", formula, a), ("b", "a d/μ", b)]),
+                    vec![OneStep::SecondMoment { mu, beta: 2.0 * a, nu }],
+                )
             }
             (Estimator::Energy, _, Sharp) => {
                 let mut all = vec![variance(1.0, 1.0 / b, lambda, 0.0, energy_noise)];
-                if problem.pattern_constant() < problem.dim as f64 + 3.0 {
+                if !dense {
                     // Var g ≤ E|g|² ≤ c_P M²|w − w̄|² (Theorem H): dimension-free where Λ is not.
                     let q = problem.pattern_constant() * smoothness * smoothness / b;
                     all.push(variance(1.0, 0.0, 0.0, q, q * solution));
                 }
-                ("prox, strongly convex (B5)", all)
+                ("prox, strongly convex (B5)", named(global), all)
             }
             (Estimator::ControlVariate(quadratic), _, _) => {
                 let k = problem.control_variate_smoothness(quadratic.precision);
                 let q = (problem.dim as f64 + 3.0) * k * k / b;
                 let nu = problem.control_variate_noise_at_optimum(quadratic.precision, center_error) / b;
-                ("prox with control variate, strongly convex (B6)", vec![variance(1.0, 0.0, 0.0, q, nu)])
+                (
+                    "prox with control variate, strongly convex (B6)",
+                    named([("q", "(d+3)K₀²/B, B6", q), ("ν", "noise at the optimum over B, B6", nu)]),
+                    vec![variance(1.0, 0.0, 0.0, q, nu)],
+                )
             }
             (_, Update::ProjectBall { .. }, _) => {
                 return Err(Error::Missing {
@@ -103,24 +133,31 @@ impl Theorem {
                 let QuadraticBound { a, b } = problem.entropy_second_moment_paper(solution);
                 (
                     "projected, entropy, strongly convex (paper)",
+                    named([("a", "4M²(1 − 1/B) + 4(d+3)M²/B", a), ("b", "(4(d+3)M² d/μ + 2dM)/B, A8", b)]),
                     vec![OneStep::SecondMoment { mu, beta: a, nu: b }],
                 )
             }
             (Estimator::Entropy, _, Sharp) => (
                 "projected, entropy, strongly convex (B6)",
+                named(global),
                 vec![variance(2.0, 1.0 / b, lambda, 0.0, energy_noise)],
             ),
             (Estimator::StickingTheLanding, _, Paper) => {
-                let QuadraticBound { a, b } = problem.stl_second_moment_paper();
+                let QuadraticBound { a, b } = problem.stl_second_moment_paper(solution);
                 (
                     "projected, STL, strongly convex (paper)",
+                    named([("a", "4M²(1 − 1/B) + 24(d+3)M²/B", a), ("b", "16(d+3)M² (d/μ)/B, A25", b)]),
                     vec![OneStep::SecondMoment { mu, beta: a, nu: b }],
                 )
             }
             (Estimator::StickingTheLanding, _, Sharp) => {
-                let nu = problem.stl_noise_at_optimum() / b;
+                let noise = problem.stl_noise_at_optimum();
                 let j = 2.0 * (1.0 - 1.0 / b);
-                ("projected, STL, strongly convex (B6)", vec![variance(j, 0.0, 2.0 * lambda, 0.0, nu)])
+                (
+                    "projected, STL, strongly convex (B6)",
+                    named([global[0], ("b*", "noise at the optimum, B4", noise)]),
+                    vec![variance(j, 0.0, 2.0 * lambda, 0.0, noise / b)],
+                )
             }
         };
         let prox = *method.update() == Update::Prox;
@@ -138,20 +175,26 @@ impl Theorem {
                 .min_by_key(|anytime| anytime.iterations(initial, 0.01 * initial))
                 .expect("the grid is not empty"),
         };
-        Ok(Self { label, inequalities, anytime, rounding: 0.0 })
+        Ok(Self { label, constants, inequalities, anytime, rounding: 0.0 })
     }
 
     /// Theorem G: sticking the landing in a ball around a certified centre.
     pub fn ball(local: &Local, batch: usize) -> Self {
         let inequality = local.one_step(batch);
-        let OneStep::Ball { mu, smoothness, .. } = inequality else {
+        let OneStep::Ball { mu, smoothness, spread, tilt, .. } = inequality else {
             unreachable!("local constants make a ball")
         };
         // Decaying steps are legal up to 2/(μ + L); the noise at |w − w*| = 2r, the far end of the ball, bounds σ².
         let nu = inequality.noise((2.0 * local.radius()).powi(2));
         let anytime = Anytime { mu, l: 0.25 * (mu + smoothness), sigma_squared: 0.5 * nu };
         let label = "ball-projected STL (Theorem G)";
-        Self { label, inequalities: vec![inequality], anytime, rounding: 0.0 }
+        let constants = named([
+            ("μ", "least curvature of f in the ball", mu),
+            ("L", "greatest curvature of f in the ball", smoothness),
+            ("A", "spread of the Hessian in the ball", spread),
+            ("τ", "its third derivatives in the ball", tilt),
+        ]);
+        Self { label, constants, inequalities: vec![inequality], anytime, rounding: 0.0 }
     }
 
     /// The same theorem for a machine that gets every step wrong by at most `rounding` in |w|: with it
@@ -165,6 +208,11 @@ impl Theorem {
     /// The theorem's name.
     pub fn label(&self) -> &'static str {
         self.label
+    }
+
+    /// What it is made of, besides μ and M.
+    pub fn constants(&self) -> &[NamedConstant] {
+        &self.constants
     }
 
     /// γ_t = min{cap, (2t+1)/(μ(t+1)²)}.
@@ -199,6 +247,23 @@ impl Theorem {
         (0..iterations).fold(initial, |e, t| self.next(e, schedule.step_size(t, || self.best_step(e))))
     }
 
+    /// A bound on E|w_T − w*|² after `iterations` steps of `schedule`: folded up to 10⁷ steps; beyond, the closed form that goes with the schedule (that of
+    /// decaying steps holds for greedy ones). Infinite where the theorem allows no such step.
+    pub fn bound_after(&self, initial: f64, schedule: &Schedule, iterations: u64) -> f64 {
+        if iterations <= LONGEST_FOLD {
+            return self.fold(initial, schedule, iterations);
+        }
+        let Anytime { mu, sigma_squared, .. } = self.anytime;
+        let exact = match *schedule {
+            Schedule::Constant { step } if step > self.largest_step() || step * mu > 1.0 => f64::INFINITY,
+            Schedule::Constant { step } => {
+                (iterations as f64 * (-step * mu).ln_1p()).exp() * initial + 2.0 * sigma_squared * step / mu
+            }
+            Schedule::Decaying { .. } | Schedule::Greedy => self.anytime.bound(initial, iterations),
+        };
+        (exact.sqrt() + iterations as f64 * self.rounding).powi(2) * (1.0 + 1e-9)
+    }
+
     /// A T after which `schedule` is proved to reach `epsilon`; `None` if it never is (a constant step, or rounding).
     ///
     /// Folds up to 10⁷ steps, and is then the smallest such T. Beyond, the closed form of the decaying schedule answers; it is valid for greedy steps too,
@@ -216,8 +281,9 @@ impl Theorem {
             }
             e = after;
         }
-        // √E_T ≤ √(closed form) + T·rounding, half of √ε for each
-        let t = self.anytime.iterations(initial, 0.25 * epsilon);
+        // √E_T ≤ √(closed form) + T·rounding, half of √ε for each where there is rounding
+        let share = if self.rounding > 0.0 { 0.25 } else { 1.0 };
+        let t = self.anytime.iterations(initial, share * epsilon);
         let possible = !matches!(schedule, Schedule::Constant { .. })
             && t as f64 * self.rounding <= 0.5 * epsilon.sqrt();
         possible.then_some(t)

@@ -201,10 +201,13 @@ impl Anytime {
         let noise = 8.0 * self.sigma_squared / (self.mu * self.mu);
         let transient = one - noise;
         let t = (noise + (noise * noise + 4.0 * epsilon * transient).sqrt()) / (2.0 * epsilon);
-        // as casts saturate, so an absurd count stays an absurd count
+        if !t.is_finite() {
+            return u64::MAX;
+        }
+        // as casts saturate, so an absurd count stays an absurd count; beyond 2⁵³ the next number is further away than 1
         let mut t = (t.ceil() as u64).max(1);
         while self.bound(initial, t) > epsilon && t < u64::MAX {
-            t += 1;
+            t = t.saturating_add((t >> 52).max(1));
         }
         t
     }
