@@ -253,8 +253,8 @@ impl ManyDirectory {
                 list.check(name, &place)?;
             }
         }
-        let there = chunk_names(&at(CHUNKS)).chain([MANIFEST, FITS].map(String::from));
-        match there.into_iter().find(|name| !list.lists(name)) {
+        let mut there = chunk_names(&at(CHUNKS)).chain([MANIFEST, FITS].map(String::from));
+        match there.find(|name| !list.lists(name)) {
             Some(name) => Err(Error::changed(&path, format!("it does not list {name}"))),
             None => Ok(()),
         }
@@ -325,7 +325,7 @@ fn read(directory: &Path) -> Result<Manifest, Error> {
 }
 
 /// The chunks in a directory of chunks.
-fn chunk_names(chunks: &Path) -> impl Iterator<Item = String> {
+fn chunk_names(chunks: &Path) -> impl Iterator<Item = String> + use<> {
     let entries = fs::read_dir(chunks).into_iter().flatten().flatten();
     entries.map(|e| format!("{CHUNKS}/{}", e.file_name().to_string_lossy())).filter(|name| known(name))
 }
