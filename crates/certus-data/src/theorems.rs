@@ -7,7 +7,7 @@ use certus_models::auto::{Basis, Chosen, Forecasts, Model, Prediction};
 use serde::Serialize;
 
 use crate::error::DataError;
-use crate::problem::short;
+use crate::prior::short;
 use crate::way::Way;
 
 /// What a fit would do, without doing it. Prints as a table.
