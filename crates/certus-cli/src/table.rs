@@ -5,7 +5,7 @@ use std::path::Path;
 
 use certus::certificate::{figure, significant};
 use certus_store::Record;
-use certus_store::record::{GroupEffect, Level, Parameter, Scale};
+use certus_store::record::{GroupEffect, Level, Parameter, Scale, outward};
 
 /// Parameters shown.
 const SHOWN: usize = 40;
@@ -120,19 +120,25 @@ fn certificate(record: &Record) -> Vec<(&'static str, String)> {
 fn scaled(scale: &Scale, honest: Option<&str>) -> Vec<(&'static str, String)> {
     let estimate = number(scale.estimate);
     let first = match scale.interval {
-        Some([low, high]) => format!(
-            "{} {estimate}: a maximum of the likelihood lies between {low:.6} and {high:.6} (proved, {})",
+        Some(ends) => format!(
+            "{} {estimate}: a maximum of the {} lies between {} (proved, {})",
             scale.name,
+            scale.objective,
+            outward(ends).join(" and "),
             scale.theorem.as_deref().unwrap_or_default()
         ),
         None => {
             let why = scale.reason.as_deref().unwrap_or("nobody asked");
             let others: String =
                 scale.others.iter().map(|o| format!(", {} {}", o.name, number(o.estimate))).collect();
-            format!("{} {estimate}{others}: a maximum of the likelihood, without a proof: {why}", scale.name)
+            format!(
+                "{} {estimate}{others}: a maximum of the {}, without a proof: {why}",
+                scale.name, scale.objective
+            )
         }
     };
     let mut lines = vec![("scale", first)];
+    lines.extend(scale.other_maxima().into_iter().map(|line| ("", line)));
     let likelihood = scale.log_likelihood.map_or("not known".into(), |l| format!("{l:.4}"));
     let error = scale.log_likelihood_error.map_or("without a proof".into(), |e| format!("± {}", figure(e)));
     let evidence = scale.log_evidence.map_or(String::new(), |e| format!("; log evidence {e:.4} (estimated)"));

@@ -1,7 +1,7 @@
 //! `certus verify` of a fit whose scales were not all given: does an interval hold a maximum, and do the weights of the grid follow from the data?
 
 use certus_data::{Mixed, Problem, Scales, Varying};
-use certus_store::record::{Level, Parameter, Scale};
+use certus_store::record::{Level, Parameter, Scale, objective, outward};
 use certus_store::{Arrays, Record};
 
 use crate::exit::Failure;
@@ -51,6 +51,7 @@ pub(crate) fn check(
         estimates.push(estimate.ok_or_else(words)? / own.unit);
     }
     out.push_str(&interval(varying, &mixed, scale, &estimates)?);
+    out.push_str(&maxima(varying, &mixed, scale, &estimates)?);
     if scale.scales == "posterior" {
         let differ = varying.model.weights_differ(&mixed, &varying.priors)?;
         if differ.is_nan() || differ > WEIGHT {
@@ -94,16 +95,77 @@ fn interval(varying: &Varying, mixed: &Mixed, scale: &Scale, at: &[f64]) -> Resu
         out.push_str("nothing is claimed to be proved of where the maximum is\n");
         return Ok(out);
     }
-    let [low, high] = scale.interval.unwrap_or_default();
+    let ([low, high], objective) = (scale.interval.unwrap_or_default(), &scale.objective);
     if !found.margins.iter().all(|m| *m > 0.0) {
         return Err(refuted(format!(
-            "a maximum of the likelihood is claimed between {low} and {high}, but there the profile is above its ends by {:.1e} and {:.1e} nats only, every error counted",
+            "a maximum of the {objective} is claimed between {low} and {high}, but there the profile is above its ends by {:.1e} and {:.1e} nats only, every error counted",
             found.margins[0], found.margins[1]
         )));
     }
     out.push_str(&format!(
-        "a maximum of the likelihood lies between {low:.6} and {high:.6}: confirmed from the data, by the code of the fit\n"
+        "a maximum of the {objective} lies between {}: confirmed from the data, by the code of the fit\n",
+        outward([low, high]).join(" and ")
     ));
+    Ok(out)
+}
+
+/// What is said of other maxima: the objective at each of them, and the ranges in which others are not excluded.
+fn maxima(varying: &Varying, mixed: &Mixed, scale: &Scale, at: &[f64]) -> Result<String, Failure> {
+    if scale.objective != objective(varying.penalised) {
+        return Err(refuted(format!(
+            "the objective is the {} in fit.json, but with these priors it is the {}",
+            scale.objective,
+            objective(varying.penalised)
+        )));
+    }
+    let start = &mixed.nodes[0].mean;
+    let mut out = String::new();
+    for own in &scale.maxima {
+        let units = varying.varies.scales.iter().map(|s| s.unit);
+        let scales: Vec<f64> =
+            std::iter::once(&own.estimate).chain(&own.others).zip(units).map(|(s, u)| s / u).collect();
+        if scales.len() != at.len() {
+            return Err(refuted(format!(
+                "a maximum has {} scales, but there are {}",
+                scales.len(),
+                at.len()
+            )));
+        }
+        let found = varying.model.confirm(start, &scales, None)?;
+        let pairs = [(own.log_likelihood, found.log_likelihood), (own.log_objective, -found.value)];
+        for (claimed, computed) in pairs {
+            let allowed =
+                1e-6 * (1.0 + computed.abs()) + if found.error.is_finite() { found.error } else { 0.0 };
+            let off = (claimed - computed).abs();
+            if off.is_nan() || off > allowed {
+                return Err(refuted(format!(
+                    "at the maximum {} fit.json has {claimed}, but computed again it is {computed}",
+                    own.estimate
+                )));
+            }
+        }
+    }
+    if scale.maxima.len() > 1 {
+        out.push_str(&format!("the objective at {} maxima: confirmed\n", scale.maxima.len()));
+    }
+    let unit = varying.varies.scales[0].unit;
+    if let (Some(stated), Some([_, high])) = (&scale.not_excluded, scale.searched) {
+        let again = varying.model.exclude(start, at)?;
+        let inside = |part: &[f64; 2]| {
+            let [low, high] = part.map(|s| s * unit);
+            let slack = 1e-6 * high;
+            stated.iter().any(|s| s[0] <= low + slack && high <= s[1] + slack)
+        };
+        let holds = again.is_some_and(|e| {
+            e.proved.is_ok() && high <= e.searched[1] * unit * (1.0 + 1e-6) && e.open.iter().all(inside)
+        });
+        if !holds {
+            return Err(refuted(
+                "other maxima are excluded in fit.json where they are not excluded when it is computed again",
+            ));
+        }
+        out.push_str("where other maxima are excluded: confirmed from the data, by the code of the fit\n");
+    }
     Ok(out)
 }
 

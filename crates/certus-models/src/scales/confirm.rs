@@ -1,8 +1,12 @@
 //! Claims about scales, checked from the data: does the interval of one hold a maximum (Theorem K3), and do the weights of a lattice follow?
 
+use std::ops::ControlFlow;
+
+use super::estimate::excluded;
 use super::lattice::log_density;
+use super::looks::{Look, Looks};
 use super::{Care, Scaled};
-use crate::collapsed::{Confirmed, Node, SdPrior, differ};
+use crate::collapsed::{Confirmed, Excluded, Node, SHORT, SdPrior, Stage, differ};
 use crate::error::Error;
 
 /// Coordinates of scales; those that are 0 are at the floor.
@@ -37,7 +41,23 @@ pub fn confirm<M: Scaled + ?Sized>(
             };
         }
     }
-    Ok(Confirmed { log_likelihood: here.log_likelihood, error, margins })
+    Ok(Confirmed { log_likelihood: here.log_likelihood, value: here.value, error, margins })
+}
+
+/// Where the highest maximum of the only scale can be, from the data again; `None` with two scales, or if no range was searched.
+pub fn exclude<M: Scaled + ?Sized>(
+    model: &M,
+    start: &[f64],
+    scales: &[f64],
+) -> Result<Option<Excluded>, Error> {
+    if scales.len() != 1 {
+        return Ok(None);
+    }
+    let x = point(model, scales);
+    let given = model.given(&x, start, Care::Full)?;
+    let nobody = &mut |_: &Look| ControlFlow::Continue(());
+    let looks = &mut Looks::new(model, Stage::Interval, nobody);
+    excluded(looks, x[0], &given, 0.5 * SHORT)
 }
 
 /// The largest difference between the weights of nodes and those that follow from the data at their scales; infinite if a node's coefficients do not maximise F there.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import words
 from .errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def _scale(axes: Any, fit: Fit) -> None:
     axes.set_title(scale.name, fontsize=10)
     if np.ptp(draws) > 0:
         axes.hist(draws, bins=60, density=True, color="lightgrey", label="posterior")
-    axes.axvline(scale.estimate, color="#1a7f37", ls="--", label=f"maximum of the likelihood {scale.estimate:.4g}, {scale.level}")
+    objective = words.objective(fit._record["certificate"]["scale"])
+    axes.axvline(scale.estimate, color="#1a7f37", ls="--", label=f"maximum of the {objective} {scale.estimate:.4g}, {scale.level}")
     axes.set_yticks([])
     axes.legend(fontsize=8)
 

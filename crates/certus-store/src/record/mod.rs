@@ -13,7 +13,7 @@ mod convert;
 mod scale;
 
 use convert::finite;
-pub use scale::{GroupEffect, OtherScale, Scale};
+pub use scale::{GroupEffect, OtherScale, Scale, ScaleMaximum, objective, outward};
 
 /// The version of the schema that this crate writes. It also reads schema 1, which has no `certificate.scale`.
 pub const SCHEMA: u32 = 2;

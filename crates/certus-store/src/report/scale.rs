@@ -6,7 +6,7 @@ use certus::certificate::figure;
 
 use super::html::{count, escape, percent, short};
 use super::plots::{ticks, trim};
-use crate::record::{GroupEffect, OtherScale, Parameter, Record, Scale};
+use crate::record::{GroupEffect, OtherScale, Parameter, Record, Scale, outward};
 
 /// The height of the picture.
 const HEIGHT: f64 = 200.0;
@@ -22,12 +22,16 @@ pub(super) fn sentences(scale: &Scale) -> Vec<String> {
     let others: String =
         scale.others.iter().map(|o| format!(" and a {} of {}", escape(&o.name), short(o.estimate))).collect();
     let first = match scale.interval {
-        Some([low, high]) => format!(
-            "It is proved that the likelihood, profiled over the coefficients, has a maximum at a {name} between <strong>{low:.6}</strong> and <strong>{high:.6}</strong> ({}): the estimate is {estimate}. That there is no other maximum elsewhere is not claimed.",
+        Some(ends) => format!(
+            "It is proved that the {}, maximised over the coefficients, has a maximum at a {name} between <strong>{}</strong> and <strong>{}</strong> ({}): the estimate is {estimate}.",
+            escape(&scale.objective),
+            outward(ends)[0],
+            outward(ends)[1],
             escape(scale.theorem.as_deref().unwrap_or_default())
         ),
         None => format!(
-            "The likelihood, profiled over the coefficients, has a maximum at a {name} of about {estimate}{others}; nothing is proved of it, because {}.",
+            "The {}, maximised over the coefficients, has a maximum at a {name} of about {estimate}{others}; nothing is proved of it, because {}.",
+            escape(&scale.objective),
             escape(scale.reason.as_deref().unwrap_or("nobody asked").trim_end_matches('.'))
         ),
     };
@@ -38,9 +42,19 @@ pub(super) fn sentences(scale: &Scale) -> Vec<String> {
             priors(scale),
             count(scale.nodes)
         ),
-        None => "The parameters below are those at the maximum, their standard errors from the curvature of the likelihood.".into(),
+        None => format!(
+            "The parameters below are those at the maximum, their standard errors from the curvature of the {}.",
+            escape(&scale.objective)
+        ),
     };
-    vec![first, second]
+    let others = scale.other_maxima().into_iter().map(|line| format!("{}.", escape(&capital(&line))));
+    std::iter::once(first).chain(others).chain([second]).collect()
+}
+
+/// With a capital letter.
+fn capital(line: &str) -> String {
+    let mut letters = line.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// The boxes below the verdict.
@@ -51,7 +65,11 @@ pub(super) fn facts(scale: &Scale) -> Vec<(&'static str, String)> {
     };
     let mut facts = vec![
         (
-            "Maximum of the likelihood",
+            if scale.is_penalised() {
+                "Maximum of the penalised likelihood"
+            } else {
+                "Maximum of the likelihood"
+            },
             format!("{} <small>{}</small>", short(scale.estimate), escape(&scale.name)),
         ),
         (
@@ -100,7 +118,7 @@ pub(super) fn section(out: &mut String, record: &Record, density: &[(f64, f64)])
     let Some(scale) = &record.certificate.scale else { return };
     super::section(out, "scale", "Scales that were not given");
     let own = record.parameters.iter().find(|p| p.name == scale.name);
-    if let Some(plot) = own.and_then(|own| plot(density, own, scale.estimate)) {
+    if let Some(plot) = own.and_then(|own| plot(density, own, scale.estimate, &scale.objective)) {
         out.push_str(&plot);
     }
     if let Some(Parameter { mean: Some(mean), q05: Some(low), q95: Some(high), .. }) = own {
@@ -139,8 +157,8 @@ fn row(out: &mut String, e: &GroupEffect) {
     out.push_str("</tr>\n");
 }
 
-/// The density of the sd, its 90 % interval, and where the likelihood has its maximum; `None` if there is nothing to draw.
-fn plot(density: &[(f64, f64)], own: &Parameter, estimate: Option<f64>) -> Option<String> {
+/// The density of the sd, its 90 % interval, and where the objective has its maximum; `None` if there is nothing to draw.
+fn plot(density: &[(f64, f64)], own: &Parameter, estimate: Option<f64>, objective: &str) -> Option<String> {
     let points = smooth(density);
     let most = points.iter().map(|p| p.1).fold(0.0, f64::max);
     let shown: Vec<(f64, f64)> = points.into_iter().filter(|p| p.1 > FAR * most).collect();
@@ -171,9 +189,10 @@ fn plot(density: &[(f64, f64)], own: &Parameter, estimate: Option<f64>) -> Optio
         let (anchor, shift) = if left { ("end", -6) } else { ("start", 6) };
         let _ = write!(
             out,
-            r#"<line class="certified" x1="{0}" x2="{0}" y1="0" y2="{HEIGHT}"/><text class="certified" x="{0}" dx="{shift}" y="12" text-anchor="{anchor}">maximum of the likelihood {1}</text>"#,
+            r#"<line class="certified" x1="{0}" x2="{0}" y1="0" y2="{HEIGHT}"/><text class="certified" x="{0}" dx="{shift}" y="12" text-anchor="{anchor}">maximum of the {2} {1}</text>"#,
             x(at),
-            short(Some(at))
+            short(Some(at)),
+            escape(objective)
         );
     }
     if let (Some(a), Some(b)) = (own.q05, own.q95) {
@@ -230,9 +249,8 @@ mod tests {
             assert!((d - bell(sd.ln())).abs() < 0.02, "{sd}: {d}");
         }
         let own = Parameter::normal("sd(g)", 1.0, 0.2);
-        assert!(plot(&grid, &own, Some(1.0)).is_some_and(|p| p.contains("maximum of the likelihood 1.000")));
-        assert!(
-            plot(&[], &own, None).is_none() && plot(&[(1.0, 0.0), (2.0, f64::NAN)], &own, None).is_none()
-        );
+        let with = |density: &[(f64, f64)], at| plot(density, &own, at, "likelihood");
+        assert!(with(&grid, Some(1.0)).is_some_and(|p| p.contains("maximum of the likelihood 1.000")));
+        assert!(with(&[], None).is_none() && with(&[(1.0, 0.0), (2.0, f64::NAN)], None).is_none());
     }
 }
