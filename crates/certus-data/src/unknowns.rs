@@ -215,13 +215,11 @@ impl Unknowns {
         }
     }
 
-    /// Where the highest maximum of the only scale can be; `None` with two scales. `start` are coefficients to begin with.
-    pub fn exclude(&self, start: &[f64], found: &[f64]) -> Result<Option<Excluded>, Error> {
+    /// Whether other values of the only scale are excluded as claimed. `start` are coefficients to begin with.
+    pub fn confirm_excluded(&self, start: &[f64], found: &[f64], claim: &Excluded) -> Result<bool, Error> {
         match self.face() {
-            Face::Effect(model) => {
-                model.exclude(start, found[0], &mut |_| ControlFlow::Continue(())).map(Some)
-            }
-            Face::Scaled(model) => scales::exclude(model, start, found),
+            Face::Effect(model) => model.confirm_excluded(start, found[0], claim),
+            Face::Scaled(model) => scales::confirm_excluded(model, start, found, claim),
         }
     }
 

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use certus::linalg;
 
-use super::exclude::{Excluded, SHORT};
+use super::exclude::Excluded;
 use super::group::EPSILON;
 use super::passes::{Observer, Passes, Stage};
 use super::search::Maximum;
@@ -214,7 +214,7 @@ impl Collapsed {
         }
         let ridge = here.ridge(d)?;
         let interval = self.interval(&here, theta, &ridge, passes)?;
-        let excluded = self.excluded(&here.beta, theta, here.at.value + here.at.error, SHORT, passes)?;
+        let excluded = self.excluded(&here.beta, theta, here.at.value + here.at.error, passes)?;
         Ok(Estimate {
             factor: ridge.joint(d)?,
             beta: here.beta,
@@ -309,7 +309,7 @@ impl Collapsed {
             }
             at += 0.25;
         }
-        let excluded = self.excluded(&zero.beta, f64::NEG_INFINITY, top, SHORT, passes)?;
+        let excluded = self.excluded(&zero.beta, f64::NEG_INFINITY, top, passes)?;
         let mut found = zero.at;
         found.gradient[d] = 0.0;
         Ok(Estimate {

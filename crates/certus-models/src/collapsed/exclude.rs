@@ -4,14 +4,16 @@
 //! the one at which that sum is as large as what F_p(σ_b) is above the best value.
 
 use super::estimate::factor;
-use super::passes::{Observer, Passes, Stage};
+use super::passes::{Passes, Stage};
 use super::{Ask, At, Collapsed};
 use crate::error::Error;
 
 /// Values of F_p, at most.
 const VALUES: usize = 120;
-/// A step in log scale that is too short to go on with; a check takes half of it, so that what it leaves open is within what was left open before.
-pub(crate) const SHORT: f64 = 0.01;
+/// A step in log scale that is too short to go on with.
+const SHORT: f64 = 0.01;
+/// A check takes any step that is longer than this: rounding.
+const ROUNDED: f64 = 1e-6;
 /// What is left out when a step is too short: the first time, and how much longer every time after.
 const LEAP: f64 = 0.05;
 const LONGER: f64 = 1.5;
@@ -39,11 +41,10 @@ impl Excluded {
 }
 
 /// The parts of [−∞, `high`] in log scale that stay open. `above(b)` is what F_p(b) is above the best value at least, every error counted; `fall(b, a)` bounds F_p(b) − F_p(x)
-/// for all x from a to b; `best` is where the best value is; steps below `short` are not taken.
+/// for all x from a to b; `best` is where the best value is.
 pub(crate) fn sweep(
     [low, high]: [f64; 2],
     best: f64,
-    short: f64,
     above: &mut dyn FnMut(f64) -> Result<f64, Error>,
     fall: &dyn Fn(f64, f64) -> f64,
 ) -> Result<Vec<[f64; 2]>, Error> {
@@ -54,7 +55,7 @@ pub(crate) fn sweep(
         values += 1;
         let margin = above(b)?;
         let reached = if margin > 0.0 { farthest(b, margin, fall) } else { b };
-        if b - reached >= short {
+        if b - reached >= SHORT {
             (b, leap) = (reached, LEAP);
             continue;
         }
@@ -77,6 +78,32 @@ pub(crate) fn sweep(
         }
     }
     Ok(joined)
+}
+
+/// Whether all of the range but the `open` parts, from small to large in log scale, is excluded: the same sweep, with the parts left out.
+pub(crate) fn is_excluded(
+    [low, high]: [f64; 2],
+    open: &[[f64; 2]],
+    above: &mut dyn FnMut(f64) -> Result<f64, Error>,
+    fall: &dyn Fn(f64, f64) -> f64,
+) -> Result<bool, Error> {
+    let mut b = high;
+    for _ in 0..2 * VALUES {
+        if b <= low {
+            return Ok(true);
+        }
+        if let Some(part) = open.iter().find(|part| part[0] < b && b <= part[1] + ROUNDED) {
+            b = part[0];
+            continue;
+        }
+        let margin = above(b)?;
+        let reached = if margin > 0.0 { farthest(b, margin, fall) } else { b };
+        if b - reached <= ROUNDED {
+            return Ok(false);
+        }
+        b = reached;
+    }
+    Ok(false)
 }
 
 /// The least a with fall(b, a) < margin, a little above it; −∞ if there is no end.
@@ -140,7 +167,6 @@ impl Collapsed {
         beta: &[f64],
         theta: f64,
         top: f64,
-        short: f64,
         passes: &mut Passes<'_>,
     ) -> Result<Excluded, Error> {
         let high = self.largest(theta);
@@ -154,33 +180,30 @@ impl Collapsed {
             return Ok(Excluded::nothing(searched, &why));
         }
         let information = self.information();
-        let fall = |b: f64, a: f64| -> f64 {
-            let [b, a] = [(2.0 * b).exp(), (2.0 * a).exp()];
-            let one = |(own, count): &(f64, f64)| {
-                let ratio = if own.is_finite() {
-                    // 1 + (σ_b² − σ²)B/(1 + σ²B)
-                    ((b - a) * own / (1.0 + a * own)).ln_1p()
-                } else {
-                    (b / a).ln()
-                };
-                0.5 * count * ratio
-            };
-            information.iter().map(one).sum()
-        };
         let mut near = beta.to_vec();
-        let mut above = |b: f64| -> Result<f64, Error> {
-            match self.lower_bound(&near, b, passes) {
-                Ok((low, there)) => {
-                    near = there;
-                    Ok(low - top)
-                }
-                Err(Error::Stopped) => Err(Error::Stopped),
-                Err(_) => Ok(f64::NEG_INFINITY),
-            }
-        };
-        let open = sweep([self.smallest(), high], theta, short, &mut above, &fall)?;
+        let mut above = |b: f64| self.above(&mut near, b, top, passes);
+        let fall = |b: f64, a: f64| fall(&information, b, a);
+        let open = sweep([self.smallest(), high], theta, &mut above, &fall)?;
         let open = open.into_iter().map(|part| part.map(f64::exp)).collect();
         Ok(Excluded { searched, open, proved: Ok(()) })
+    }
+
+    /// What F_p(θ) is above `top` at least; −∞ if nothing is known of it. `near` are coefficients to begin with, and those found.
+    fn above(
+        &self,
+        near: &mut Vec<f64>,
+        theta: f64,
+        top: f64,
+        passes: &mut Passes<'_>,
+    ) -> Result<f64, Error> {
+        match self.lower_bound(near, theta, passes) {
+            Ok((low, there)) => {
+                *near = there;
+                Ok(low - top)
+            }
+            Err(Error::Stopped) => Err(Error::Stopped),
+            Err(_) => Ok(f64::NEG_INFINITY),
+        }
     }
 
     /// A lower bound of F_p(θ), and coefficients near its minimum.
@@ -198,10 +221,27 @@ impl Collapsed {
         Ok((at.value - at.error - self.left_to_gain(&at, &metric)?, there.beta))
     }
 
-    /// The same from the data again, for an estimate of the sd. `start` are coefficients to begin with.
-    pub fn exclude(&self, start: &[f64], sd: f64, observer: &mut Observer<'_>) -> Result<Excluded, Error> {
-        let passes = &mut Passes::new(Stage::Interval, observer);
+    /// Whether all sds up to `claim.searched[1]` but those in the open parts have a lower maximum of −F over β than `sd` has, from the data again. `start` are coefficients to
+    /// begin with.
+    pub fn confirm_excluded(&self, start: &[f64], sd: f64, claim: &Excluded) -> Result<bool, Error> {
+        let passes = &mut Passes::unwatched(Stage::Interval);
         let here = self.profile(start, sd.ln().max(self.smallest() - 8.0), 0.0, passes)?;
-        self.excluded(&here.beta, sd.ln(), here.at.value + here.at.error, 0.5 * SHORT, passes)
+        let (top, information) = (here.at.value + here.at.error, self.information());
+        let mut near = here.beta;
+        let mut above = |b: f64| self.above(&mut near, b, top, passes);
+        let fall = |b: f64, a: f64| fall(&information, b, a);
+        let open: Vec<[f64; 2]> = claim.open.iter().map(|part| part.map(f64::ln)).collect();
+        is_excluded(claim.searched.map(f64::ln), &open, &mut above, &fall)
     }
+}
+
+/// ½Σ_g log((1 + σ_b²B_g)/(1 + σ²B_g)) of B_g and how many groups have it.
+fn fall(information: &[(f64, f64)], b: f64, a: f64) -> f64 {
+    let [b, a] = [(2.0 * b).exp(), (2.0 * a).exp()];
+    let one = |(own, count): &(f64, f64)| {
+        // 1 + (σ_b² − σ²)B/(1 + σ²B)
+        let ratio = if own.is_finite() { ((b - a) * own / (1.0 + a * own)).ln_1p() } else { (b / a).ln() };
+        0.5 * count * ratio
+    };
+    information.iter().map(one).sum()
 }

@@ -37,7 +37,7 @@ pub use effects::Effect;
 pub use effects::quantile;
 pub use estimate::{Estimate, Interval};
 pub use exclude::Excluded;
-pub(crate) use exclude::{SHORT, sweep};
+pub(crate) use exclude::{is_excluded, sweep};
 pub use mixture::{Mixture, Node};
 pub(crate) use mixture::{add_line, weights};
 pub use pair::{CollapsedPair, PairAt, PairEffect, PairEstimate};

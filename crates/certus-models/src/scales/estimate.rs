@@ -8,7 +8,7 @@ use super::looks::{Looks, LooksObserver};
 use super::search::{Found, extrapolated, minimum, same};
 use super::starts::{starts, steps};
 use super::{Care, Given, Scaled};
-use crate::collapsed::{Excluded, Interval, SHORT, Stage, sweep};
+use crate::collapsed::{Excluded, Interval, Stage, sweep};
 use crate::error::Error;
 
 /// What is proved of two scales together, and why not more.
@@ -61,16 +61,33 @@ pub struct ScalesMaximum {
 
 impl ScalesMaximum {
     fn of<M: Scaled + ?Sized>(model: &M, found: &Found) -> Self {
-        let floor = model.log_scales(&model.floor());
+        let at_zero = zeros(found, &columns(model, found.x.len()));
         let logs = model.log_scales(&found.x);
-        // a scale at its floor is 0
-        let scale = |(log, floor): (&f64, &f64)| if log <= floor { 0.0 } else { log.exp() };
+        let scale = |(log, zero): (&f64, bool)| if zero { 0.0 } else { log.exp() };
         Self {
-            scales: logs.iter().zip(&floor).map(scale).collect(),
+            scales: logs.iter().zip(at_zero).map(scale).collect(),
             value: found.given.value,
             log_likelihood: found.given.log_likelihood,
         }
     }
+}
+
+/// The linear map from coordinates to logarithms of scales, column by column.
+fn columns<M: Scaled + ?Sized>(model: &M, k: usize) -> Vec<Vec<f64>> {
+    let zero = vec![0.0; k];
+    let origin = model.log_scales(&zero);
+    let column = |j: usize| {
+        let mut unit = zero.clone();
+        unit[j] = 1.0;
+        model.log_scales(&unit).iter().zip(&origin).map(|(a, b)| a - b).collect()
+    };
+    (0..k).map(column).collect()
+}
+
+/// Which scales are 0: those that a coordinate at its floor moves.
+fn zeros(found: &Found, map: &[Vec<f64>]) -> Vec<bool> {
+    let k = map.len();
+    (0..k).map(|i| (0..k).any(|j| found.floored[j] && map[j][i] != 0.0)).collect()
 }
 
 /// The maximum over β and the scales. `start` are coefficients to begin with.
@@ -88,24 +105,15 @@ pub fn estimate_observed<M: Scaled + ?Sized>(
     let floor = model.floor();
     let value = |_: &[f64], given: &Given| given.value;
     let mut all = maxima(looks, start, &floor)?;
-    let rough = all.swap_remove(0);
+    let rough = all.remove(0);
     let found = minimum(looks, &rough.given.beta, rough.x, &value, Some(&floor), FINE)?;
     looks.stage = Stage::Interval;
     let k = floor.len();
     let here = ScalesMaximum::of(model, &found);
     let maxima = std::iter::once(here).chain(all.iter().map(|f| ScalesMaximum::of(model, f))).collect();
-    let zero = vec![0.0; k];
     let logs = model.log_scales(&found.x);
-    // the linear map, column by column
-    let origin = model.log_scales(&zero);
-    let map: Vec<Vec<f64>> = (0..k)
-        .map(|j| {
-            let mut unit = zero.clone();
-            unit[j] = 1.0;
-            model.log_scales(&unit).iter().zip(&origin).map(|(a, b)| a - b).collect()
-        })
-        .collect();
-    let at_zero: Vec<bool> = (0..k).map(|i| (0..k).any(|j| found.floored[j] && map[j][i] != 0.0)).collect();
+    let map = columns(model, k);
+    let at_zero = zeros(&found, &map);
     let covariance = inverse(&found);
     let mapped = |i: usize, j: usize| -> f64 {
         if at_zero[i] || at_zero[j] {
@@ -128,7 +136,7 @@ pub fn estimate_observed<M: Scaled + ?Sized>(
         (0..k).map(wide).collect()
     };
     let scales = (0..k).map(|i| if at_zero[i] { 0.0 } else { logs[i].exp() }).collect();
-    let excluded = if k == 1 { excluded(looks, found.x[0], &found.given, SHORT)? } else { None };
+    let excluded = if k == 1 { excluded(looks, found.x[0], &found.given)? } else { None };
     // quadrature and rounding together where the model bounds both, else what it says of F
     let error = match model.bracket(&found.x, &found.given.beta) {
         Ok([_, top]) => top - found.given.value,
@@ -193,7 +201,6 @@ pub(super) fn excluded<M: Scaled + ?Sized>(
     looks: &mut Looks<'_, M>,
     x: f64,
     here: &Given,
-    short: f64,
 ) -> Result<Option<Excluded>, Error> {
     let model = looks.model;
     let [range] = model.range()[..] else { return Ok(None) };
@@ -209,23 +216,31 @@ pub(super) fn excluded<M: Scaled + ?Sized>(
         Err(why) => return Ok(Some(Excluded::nothing(searched, &why))),
     };
     let mut near = here.beta.clone();
-    let mut above = |b: f64| -> Result<f64, Error> {
-        match looks.given(&[b], &near, Care::Full) {
-            Err(Error::Stopped) => Err(Error::Stopped),
-            Err(_) => Ok(f64::NEG_INFINITY),
-            Ok(there) => {
-                let low = model.bracket(&[b], &there.beta).map_or(f64::NEG_INFINITY, |bounds| bounds[0]);
-                near = there.beta;
-                Ok(low - top)
-            }
-        }
-    };
+    let mut above = |b: f64| above(looks, &mut near, b, top);
     let fall = |b: f64, a: f64| model.fall(b, a).unwrap_or(f64::INFINITY);
-    let open = sweep(range, x, short, &mut above, &fall)?;
+    let open = sweep(range, x, &mut above, &fall)?;
     // what is below the range was not searched
     let open =
         open.into_iter().filter(|part| part[1] > range[0]).map(|[a, b]| [a.max(range[0]), b].map(scale));
     Ok(Some(Excluded { searched, open: open.collect(), proved: Ok(()) }))
+}
+
+/// What F_p(b) is above `top` at least; −∞ if nothing is known of it. `near` are coefficients to begin with, and those found.
+pub(super) fn above<M: Scaled + ?Sized>(
+    looks: &mut Looks<'_, M>,
+    near: &mut Vec<f64>,
+    b: f64,
+    top: f64,
+) -> Result<f64, Error> {
+    match looks.given(&[b], near, Care::Full) {
+        Err(Error::Stopped) => Err(Error::Stopped),
+        Err(_) => Ok(f64::NEG_INFINITY),
+        Ok(there) => {
+            let low = looks.model.bracket(&[b], &there.beta).map_or(f64::NEG_INFINITY, |bounds| bounds[0]);
+            *near = there.beta;
+            Ok(low - top)
+        }
+    }
 }
 
 /// Lower factor of H⁻¹ + TVTᵀ, T the columns dβ̂/dx and V the covariance of x.

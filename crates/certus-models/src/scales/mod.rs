@@ -15,7 +15,7 @@ mod looks;
 mod search;
 mod starts;
 
-pub use confirm::{confirm, exclude, weights_differ};
+pub use confirm::{confirm, confirm_excluded, weights_differ};
 pub use crossed::Crossed;
 pub use dispersion::Dispersion;
 pub use estimate::{ScalesEstimate, ScalesMaximum, estimate, estimate_observed};
