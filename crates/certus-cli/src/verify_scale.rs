@@ -1,6 +1,7 @@
 //! `certus verify` of a fit whose scales were not all given: does an interval hold a maximum, and do the weights of the grid follow from the data?
 
 use certus_data::{Mixed, Problem, Scales, Varying};
+use certus_models::collapsed::Excluded;
 use certus_store::record::{Level, Parameter, Scale, objective, outward};
 use certus_store::{Arrays, Record};
 
@@ -111,7 +112,8 @@ fn interval(varying: &Varying, mixed: &Mixed, scale: &Scale, at: &[f64]) -> Resu
 
 /// What is said of other maxima: the objective at each of them, and the ranges in which others are not excluded.
 fn maxima(varying: &Varying, mixed: &Mixed, scale: &Scale, at: &[f64]) -> Result<String, Failure> {
-    if scale.objective != objective(varying.penalised) {
+    // files from before other maxima were looked for do not say what was maximised
+    if !scale.maxima.is_empty() && scale.objective != objective(varying.penalised) {
         return Err(refuted(format!(
             "the objective is the {} in fit.json, but with these priors it is the {}",
             scale.objective,
@@ -149,17 +151,10 @@ fn maxima(varying: &Varying, mixed: &Mixed, scale: &Scale, at: &[f64]) -> Result
         out.push_str(&format!("the objective at {} maxima: confirmed\n", scale.maxima.len()));
     }
     let unit = varying.varies.scales[0].unit;
-    if let (Some(stated), Some([_, high])) = (&scale.not_excluded, scale.searched) {
-        let again = varying.model.exclude(start, at)?;
-        let inside = |part: &[f64; 2]| {
-            let [low, high] = part.map(|s| s * unit);
-            let slack = 1e-6 * high;
-            stated.iter().any(|s| s[0] <= low + slack && high <= s[1] + slack)
-        };
-        let holds = again.is_some_and(|e| {
-            e.proved.is_ok() && high <= e.searched[1] * unit * (1.0 + 1e-6) && e.open.iter().all(inside)
-        });
-        if !holds {
+    if let (Some(stated), Some(searched)) = (&scale.not_excluded, scale.searched) {
+        let open = stated.iter().map(|part| part.map(|s| s / unit)).collect();
+        let claim = Excluded { searched: searched.map(|s| s / unit), open, proved: Ok(()) };
+        if !varying.model.confirm_excluded(start, at, &claim)? {
             return Err(refuted(
                 "other maxima are excluded in fit.json where they are not excluded when it is computed again",
             ));
