@@ -30,7 +30,7 @@ fn problem(data: &Table, request: &Request) -> Problem {
 }
 
 fn way() -> Way {
-    Way::new("auto", None, Numbers::default()).unwrap()
+    Way::new("auto", None, None, Numbers::default()).unwrap()
 }
 
 /// Fits whatever kind of model it is.

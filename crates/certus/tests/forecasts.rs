@@ -5,7 +5,7 @@ mod common;
 
 use certus::schedule::Schedule;
 use certus::theorem::{Constants, LONGEST_FOLD, Local, Problem};
-use certus::{Curvature, Family, Forecast, Gaussian, MethodName, Plan, Provenance, Settings, StepRule};
+use certus::{Curvature, Family, Forecast, Gaussian, MethodName, Plan, Settings, StepRule};
 use common::*;
 
 const PAPER: [MethodName; 3] = [MethodName::ProxEnergy, MethodName::ProjEntropy, MethodName::ProjStl];
@@ -59,7 +59,7 @@ fn paper_steps_are_the_papers() {
         assert!((info.step_size / (mu / (2.0 * a)) - 1.0).abs() < 1e-12);
 
         // without strong convexity and without a radius: the step is the paper's, and nothing is promised, with the reason
-        let flat = Curvature::new(0.0, m, Provenance::ByModel).unwrap().with_mode(target.mean.clone());
+        let flat = Curvature::new(0.0, m, certus::internals::by_model()).unwrap().with_mode(target.mean.clone());
         let settings = Settings { curvature: Some(flat.clone()), ..settings };
         let plan = Plan::new(&target, &settings).unwrap();
         let printed =
@@ -122,7 +122,7 @@ fn erratum_a25_corrected() {
         let precision = c.powi(-2);
         let residual = (m - precision).max(precision - mu);
         let problem =
-            Problem::new(1, &Curvature::new(mu, m, Provenance::ByModel).unwrap(), &Family::Symmetric, 1);
+            Problem::new(1, &Curvature::new(mu, m, certus::internals::by_model()).unwrap(), &Family::Symmetric, 1);
         let paper = problem.stl_second_moment_paper(problem.solution_norm_squared());
         assert_eq!((paper.a, paper.b), (24.0 * 4.0 * m * m, 16.0 * 4.0 * m * m / mu));
         let mut tightest: f64 = 0.0;
@@ -193,7 +193,7 @@ fn forecasts_are_what_plans_fold() {
 /// Beyond the longest fold the closed form answers, and it is not below the fold.
 #[test]
 fn closed_forms_take_over() {
-    let curvature = Curvature::new(1.0, 10.0, Provenance::ByModel).unwrap();
+    let curvature = Curvature::new(1.0, 10.0, certus::internals::by_model()).unwrap();
     let problem = Problem::new(3, &curvature, &Family::Symmetric, 1);
     for rule in [StepRule::Paper, StepRule::Horizon] {
         let t = LONGEST_FOLD + 1;
@@ -247,7 +247,7 @@ fn distances_bound_gaps_on_w_m() {
 /// In a ball: the count is the least one whose folded bound times L/2 is below the gap.
 #[test]
 fn local_forecasts() {
-    let curvature = Curvature::new(0.9, 1.2, Provenance::ByModel).unwrap();
+    let curvature = Curvature::new(0.9, 1.2, certus::internals::by_model()).unwrap();
     let center = Gaussian::isotropic(vec![0.0; 4], 1.0, &Family::Symmetric).unwrap();
     let local = Local::from_curvature(&curvature, center, 0.5, 0.4).unwrap();
     let forecast = Forecast::local(&local, 10, StepRule::Greedy, 100).unwrap();
