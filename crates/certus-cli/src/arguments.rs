@@ -312,7 +312,7 @@ pub struct FitArguments {
     #[arg(long, value_name = "X", help_heading = "Prior")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sd_prior_scale: Option<f64>,
-    /// Scales that are not given: their posterior, or the maximum of the likelihood [default: posterior]
+    /// Scales that are not given: their posterior, or the maximum of the penalised likelihood [default: posterior]
     #[arg(long, value_parser = ["posterior", "estimate"], help_heading = "Method")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scales: Option<String>,

@@ -67,7 +67,9 @@ fn certificate(record: &Record) -> Vec<(&'static str, String)> {
 
 /// What is known of scales that were not given.
 fn scaled(scale: &Scale, honest: Option<&str>) -> Vec<(&'static str, String)> {
-    let mut lines = vec![("scale", scale.sentence()), ("", scale.likelihood())];
+    let mut lines = vec![("scale", scale.sentence())];
+    lines.extend(scale.other_maxima().into_iter().map(|line| ("", line)));
+    lines.push(("", scale.likelihood()));
     if let (Some(first), Some(last)) = (scale.smallest.first(), scale.largest.last()) {
         let one = |e: &GroupEffect| format!("{} {} ± {}", e.group, number(Some(e.mean)), number(Some(e.sd)));
         lines.push((

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use certus::theorem::Constants;
 use certus::{Goal, MethodName, StepRule, Target};
+use certus_data::{Family, FileSource, Problem, Request, Spec, Storage};
 use certus_models::auto::{Chosen, planned};
 use certus_models::likelihood::Logistic;
 use certus_models::{Design, Glm, Memory, Prior};
@@ -140,7 +141,13 @@ fn printed_steps_are_the_papers() {
 /// Every step rule of every method through flags and through TOML: the bits of `planned`, and the promise of the plan.
 #[test]
 fn runs_are_those_of_the_api() {
-    let (model, goal) = (logit_d10(), Goal { seed: 2, ..Goal::default() });
+    let goal = Goal { seed: 2, ..Goal::default() };
+    let mut spec = Spec::new("y", Family::Logistic);
+    (spec.intercept, spec.standardise) = (false, false);
+    let request = Request { prior_sd: 1.0, ..Request::new(spec) };
+    let source = FileSource::open(&[data("logit_d10.csv")], None, None).unwrap();
+    let problem = Problem::new(&source, &request, &Storage::default()).unwrap();
+    let model = problem.model().unwrap();
     let dir = scratch("steps");
     for (name, method) in [
         ("prox-energy", MethodName::ProxEnergy),
@@ -164,8 +171,7 @@ fn runs_are_those_of_the_api() {
             }
             let constant = if paper { Constants::Paper } else { Constants::Sharp };
             let chosen = Chosen { method, constants: constant, steps: rule, batch: 3, iterations: 25 };
-            let wanted =
-                planned(&model, &goal, &chosen, None, &mut |_, _| ControlFlow::Continue(())).unwrap();
+            let wanted = planned(model, &goal, &chosen, None, &mut |_, _| ControlFlow::Continue(())).unwrap();
             let mut more = vec!["--method", name, "--batch", "3", "--iterations", "25", "--seed", "2"];
             more.extend(["--json", "--quiet"]);
             let mut toml = String::new();
@@ -228,7 +234,13 @@ fn refused_steps() {
     let path = data("logit_d10.csv");
     let mut arguments = vec!["fit", "logistic", path.to_str().unwrap(), "--response", "y", "--no-intercept"];
     arguments.extend(flat);
-    expect(&certus(&arguments), 64, "strong");
+    expect(&certus(&arguments), 64, "not strongly convex everywhere (μ = 0");
+    // the paper's steps need no distance to the optimum; nothing is promised, with the reason, and the end is certified all the same
+    *arguments.last_mut().unwrap() = "paper";
+    arguments.extend(["--iterations", "20", "--json", "--quiet"]);
+    let fit = json(&certus(&arguments));
+    assert!(fit["route"].as_str().unwrap().contains("beforehand nothing was promised: μ = 0"), "{fit}");
+    assert_eq!(fit["parameters"].as_array().unwrap().len(), 10);
 }
 
 /// Other models: closed lines, groups, counts without M, flat priors, scales that are not given, and mean field.

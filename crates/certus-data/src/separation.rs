@@ -72,11 +72,16 @@ struct Ranges {
 const NOWHERE: [f64; 4] = [f64::INFINITY, f64::NEG_INFINITY, f64::INFINITY, f64::NEG_INFINITY];
 
 impl Ranges {
-    /// Some x − c or c − x has the right sign in every row and is not 0 in all: comparisons alone, so it is exact. `free` if any c can be had, else 0.
+    /// Some x − c or c − x has the right sign in every row: comparisons alone, so it is exact. `free` if any c can be had, else 0.
+    fn ordered(&self, free: bool) -> bool {
+        let between = |low: f64, high: f64| low <= high && (free || (low <= 0.0 && 0.0 <= high));
+        between(self.below[1], self.above[0]) || between(self.above[1], self.below[0])
+    }
+
+    /// And it is not 0 in all.
     fn separate(&self, free: bool) -> bool {
         let [[a, b], [c, d]] = [self.below, self.above];
-        let between = |low: f64, high: f64| low <= high && (free || (low <= 0.0 && 0.0 <= high));
-        a.min(c) < b.max(d) && (between(b, c) || between(d, a))
+        self.ordered(free) && a.min(c) < b.max(d)
     }
 }
 
@@ -142,9 +147,8 @@ impl Problem {
         let where_ = if strict {
             format!("is above a threshold wherever {y} is {one}, and below it wherever {y} is 0")
         } else {
-            format!(
-                "is never below a threshold where {y} is {one}, never above it where {y} is 0, and at it where {y} is neither"
-            )
+            let neither = if self.family == Family::Binomial { ", and at it in all other rows" } else { "" };
+            format!("is never below a threshold where {y} is {one}, never above it where {y} is 0{neither}")
         };
         Ok(Some(format!("the data separate the response: a linear combination of {names} {where_}; {end}")))
     }
@@ -156,12 +160,19 @@ impl Problem {
     /// True if all observations ask the same: then the response is constant, of which another note speaks.
     fn one_sided(&self) -> Result<bool, DataError> {
         let family = self.family;
-        let counts = self.count(&[], &|leaf, i| match side(family, leaf.datum(i)) {
+        let kind = |leaf: &Leaf<'_>, i: usize| match side(family, leaf.datum(i)) {
             Side::Above => 0,
             Side::Below => 1,
             Side::Both => 2,
-        })?;
-        Ok(counts.iter().filter(|c| **c > 0.0).count() < 2)
+        };
+        let one = |counts: Vec<f64>| counts.iter().filter(|c| **c > 0.0).count() < 2;
+        // a few leaves tell most responses apart
+        Ok(one(self.count(&self.first(), &kind)?) && one(self.count(&[], &kind)?))
+    }
+
+    /// The leaves that are looked at first.
+    fn first(&self) -> Vec<usize> {
+        (0..leaves(&*self.prepared.rows).min(FIRST)).collect()
     }
 
     /// How many rows with a weight there are of each of three kinds.
@@ -202,11 +213,14 @@ impl Problem {
             }
         }
         let count = leaves(&*self.prepared.rows);
-        let mut found = self.ranges(&columns, &(0..count.min(FIRST)).collect::<Vec<_>>())?;
+        let mut found = self.ranges(&columns, &self.first())?;
         let separates = |r: &Ranges| r.separate(encoding.intercept);
-        if count > FIRST && found.iter().any(separates) {
-            let mut keep = found.iter().map(separates);
+        if count > FIRST {
+            let mut keep = found.iter().map(|r| r.ordered(encoding.intercept));
             columns.retain(|_| keep.next().unwrap_or(false));
+            if columns.is_empty() {
+                return Ok(Vec::new());
+            }
             found = self.ranges(&columns, &all(&*self.prepared.rows))?;
         }
         let both = columns.iter().zip(&found).filter(|(_, r)| separates(r));
@@ -351,7 +365,7 @@ impl Problem {
         };
         let wrong = |which: &[usize]| self.count(which, &|leaf, i| usize::from(right(leaf, i)));
         let count = leaves(&*self.prepared.rows);
-        if count > FIRST && wrong(&(0..FIRST).collect::<Vec<_>>())?[0] > 0.0 {
+        if count > FIRST && wrong(&self.first())?[0] > 0.0 {
             return Ok(false);
         }
         Ok(wrong(&[])?[0] == 0.0)

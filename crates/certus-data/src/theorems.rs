@@ -162,7 +162,7 @@ impl MethodPlan {
             return format!("{start}none: {}", self.reason.as_deref().unwrap_or_default());
         };
         let values: Vec<String> =
-            self.numbers.iter().map(|c| format!("{} = {} = {}", c.name, c.formula, short(c.value))).collect();
+            self.numbers.iter().map(|c| format!("{} = {} ({})", c.name, short(c.value), c.formula)).collect();
         let size = |step: Option<f64>| step.map_or("not computed".into(), |step| format!("{step:.5e}"));
         let reached = match (self.distance, self.expected_gap) {
             (Some(distance), Some(gap)) => {

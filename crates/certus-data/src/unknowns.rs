@@ -3,9 +3,9 @@
 use std::ops::{ControlFlow, Range};
 
 use certus_models::collapsed::{
-    self, Collapsed, Confirmed, Effect, Interval, Mixture, Node, Pass, SdPrior, Stage,
+    self, Collapsed, Confirmed, Effect, Excluded, Interval, Maximum, Mixture, Node, Pass, SdPrior, Stage,
 };
-use certus_models::scales::{self, Dispersion, LinearNoise, Look, Scaled};
+use certus_models::scales::{self, Dispersion, LinearNoise, Look, Scaled, ScalesMaximum};
 use certus_models::{Error, scales::ScalesEstimate};
 
 use crate::mixed::Mixed;
@@ -20,7 +20,7 @@ pub enum Unknowns {
     Counts(Dispersion),
 }
 
-/// The maximum of the likelihood.
+/// The maximum over the scales and the coefficients.
 pub(crate) struct Found {
     pub(crate) beta: Vec<f64>,
     pub(crate) scales: Vec<f64>,
@@ -29,6 +29,12 @@ pub(crate) struct Found {
     pub(crate) factor: Vec<f64>,
     pub(crate) log_likelihood: f64,
     pub(crate) error: f64,
+    /// Every maximum that was found, the highest first.
+    pub(crate) maxima: Vec<ScalesMaximum>,
+    /// Coefficients at each of them, where they are known.
+    pub(crate) betas: Vec<Vec<f64>>,
+    /// Where the highest can be, of one scale.
+    pub(crate) excluded: Option<Excluded>,
 }
 
 /// The posterior.
@@ -51,6 +57,9 @@ impl Found {
             factor: found.factor,
             log_likelihood: found.log_likelihood,
             error: found.error,
+            maxima: found.maxima,
+            betas: Vec::new(),
+            excluded: found.excluded,
         }
     }
 
@@ -83,6 +92,11 @@ impl Laid {
             effects: None,
         }
     }
+}
+
+fn maximum(found: &Maximum) -> ScalesMaximum {
+    let Maximum { sd, value, log_likelihood, .. } = *found;
+    ScalesMaximum { scales: vec![sd], value, log_likelihood }
 }
 
 enum Face<'a> {
@@ -133,6 +147,9 @@ impl Unknowns {
                     factor: found.factor,
                     log_likelihood: found.at.log_likelihood,
                     error: found.at.error,
+                    betas: found.maxima.iter().map(|m| m.beta.clone()).collect(),
+                    maxima: found.maxima.iter().map(maximum).collect(),
+                    excluded: Some(found.excluded),
                 })
             }
             Face::Scaled(model) => {
@@ -149,18 +166,20 @@ impl Unknowns {
         priors: &[SdPrior],
         show: &mut Shown<'_>,
     ) -> Result<Laid, Error> {
-        let start = &found.beta;
         match self.face() {
             Face::Effect(model) => {
                 let observer = &mut |pass: &Pass| show(pass.stage, &[pass.sd], pass.log_likelihood);
-                let mixture = model.posterior_observed(start, found.scales[0], priors[0], observer)?;
+                let places = found.betas.iter().zip(&found.maxima);
+                let starts: Vec<_> = places.map(|(beta, m)| (beta.clone(), m.scales[0])).collect();
+                let mixture = model.posterior_over(&starts, priors[0], observer)?;
                 let scales = mixture.nodes.iter().map(|n| vec![n.sd]).collect();
                 let keys = (0..mixture.nodes.len() as i64).map(|k| [k, 0]).collect();
                 Ok(Laid { mixture, scales, keys })
             }
             Face::Scaled(model) => {
                 let observer = &mut |look: &Look| show(look.stage, &look.scales, look.log_likelihood);
-                let laid = scales::posterior_observed(model, start, priors, observer)?;
+                let maxima: Vec<Vec<f64>> = found.maxima.iter().map(|m| m.scales.clone()).collect();
+                let laid = scales::posterior_observed(model, &found.beta, &maxima, priors, observer)?;
                 Ok(Laid { mixture: laid.mixture, scales: laid.scales, keys: laid.keys })
             }
         }
@@ -193,6 +212,14 @@ impl Unknowns {
         match self.face() {
             Face::Effect(model) => model.confirm(start, found[0], interval.unwrap_or([found[0]; 2])),
             Face::Scaled(model) => scales::confirm(model, start, found, interval),
+        }
+    }
+
+    /// Whether other values of the only scale are excluded as claimed. `start` are coefficients to begin with.
+    pub fn confirm_excluded(&self, start: &[f64], found: &[f64], claim: &Excluded) -> Result<bool, Error> {
+        match self.face() {
+            Face::Effect(model) => model.confirm_excluded(start, found[0], claim),
+            Face::Scaled(model) => scales::confirm_excluded(model, start, found, claim),
         }
     }
 

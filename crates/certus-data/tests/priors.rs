@@ -433,6 +433,17 @@ fn separated_responses_are_named() {
     let note = separated(&square(&y), Family::Logistic).unwrap();
     assert!(note.contains("never below a threshold"), "{note}");
     assert_eq!(separated(&square(&luck), Family::Logistic), None);
+    // in order, so that the leaves that are looked at first hold one response and one value
+    let many = 20 * 1024;
+    let late = |flipped: usize| {
+        let y = move |i: usize| f64::from(u8::from(i >= many / 2)) - if i == flipped { 1.0 } else { 0.0 };
+        let columns =
+            vec![number("y", many, y), number("a", many, |i| (i / (many / 2)) as f64 * wave(2.1, i).abs())];
+        separated(&Table::new(columns).unwrap(), Family::Logistic)
+    };
+    assert!(late(many).unwrap().contains("y is 1 wherever a > 0"));
+    let note = late(many - 1);
+    assert_eq!(note, None);
     // trials and counts
     let trials = |y: &dyn Fn(usize) -> f64| {
         of(y, vec![number("n", n, |_| 4.0), text("city", n, |i| ["Delft", "Leiden"][i % 2].into())])

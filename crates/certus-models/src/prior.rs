@@ -83,6 +83,11 @@ impl Prior {
         self.constant
     }
 
+    /// True if no coefficient has a prior.
+    pub fn is_flat(&self) -> bool {
+        matches!(&self.precision, Precision::Diagonal(j) if j.iter().all(|j| *j == 0.0))
+    }
+
     /// out += J x for a `d × n` batch.
     pub fn add_precision_times(&self, x: &[f64], out: &mut [f64]) {
         let d = self.dim();

@@ -143,6 +143,19 @@ def test_the_posterior(fit):
     assert fit.groups["rows"].sum() == 240
 
 
+def test_what_is_maximised_has_its_name(fit, frame):
+    """With priors of the coefficients it is a penalised likelihood, with flat priors a likelihood; other maxima are looked for."""
+    assert fit.certificate.scale.objective == "penalised likelihood" and "the penalised likelihood has a maximum" in repr(fit)
+    flat = certus.logistic("y ~ a + (1 | site)", data=frame, **FLAT).fit()
+    assert flat.certificate.scale.objective == "likelihood" and "the likelihood has a maximum" in repr(flat)
+    for own in (fit, flat):
+        scale = own.certificate.scale
+        assert len(scale.maxima) == 1 and scale.searched[0] == 0 and scale.searched[1] >= 19
+        ((low, high),) = scale.not_excluded
+        assert low < scale.interval[0] and scale.interval[1] < high and high < 2 * scale.estimate
+        assert "outside" in repr(own)
+
+
 def test_predictions_against_integrals(fit, frame):
     """E response over draws of the posterior and of a new group's effect; 20,000 draws, five standard errors."""
     new = pd.DataFrame({"a": [1.0, 3.0, 5.0]})

@@ -31,6 +31,10 @@ def test_a_gaussian_posterior_in_closed_form(df):
     # a gap of 1e-8 nats moves a mean by √2e-8 sd at most
     np.testing.assert_allclose(fit.mean, covariance @ A.T @ y / 0.49, atol=2e-4 * fit.sd.max())
     np.testing.assert_allclose(fit.covariance, covariance, rtol=0, atol=1e-3 * covariance.max())
+    # it is the best Gaussian, so that what is proved of the gap is proved of the posterior
+    gap, posterior = fit.certificate.gap, fit.certificate.posterior
+    assert (posterior.level, posterior.theorem, posterior.bound) == ("proved", "D7", gap.bound)
+    assert (posterior.mean_error, posterior.sd_error) == (gap.mean_error, gap.sd_error)
 
 
 def test_matrix_and_formula_are_the_same_fit(df):

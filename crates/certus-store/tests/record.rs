@@ -11,7 +11,7 @@ use certus::certificate::{Gap, Posterior, Statement};
 use certus::diagnostics::Estimate;
 use certus::{Goal, Outcome, Provenance, Status};
 use certus_models::auto::{Method, ModelState, fit_observed, resume};
-use certus_store::record::{GroupEffect, Level, Parameter, Scale, Voucher};
+use certus_store::record::{GroupEffect, Level, Parameter, Scale, ScaleMaximum, Voucher, objective};
 use certus_store::{Checkpoints, Fingerprint, FitDirectory, Kind, Record};
 use common::{fitted, fresh, model, record};
 use serde_json::Value;
@@ -97,6 +97,10 @@ fn the_contract_holds() {
     assert_eq!(record.parameters[3].sd, Some(outcome.gaussian.sd()[3]));
 }
 
+fn maximum(estimate: f64, log_objective: f64) -> ScaleMaximum {
+    ScaleMaximum { estimate, others: Vec::new(), log_likelihood: -12.5, log_objective }
+}
+
 /// Of an sd that was not given.
 fn scale() -> Scale {
     let [smallest, largest] = ["a", "b"].map(|group| {
@@ -110,12 +114,17 @@ fn scale() -> Scale {
         groups: 12,
         scales: "posterior".into(),
         prior: Some("half-normal(2.5)".into()),
+        objective: objective(true).into(),
         estimate: Some(0.5),
         log_standard_error: Some(0.2),
         interval: Some([0.49, 0.51]),
         level: Level::Proved,
         theorem: Some("Theorem K3".into()),
         reason: None,
+        maxima: vec![maximum(0.5, -15.0), maximum(0.001, -16.5)],
+        searched: Some([0.0, 20.0]),
+        not_excluded: Some(vec![[0.41, 0.6]]),
+        not_excluded_reason: None,
         log_likelihood: Some(-12.5),
         log_likelihood_error: Some(1e-9),
         log_evidence: Some(-14.0),
@@ -146,6 +155,54 @@ fn scales_are_consistent() {
         let mut other = record.clone();
         change(other.certificate.scale.as_mut().unwrap());
         assert!(Record::from_json(&other.to_json()).unwrap_err().contains("the interval"));
+    }
+    for change in [(|s| s.estimate = Some(0.001)) as fn(&mut Scale), |s| s.maxima.reverse()] {
+        let mut other = record.clone();
+        change(other.certificate.scale.as_mut().unwrap());
+        assert!(Record::from_json(&other.to_json()).unwrap_err().contains("not the highest"));
+    }
+}
+
+/// Scales of files from before other maxima were looked for are read, and nothing is said of what they did not know.
+#[test]
+fn older_scales_are_read() {
+    let mut record = fitted().1;
+    record.certificate.scale = Some(scale());
+    let mut value: Value = serde_json::from_str(&record.to_json()).unwrap();
+    let own = value["certificate"]["scale"].as_object_mut().unwrap();
+    for key in ["objective", "maxima", "searched", "not_excluded", "not_excluded_reason"] {
+        assert!(own.remove(key).is_some(), "{key}");
+    }
+    let older = Record::from_json(&value.to_string()).unwrap().certificate.scale.unwrap();
+    assert_eq!((older.objective.as_str(), older.other_maxima().len()), ("penalised likelihood", 0));
+}
+
+/// One function decides what the objective is called, others are named with how much lower they are, and proved ranges are rounded away from each other.
+#[test]
+fn other_maxima_are_in_words() {
+    assert_eq!([true, false].map(objective), ["penalised likelihood", "likelihood"]);
+    let mut scale = scale();
+    assert_eq!(
+        scale.other_maxima(),
+        [
+            "2 maxima of the penalised likelihood were found; the estimate is the highest, the others are at 0.0010000 (1.5000 nats lower)",
+            "from 0 to 20.00 every sd(g) outside 0.4100 to 0.6000 has a lower penalised likelihood (proved, Theorem K12)"
+        ]
+    );
+    (scale.not_excluded, scale.objective) = (None, objective(false).into());
+    scale.maxima.truncate(1);
+    scale.not_excluded_reason = Some("there are many rows".into());
+    let words =
+        "searched from 0 to 20.00; other maxima of the likelihood are not excluded: there are many rows";
+    assert_eq!(scale.other_maxima(), [words]);
+    for ends in
+        [[0.478_542_4, 0.478_578_6], [1.1e-5, 1.2e-5], [0.1, 0.3], [1.0 / 3.0, 2.0 / 3.0], [123.456, 1e5]]
+    {
+        scale.interval = Some(ends);
+        let (low, high) = scale.ends().unwrap();
+        let [low, high] = [low, high].map(|text| text.parse::<f64>().unwrap());
+        assert!(low <= ends[0] && ends[1] <= high, "{ends:?} {low} {high}");
+        assert!(ends[0] - low <= 1.1e-6 && high - ends[1] <= 1.1e-6, "{ends:?} {low} {high}");
     }
 }
 

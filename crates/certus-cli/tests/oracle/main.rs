@@ -84,6 +84,11 @@ fn check(case: &Case, record: &Value) -> Seen {
     let gaussian = matches!(case.response, Response::Linear { .. });
     let mut seen = Seen { theorem: posterior["theorem"].as_str().unwrap_or("").into(), ..Seen::default() };
     let neg_elbo = number(&record["neg_elbo"]);
+    if gaussian {
+        // KL is the gap
+        assert_eq!(seen.theorem, "D7", "{posterior}");
+        assert!(case.diagonal || posterior["bound"] == gap["bound"], "{posterior} {gap}");
+    }
     if posterior["level"] != "none" && ["D3", "D5", "D6", "D7"].contains(&seen.theorem.as_str()) {
         let truth = if gaussian { truth::gaussian(&model) } else { truth::by_quadrature(&model) };
         let slack = if gaussian { 1e-9 } else { 1e-6 };

@@ -14,7 +14,7 @@ use certus_models::collapsed::{Collapsed, Effect, SdPrior, Stage};
 use certus_models::likelihood::{Likelihood, Poisson};
 use certus_models::scales::{Dispersion, Grouping, LinearNoise};
 use certus_models::{Design, Error, Glm, Prior};
-use certus_store::record::{GroupEffect, Level, Parameter, Scale};
+use certus_store::record::{GroupEffect, Level, Parameter, Scale, objective};
 
 use crate::encoding::Group;
 use crate::error::DataError;
@@ -45,6 +45,8 @@ pub struct Varying {
     pub priors: Vec<SdPrior>,
     /// True if a likelihood is linear, so that coefficients are normal given the scales.
     linear: bool,
+    /// True if a coefficient has a prior, so that what is maximised is a penalised likelihood.
+    pub penalised: bool,
 }
 
 /// Where a run is.
@@ -91,6 +93,7 @@ impl Varying {
             column: (effect.feature > 0 || !encoding.intercept).then_some(effect.feature),
             shift: effect.shift,
         });
+        let penalised = !prior.is_flat();
         let prior = prior.clone();
         let collapsed = |grouping: Grouping<'_>, likelihood: Arc<dyn Likelihood>, prior| {
             let model = Collapsed::new(design, grouping.codes, grouping.column, likelihood, prior)?;
@@ -110,16 +113,16 @@ impl Varying {
         };
         let priors = vec![in_units(request.scale.prior(), unit); varies.scales.len()];
         let linear = family == Family::Linear;
-        Ok(Some(Self { model, varies, scales: request.scale.scales(), priors, linear }))
+        Ok(Some(Self { model, varies, scales: request.scale.scales(), priors, linear, penalised }))
     }
 
     /// What will be done, and why.
     pub fn route(&self) -> String {
         let several = self.varies.scales.len() > 1;
         let how = match (self.scales, several) {
-            (Scales::Posterior, false) => "its posterior on a grid",
-            (Scales::Posterior, true) => "their posterior on a grid",
-            (Scales::Estimate, _) => "the maximum of the likelihood",
+            (Scales::Posterior, false) => "its posterior on a grid".into(),
+            (Scales::Posterior, true) => "their posterior on a grid".into(),
+            (Scales::Estimate, _) => format!("the maximum of the {}", objective(self.penalised)),
         };
         let (groups, name) = (self.model.groups(), self.varies.names());
         let are = if several { "are" } else { "is" };
@@ -146,7 +149,7 @@ impl Varying {
 
     fn stage(stage: Stage) -> &'static str {
         match stage {
-            Stage::Estimate => "maximising the likelihood",
+            Stage::Estimate => "searching for maxima",
             Stage::Interval => "proving an interval",
             Stage::Posterior => Self::POSTERIOR,
         }

@@ -6,8 +6,8 @@ use certus::certificate::{Certificate, Gap, Posterior, figure};
 use certus::fit::Status;
 use certus_models::Error;
 use certus_models::collapsed::Effect;
-use certus_models::scales::Dispersion;
-use certus_store::record::{GroupEffect, Level, OtherScale, Scale};
+use certus_models::scales::{Dispersion, ScalesMaximum};
+use certus_store::record::{GroupEffect, Level, OtherScale, Scale, ScaleMaximum, objective};
 
 use super::Run;
 use crate::mixed::Mixed;
@@ -62,6 +62,7 @@ impl Run<'_> {
             groups: self.varying.model.groups() as u64,
             scales: if laid.is_some() { "posterior" } else { "estimate" }.into(),
             prior,
+            objective: objective(self.varying.penalised).into(),
             estimate,
             log_standard_error,
             interval: proved.then(|| first.sds.map(|s| s * varies.scales[0].unit)),
@@ -69,6 +70,14 @@ impl Run<'_> {
             theorem: proved.then(|| "Theorem K3".into()),
             reason: first.proved.clone().err(),
             others: (1..count).map(one).collect(),
+            maxima: found.maxima.iter().map(|m| self.maximum(m)).collect(),
+            searched: found.excluded.as_ref().map(|e| e.searched.map(|s| s * varies.scales[0].unit)),
+            not_excluded: found
+                .excluded
+                .as_ref()
+                .filter(|e| e.proved.is_ok())
+                .map(|e| e.open.iter().map(|part| part.map(|s| s * varies.scales[0].unit)).collect()),
+            not_excluded_reason: found.excluded.as_ref().and_then(|e| e.proved.clone().err()),
             log_likelihood: finite(found.log_likelihood),
             log_likelihood_error: finite(found.error),
             log_evidence: laid.and_then(|l| finite(l.mixture.log_evidence)),
@@ -76,6 +85,17 @@ impl Run<'_> {
             refinement: laid.and_then(|l| finite(l.mixture.refinement)),
             smallest: named(&order[..shown]),
             largest: named(&order[order.len() - shown..]),
+        }
+    }
+
+    /// A maximum on the user's scale.
+    fn maximum(&self, found: &ScalesMaximum) -> ScaleMaximum {
+        let scales = self.varying.varies.user(&found.scales);
+        ScaleMaximum {
+            estimate: scales[0],
+            others: scales[1..].to_vec(),
+            log_likelihood: found.log_likelihood,
+            log_objective: -found.value,
         }
     }
 
@@ -89,15 +109,16 @@ impl Run<'_> {
     ) -> Result<Outcome, Error> {
         let varies = &self.varying.varies;
         let several = varies.scales.len() > 1;
+        let objective = objective(self.varying.penalised);
         let (are, whose) = if several { ("are", "the") } else { ("is", "its") };
         let what = match laid {
             Some(laid) => format!("{} {are} found, on a grid of {}", varies.names(), laid.keys.len()),
             None => format!("{} {are} found", varies.names()),
         };
         let mut message = match &found.intervals[0].proved {
-            Ok(()) => format!("{what}; where {whose} likelihood has a maximum is proved"),
-            Err(_) if several => format!("{what}; where {whose} likelihood has a maximum is not proved"),
-            Err(why) => format!("{what}; where {whose} likelihood has a maximum is not proved: {why}"),
+            Ok(()) => format!("{what}; where {whose} {objective} has a maximum is proved"),
+            Err(_) if several => format!("{what}; where {whose} {objective} has a maximum is not proved"),
+            Err(why) => format!("{what}; where {whose} {objective} has a maximum is not proved: {why}"),
         };
         let mut status = Status::Reached;
         if let Some(laid) = laid.filter(|l| l.mixture.refinement > self.varying.model.agree()) {

@@ -70,6 +70,16 @@ pub fn planned(
         Some(Frame::of(&start.gaussian)?)
     } else {
         settings.curvature = model.curvature().map(|c| c.with_mode(start.gaussian.mean().to_vec()));
+        let flat = settings.curvature.as_ref().is_some_and(|c| c.strong_convexity() <= 0.0);
+        let alone = chosen.constants == Constants::Paper
+            && matches!(chosen.steps, StepRule::Paper | StepRule::Horizon);
+        if flat && !alone {
+            return Err(Error::Declined(format!(
+                "−log p is not strongly convex everywhere (μ = 0: a prior is flat), and {} needs that with these steps: give every coefficient a prior sd, \
+                 use the method auto, or take prox-energy, proj-entropy or proj-stl with the steps of the paper, which then promise nothing",
+                name(chosen.method)
+            )));
+        }
         if matches!(chosen.method, MethodName::ProxEnergy | MethodName::ProxCv) {
             settings.family = Some(model.family());
         }

@@ -1,9 +1,9 @@
 //! Claims about the sd, checked from the data: does the interval hold a maximum (Theorem K3), and do the weights of a grid follow?
 
 use super::estimate::factor;
+use super::mixture::weights;
 use super::passes::{Passes, Stage};
-use super::posterior::weights;
-use super::{Collapsed, Mixture, Node, SdPrior};
+use super::{At, Collapsed, Mixture, Node, SdPrior};
 use crate::error::Error;
 
 /// An interval of sds, looked at again.
@@ -11,6 +11,8 @@ use crate::error::Error;
 pub struct Confirmed {
     /// The log likelihood at the estimate, where β maximises F.
     pub log_likelihood: f64,
+    /// F there.
+    pub value: f64,
     /// Bound on its error.
     pub error: f64,
     /// How much lower F is at the estimate than it can be at the ends, in nats, every error counted: above 0 there is a maximum between them.
@@ -37,7 +39,8 @@ impl Collapsed {
         if !(interval[0] <= sd && sd <= interval[1]) {
             margins = [f64::NEG_INFINITY; 2];
         }
-        Ok(Confirmed { log_likelihood: here.at.log_likelihood, error: here.at.error, margins })
+        let At { log_likelihood, value, error, .. } = here.at;
+        Ok(Confirmed { log_likelihood, value, error, margins })
     }
 
     /// The largest difference between the weights of a mixture and those that follow from the data at its nodes; infinite if a node's

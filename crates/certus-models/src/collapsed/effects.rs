@@ -9,7 +9,7 @@ use std::sync::Arc;
 use certus::linalg;
 
 use super::group::{EPSILON, Nodes};
-use super::{Collapsed, Mixture, Node};
+use super::{Collapsed, Mixture, Node, Predictors};
 use crate::likelihood::Likelihood;
 
 /// Nodes of a finer rule per node of the rule of the integral: with steps of a twelfth of an sd, a sum of trapezia up to a point errs by about 2e-4.
@@ -66,6 +66,7 @@ impl Collapsed {
     #[must_use]
     pub fn shifted(mut self, by: f64) -> Self {
         Arc::make_mut(&mut self.effect).iter_mut().for_each(|z| *z += by);
+        self.shift += by;
         self
     }
 
@@ -76,9 +77,9 @@ impl Collapsed {
         let (mut covariance, mut center) = (vec![0.0; d], vec![0.0; d]);
         // (v, probability) of all nodes, the probability at a node in the middle of what it stands for
         let mut law: Vec<(f64, f64)> = Vec::new();
-        let (mut nodes, mut t, mut s) = (Nodes::default(), Vec::new(), Vec::new());
+        let (mut nodes, mut room) = (Nodes::default(), Predictors::default());
         for (at, likelihood) in mixture {
-            let mut rows = self.group_rows(g, &at.mean, at.sd, &mut t, &mut s);
+            let mut rows = self.group_rows(g, &at.mean, at.sd, &mut room);
             rows.likelihood = *likelihood;
             rows.integrate_finer(&mut nodes, EPSILON, FINER);
             let count = nodes.u.len();

@@ -7,15 +7,17 @@ use std::ops::ControlFlow;
 
 use certus::linalg;
 
+use super::exclude::Excluded;
 use super::group::EPSILON;
 use super::passes::{Observer, Passes, Stage};
+use super::search::Maximum;
 use super::{Ask, At, Collapsed};
 use crate::error::Error;
 use crate::prior::Precision;
 
 /// Steps of a Newton iteration, at most.
-const STEPS: usize = 60;
-/// An sd this small, times the largest predictor's size per unit, is 0.
+pub(super) const STEPS: usize = 60;
+/// An sd this small, per unit of the effect's column and in units of the likelihood, is 0.
 pub(super) const SMALLEST: f64 = 1e-4;
 /// The error of a group's integral that will do far from the maximum.
 pub(super) const ROUGH: f64 = 1e-4;
@@ -33,6 +35,10 @@ pub struct Estimate {
     pub at: At,
     /// Where a maximum lies.
     pub interval: Interval,
+    /// Every maximum that was found, the highest, which is this one, first.
+    pub maxima: Vec<Maximum>,
+    /// Where the highest maximum can be.
+    pub excluded: Excluded,
     /// Lower factor of the covariance of β that the curvature of F in (β, θ) says: what is not known of the sd is in it.
     pub factor: Vec<f64>,
     /// Standard error of log sd from the curvature of the profile.
@@ -59,7 +65,7 @@ pub(super) struct Profile {
 /// How β̂ follows θ, and the profile bends: dβ̂/dθ = −H⁻¹c, F_p″ = F_θθ − cᵀH⁻¹c, with H = LLᵀ the block of β and c that of β and θ.
 pub(super) struct Ridge {
     pub(super) factor: Vec<f64>,
-    cross: Vec<f64>,
+    pub(super) cross: Vec<f64>,
     pub(super) turned: Vec<f64>,
     pub(super) bend: f64,
 }
@@ -125,9 +131,21 @@ impl Collapsed {
         nats: f64,
         passes: &mut Passes<'_>,
     ) -> Result<Profile, Error> {
+        self.profile_by(start, log_sd, nats, Ask::default(), passes)
+    }
+
+    /// The same with another error of the integrals to aim at.
+    pub(super) fn profile_by(
+        &self,
+        start: &[f64],
+        log_sd: f64,
+        nats: f64,
+        ask: Ask<'_>,
+        passes: &mut Passes<'_>,
+    ) -> Result<Profile, Error> {
         let d = self.dim;
         let mut beta = start.to_vec();
-        let mut at = passes.at(self, &beta, log_sd, Ask::default())?;
+        let mut at = passes.at(self, &beta, log_sd, ask)?;
         for _ in 0..STEPS {
             let l = factor(&at.hessian, d)?;
             let step = solve(&l, d, at.gradient[..d].to_vec());
@@ -140,7 +158,7 @@ impl Collapsed {
             if promised <= 1e-18 * (1.0 + at.value.abs()) {
                 break;
             }
-            let next = self.shortened(&beta, log_sd, &at, &step, 0.0, promised, Ask::default(), passes)?;
+            let next = self.shortened(&beta, log_sd, &at, &step, 0.0, promised, ask, passes)?;
             let Some((trial, _, there)) = next else { break };
             let small = promised <= 1e-13 * (1.0 + at.value.abs());
             (beta, at) = (trial, there);
@@ -153,7 +171,7 @@ impl Collapsed {
 
     /// (β − c·down, θ + c·step) for the first c = 1, ½, ¼, … at which F falls by a ten-thousandth of what is promised; near the minimum F is flat to rounding, and
     /// need not fall.
-    fn shortened(
+    pub(super) fn shortened(
         &self,
         beta: &[f64],
         theta: f64,
@@ -187,81 +205,32 @@ impl Collapsed {
     pub fn estimate_observed(&self, start: &[f64], observer: &mut Observer<'_>) -> Result<Estimate, Error> {
         let passes = &mut Passes::new(Stage::Estimate, observer);
         let d = self.dim;
-        let (here, theta) = self.climb(start, EPSILON, passes)?;
+        let mut found = self.maxima(start, EPSILON, passes)?;
+        let maxima: Vec<Maximum> = found.iter().map(Maximum::of).collect();
         passes.stage(Stage::Interval);
-        if theta < self.smallest() {
-            return self.at_zero(here, passes);
+        let (theta, here) = found.swap_remove(0);
+        if theta == f64::NEG_INFINITY {
+            return self.at_zero(here, maxima, passes);
         }
         let ridge = here.ridge(d)?;
         let interval = self.interval(&here, theta, &ridge, passes)?;
+        let excluded = self.excluded(&here.beta, theta, here.at.value + here.at.error, passes)?;
         Ok(Estimate {
             factor: ridge.joint(d)?,
             beta: here.beta,
             sd: theta.exp(),
             at: here.at,
             interval,
+            maxima,
+            excluded,
             log_sd_error: if ridge.bend > 0.0 { 1.0 / ridge.bend.sqrt() } else { f64::INFINITY },
             evaluations: passes.count(),
         })
     }
 
-    /// The maximum over (β, θ), by Newton's method on both together with few nodes until it is close. The block of β is positive definite; where what is left
-    /// of θ (the Schur complement) is not, θ goes downhill by 1. Begins at the maximum of a part of the rows, where there are many.
-    fn climb(&self, start: &[f64], epsilon: f64, passes: &mut Passes<'_>) -> Result<(Profile, f64), Error> {
-        let (d, smallest) = (self.dim, self.smallest());
-        let (mut beta, mut theta) = (start.to_vec(), (0.5 / self.effect_size()).ln());
-        match self.thinned().map(|fewer| fewer.climb(start, ROUGH, passes)) {
-            Some(Ok((found, log_sd))) => {
-                (beta, theta) = (found.beta, log_sd.max((0.1 / self.effect_size()).ln()));
-            }
-            Some(Err(Error::Stopped)) => return Err(Error::Stopped),
-            // a part of the rows may tell too little
-            Some(Err(_)) | None => {}
-        }
-        let mut ask = Ask { epsilon: ROUGH, ..Ask::default() };
-        let first = passes.at(self, &beta, theta, ask)?;
-        let mut here = Profile { beta, at: first };
-        for _ in 0..2 * STEPS {
-            let ridge = here.ridge(d)?;
-            let alone = solve(&ridge.factor, d, here.at.gradient[..d].to_vec());
-            let slope = here.at.gradient[d] - linalg::dot(&ridge.cross, &alone);
-            let step = if ridge.bend > 0.0 { -slope / ridge.bend } else { -slope.signum() }.clamp(-1.0, 1.0);
-            let promised = linalg::dot(&alone, &here.at.gradient[..d]) - step * slope;
-            // beside the error of F, or its rounding, it does not matter
-            let nothing = if here.at.error.is_finite() { 1e-4 * here.at.error } else { 0.0 };
-            let nothing = nothing.max(1e-3 * flat(here.at.value));
-            let done = promised <= nothing || (theta < smallest && step < 0.0);
-            if done && ask.epsilon <= epsilon {
-                break;
-            }
-            let down: Vec<f64> = alone.iter().zip(&ridge.turned).map(|(a, t)| a + step * t).collect();
-            if ask.epsilon == ROUGH && (done || promised <= CLOSE * (1.0 + here.at.value.abs())) {
-                // from here on in earnest; rough values and others can't be compared, so this step is not shortened
-                here.beta.iter_mut().zip(&down).for_each(|(b, s)| *b -= s);
-                theta += step;
-                if epsilon == ROUGH {
-                    break;
-                }
-                ask = Ask { epsilon, ..ask };
-                here.at = passes.at(self, &here.beta, theta, ask)?;
-                continue;
-            }
-            let next = self.shortened(&here.beta, theta, &here.at, &down, step, promised, ask, passes)?;
-            if next.is_none() && epsilon < ask.epsilon {
-                ask = Ask { epsilon, ..ask };
-                here.at = passes.at(self, &here.beta, theta, ask)?;
-                continue;
-            }
-            let Some((trial, log_sd, there)) = next else { break };
-            theta = log_sd;
-            (here.beta, here.at) = (trial, there);
-        }
-        Ok((here, theta))
-    }
-
     /// The logarithm of an sd that is 0.
     pub(super) fn smallest(&self) -> f64 {
-        (SMALLEST / self.effect_size()).ln()
+        (SMALLEST * self.unit()).ln()
     }
 
     /// √mean z².
@@ -318,10 +287,13 @@ impl Collapsed {
     }
 
     /// The likelihood falls with the sd from the beginning: a maximum at 0.
-    fn at_zero(&self, small: Profile, passes: &mut Passes<'_>) -> Result<Estimate, Error> {
+    fn at_zero(
+        &self,
+        zero: Profile,
+        maxima: Vec<Maximum>,
+        passes: &mut Passes<'_>,
+    ) -> Result<Estimate, Error> {
         let (d, theta) = (self.dim, self.smallest());
-        // F at σ = 0 is F at an sd too small to matter
-        let zero = self.profile(&small.beta, theta - 8.0, 0.0, passes)?;
         let metric = factor(&zero.at.hessian, d)?;
         let top = zero.at.value + zero.at.error;
         let mut interval = Interval {
@@ -337,6 +309,7 @@ impl Collapsed {
             }
             at += 0.25;
         }
+        let excluded = self.excluded(&zero.beta, f64::NEG_INFINITY, top, passes)?;
         let mut found = zero.at;
         found.gradient[d] = 0.0;
         Ok(Estimate {
@@ -345,6 +318,8 @@ impl Collapsed {
             sd: 0.0,
             at: found,
             interval,
+            maxima,
+            excluded,
             log_sd_error: f64::INFINITY,
             evaluations: passes.count(),
         })
@@ -354,7 +329,7 @@ impl Collapsed {
     ///
     /// With a proper prior, F is J-strongly convex in β: ½|g|²_{J⁻¹}. With a flat one Lemma K4 bounds the Hessian from below, by λ times LLᵀ, in
     /// the ball of radius r in that metric: if |L⁻¹g| < λr/2 the minimum lies in the ball and is lower by at most |L⁻¹g|²/(2λ).
-    fn left_to_gain(&self, at: &At, metric: &[f64]) -> Result<f64, Error> {
+    pub(super) fn left_to_gain(&self, at: &At, metric: &[f64]) -> Result<f64, Error> {
         let d = self.dim;
         if let Some(precision) = self.proper() {
             let part = |j: usize| (at.gradient[j].abs() + at.gradient_error[j]).powi(2) / precision[j];
@@ -376,7 +351,7 @@ impl Collapsed {
     }
 
     /// The precisions of the prior, if all of them are above 0.
-    fn proper(&self) -> Option<&[f64]> {
+    pub(super) fn proper(&self) -> Option<&[f64]> {
         match self.prior.precision() {
             Precision::Diagonal(j) if j.iter().all(|j| *j > 0.0) => Some(j),
             _ => None,

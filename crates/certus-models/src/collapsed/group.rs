@@ -11,7 +11,7 @@ use crate::special::exp;
 
 /// The relative error aimed at where it counts.
 pub(crate) const EPSILON: f64 = 1e-10;
-/// What a few operations on a number lose of it.
+/// What sums of [`crate::likelihood::RUN`] terms and a few operations on each lose of the sizes of the terms (part K11).
 pub(crate) const ROUNDING: f64 = 32.0 * f64::EPSILON;
 /// Nodes on one side, at most: with more, the error that was reached is reported.
 const MOST: i64 = 4000;
@@ -29,8 +29,14 @@ pub(crate) struct GroupRows<'a> {
     pub(crate) likelihood: &'a dyn Likelihood,
     /// x_i β + offset.
     pub(crate) t: &'a [f64],
+    /// Σ_j |x_ij β_j| + |offset|.
+    pub(crate) reach: &'a [f64],
     /// σ z_i.
     pub(crate) s: &'a [f64],
+    /// σ times what was added to z.
+    pub(crate) shift: f64,
+    /// Coefficients.
+    pub(crate) columns: usize,
     pub(crate) data: &'a [Datum],
     pub(crate) weight: &'a [f64],
 }
@@ -45,10 +51,10 @@ pub(crate) struct Integral {
     /// Its part that the strip bounds, and that of what lies beyond the ends.
     strip: f64,
     beyond: f64,
+    /// What rounding may take of the logarithm; 0 until [`GroupRows::rounding`] has said so.
+    pub(crate) rounding: f64,
     /// Near the minimum of ψ.
     pub(crate) mode: f64,
-    /// The number of the node there.
-    middle: usize,
     /// The height of the strip, x̃ and G′(x̃).
     height: f64,
     centre: f64,
@@ -69,6 +75,12 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
+    /// E w_i φ_i′.
+    pub(super) fn mean_slope(&self, i: usize) -> f64 {
+        let count = self.u.len();
+        self.p.iter().zip(&self.slope[i * count..][..count]).map(|(p, s)| p * s).sum()
+    }
+
     /// ψ becomes weights; returns Σ e^{least − ψ}.
     pub(super) fn weigh(&mut self, least: f64) -> f64 {
         pulp::Arch::new().dispatch(Weigh { p: &mut self.p, least })
@@ -251,8 +263,8 @@ impl GroupRows<'_> {
             error: part(outside + missed),
             strip: part(outside),
             beyond: part(missed),
+            rounding: 0.0,
             mode,
-            middle: left as usize,
             height: rule.height,
             centre: rule.centre,
             lean: rule.lean,
@@ -260,29 +272,59 @@ impl GroupRows<'_> {
     }
 
     /// Bound on the error of `mean` = E w_i φ_i′: as that of the integral, with |φ_i′| in the strip and beyond the ends for a factor. There it is
-    /// at most (|φ_i′(u)| + 2|y| + size)e^{|s|·distance}.
+    /// at most (|φ_i′(u)| + 2|y| + size)e^{|s|·distance}. Rounding of ψ by at most R moves it by R E|φ_i′ − E φ_i′| (K11).
     pub(crate) fn slope_error(&self, i: usize, of: &Integral, nodes: &Nodes, mean: f64) -> f64 {
-        let (likelihood, datum, s) = (self.likelihood, self.data[i], self.s[i]);
+        let (likelihood, datum, s, w) = (self.likelihood, self.data[i], self.s[i], self.weight[i]);
         let strip = likelihood.rotated_slope(self.t[i] + s * of.centre, s, of.lean, s * of.height, datum);
         let count = nodes.u.len();
-        let slope = &nodes.slope[i * count..][..count];
+        let (slope, bend) = (&nodes.slope[i * count..][..count], &nodes.bend[i * count..][..count]);
         let edge = slope[0].abs().max(slope[count - 1].abs())
-            + self.weight[i] * (2.0 * datum.y.abs() + likelihood.strip_size(datum));
+            + w * (2.0 * datum.y.abs() + likelihood.strip_size(datum));
+        let [mut spread, mut bends] = [0.0; 2];
+        for k in 0..count {
+            spread += nodes.p[k] * (slope[k] - mean).abs();
+            bends += nodes.p[k] * bend[k];
+        }
         of.error * mean.abs()
-            + self.weight[i] * of.strip * strip.unwrap_or(f64::INFINITY)
+            + w * of.strip * strip.unwrap_or(f64::INFINITY)
             + of.beyond * edge
-            + ROUNDING * self.size(i, of, nodes)
+            + 2.0 * of.rounding * spread
+            + bends * self.blur(i, nodes)
+            + ROUNDING * self.terms(i, nodes, mean)
     }
 
-    /// The size of the numbers that make up w_iφ_i and w_iφ_i′ around û, whose rounding errors they have: counts and rates times predictors and logarithms
-    /// of counts.
-    pub(crate) fn size(&self, i: usize, of: &Integral, nodes: &Nodes) -> f64 {
-        let (datum, s, count) = (self.data[i], self.s[i], nodes.u.len());
-        let counts = datum.y.abs() + datum.trials + 1.0;
-        let farthest = nodes.u[0].abs().max(nodes.u[count - 1].abs());
-        (nodes.slope[i * count + of.middle].abs() + self.weight[i] * counts)
-            * (1.0 + self.t[i].abs() + s.abs() * farthest + counts.ln())
+    /// What rounding may move t_i + s_i u_k by: the products and sums of t_i, the design that they are of, and the nodes (K11).
+    fn blur(&self, i: usize, nodes: &Nodes) -> f64 {
+        let steps = (self.s[i].abs() + self.shift.abs()) * farthest(nodes);
+        0.5 * f64::EPSILON * ((self.columns + 5) as f64 * self.reach[i] + 8.0 * steps)
     }
+
+    /// The sum of the sizes of the numbers that make up w_iφ_i, on average; `mean` is E w_i φ_i′.
+    fn terms(&self, i: usize, nodes: &Nodes, mean: f64) -> f64 {
+        let (datum, w) = (self.data[i], self.weight[i]);
+        let slope = mean.abs() + w * self.likelihood.slope_spread(self.s[i], datum);
+        let reach = self.t[i].abs() + self.s[i].abs() * farthest(nodes);
+        // a weight of 0 makes all of it 0
+        if w > 0.0 { w * self.likelihood.terms(reach, slope / w, datum) } else { 0.0 }
+    }
+
+    /// What rounding may take of the logarithm of the integral (K11); `mean` are E w_i φ_i′.
+    pub(crate) fn rounding(&self, of: &Integral, nodes: &Nodes, mean: impl Fn(usize) -> f64) -> f64 {
+        // the terms u²/2, the logarithm, and the sum over the nodes in eight lanes
+        let own = of.log.abs() + (of.mode.abs() + 2.0).powi(2) + 2.0;
+        let mut sum = ROUNDING * own + f64::EPSILON * (nodes.u.len() / LANES) as f64;
+        for i in 0..self.t.len() {
+            let mean = mean(i);
+            let slope = mean.abs() + self.weight[i] * self.likelihood.slope_spread(self.s[i], self.data[i]);
+            sum += slope * self.blur(i, nodes) + ROUNDING * self.terms(i, nodes, mean);
+        }
+        sum
+    }
+}
+
+/// The largest |u_k|.
+fn farthest(nodes: &Nodes) -> f64 {
+    nodes.u[0].abs().max(nodes.u[nodes.u.len() - 1].abs())
 }
 
 /// p ← e^{least − p} over its sum, which is returned, vectorised.

@@ -17,11 +17,15 @@ mod curvature;
 mod derivatives;
 mod effects;
 mod estimate;
+mod exclude;
 mod group;
+mod mixture;
 mod pair;
 mod passes;
 mod posterior;
+mod search;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,14 +37,19 @@ pub(crate) use curvature::{RADIUS, least_relative};
 pub use effects::Effect;
 pub use effects::quantile;
 pub use estimate::{Estimate, Interval};
+pub use exclude::Excluded;
+pub(crate) use exclude::{is_excluded, sweep};
+pub use mixture::{Mixture, Node};
+pub(crate) use mixture::{add_line, weights};
 pub use pair::{CollapsedPair, PairAt, PairEffect, PairEstimate};
 pub use passes::{Observer, Pass, Stage};
-pub use posterior::{AGREE, Mixture, Node, SdPrior};
-pub(crate) use posterior::{Alone, add_line, weights};
+pub(crate) use posterior::Alone;
+pub use posterior::{AGREE, SdPrior};
+pub use search::Maximum;
 
 use crate::design::Design;
 use crate::error::Error;
-use crate::likelihood::{Datum, Likelihood};
+use crate::likelihood::{Datum, Likelihood, add_exactly};
 use crate::prior::Prior;
 use crate::rows::leaves;
 use curvature::Curvature;
@@ -61,6 +70,8 @@ pub struct Collapsed {
     a: Arc<Vec<f64>>,
     /// z, or nothing if it is 1 everywhere.
     effect: Arc<Vec<f64>>,
+    /// What was added to z.
+    shift: f64,
     data: Arc<Vec<Datum>>,
     offset: Arc<Vec<f64>>,
     weight: Arc<Vec<f64>>,
@@ -122,9 +133,18 @@ pub struct At {
     least_hessian: Vec<f64>,
 }
 
-/// Sums over groups: ℓ, error, Σ|terms|, then the gradient, its error and the Hessian.
+/// The predictors of a group's rows, the sizes of their terms, and the steps of its effect.
+#[derive(Default)]
+struct Predictors {
+    t: Vec<f64>,
+    reach: Vec<f64>,
+    s: Vec<f64>,
+}
+
+/// Sums over groups: ℓ, what was rounded away of it, error, Σ|log I|, then the gradient, its error and the Hessian.
 struct Sums {
     log: f64,
+    low: f64,
     error: f64,
     size: f64,
     derivatives: Vec<f64>,
@@ -133,7 +153,8 @@ struct Sums {
 
 impl Sums {
     fn add(mut self, other: Self) -> Self {
-        self.log += other.log;
+        add_exactly(&mut self.log, &mut self.low, other.log);
+        self.low += other.low;
         self.error += other.error;
         self.size += other.size;
         self.derivatives.iter_mut().zip(&other.derivatives).for_each(|(x, y)| *x += y);
@@ -212,6 +233,7 @@ impl Collapsed {
             dim,
             a: Arc::new(a),
             effect: Arc::new(effect),
+            shift: 0.0,
             data: Arc::new(data),
             offset: Arc::new(offset),
             weight: Arc::new(weight),
@@ -289,13 +311,15 @@ impl Collapsed {
             return Err(Error::Stopped);
         }
         let second = ask.order == Order::Second;
-        let Sums { log, error, size, mut derivatives, least_hessian } = sums.unwrap_or_else(|| Sums {
+        let Sums { log, low, error, size, mut derivatives, least_hessian } = sums.unwrap_or_else(|| Sums {
             log: 0.0,
+            low: 0.0,
             error: 0.0,
             size: 0.0,
             derivatives: vec![0.0; if second { derivatives::length(d) } else { 0 }],
             least_hessian: vec![0.0; if ask.metric.is_some() { d * d } else { 0 }],
         });
+        let log = log + low;
         if !log.is_finite() {
             return Err(Error::NotFinite("the likelihood of some group is not finite".into()));
         }
@@ -303,12 +327,12 @@ impl Collapsed {
         let mut pull = vec![0.0; d];
         self.prior.add_precision_times(&centred, &mut pull);
         let energy = 0.5 * linalg::dot(&centred, &pull) + self.prior.constant();
-        // a few operations per number, sums over pieces in a tree
+        // the last sums; errors are added up with errors of their own
         let rounding = ROUNDING * (size + energy.abs());
         let mut out = At {
             value: energy - log,
             log_likelihood: log,
-            error: error + rounding,
+            error: (error + rounding) * (1.0 + 1e-9),
             gradient: Vec::new(),
             gradient_error: Vec::new(),
             hessian: Vec::new(),
@@ -335,22 +359,39 @@ impl Collapsed {
         Ok(out)
     }
 
-    /// The rows of group g at (β, σ); t and s are filled with its predictors and the steps of its effect.
+    /// The rows of group g at (β, σ).
     fn group_rows<'a>(
         &'a self,
         g: usize,
         beta: &[f64],
         sigma: f64,
-        t: &'a mut Vec<f64>,
-        s: &'a mut Vec<f64>,
+        room: &'a mut Predictors,
     ) -> GroupRows<'a> {
-        let (d, range) = (self.dim, self.first[g]..self.first[g + 1]);
-        t.clear();
-        t.extend(range.clone().map(|i| linalg::dot(&self.a[i * d..][..d], beta) + self.offset[i]));
+        let range = self.first[g]..self.first[g + 1];
+        let Predictors { t, reach, s } = room;
+        self.predict(range.clone(), beta, t, reach);
         s.clear();
         s.extend(range.clone().map(|i| sigma * self.effect.get(i).copied().unwrap_or(1.0)));
         let (data, weight) = (&self.data[range.clone()], &self.weight[range]);
-        GroupRows { likelihood: &*self.likelihood, t, s, data, weight }
+        let (likelihood, shift, columns) = (&*self.likelihood, sigma * self.shift, self.dim);
+        GroupRows { likelihood, t, reach, s, shift, columns, data, weight }
+    }
+
+    /// t_i = x_iβ + offset_i and Σ_j |x_ij β_j| + |offset_i| of some rows.
+    fn predict(&self, rows: Range<usize>, beta: &[f64], t: &mut Vec<f64>, reach: &mut Vec<f64>) {
+        let d = self.dim;
+        t.clear();
+        reach.clear();
+        for i in rows {
+            let (mut sum, mut size) = (0.0, 0.0);
+            for (x, b) in self.a[i * d..][..d].iter().zip(beta) {
+                let term = x * b;
+                sum += term;
+                size += term.abs();
+            }
+            t.push(sum + self.offset[i]);
+            reach.push(size + self.offset[i].abs());
+        }
     }
 
     fn stopped(&self) -> bool {
@@ -359,28 +400,39 @@ impl Collapsed {
 
     fn piece(&self, piece: usize, beta: &[f64], sigma: f64, ask: Ask) -> Sums {
         let d = self.dim;
-        let [mut log, mut error, mut size] = [0.0; 3];
-        let (mut nodes, mut t, mut s) = (Nodes::default(), Vec::new(), Vec::new());
+        let [mut log, mut low, mut error, mut size] = [0.0; 4];
+        let (mut nodes, mut room) = (Nodes::default(), Predictors::default());
+        let groups = self.pieces[piece]..self.pieces[piece + 1];
+        // the terms of the gradient are added one after the other
+        let chain = f64::EPSILON * (self.first[groups.end] - self.first[groups.start]) as f64;
         let mut derivatives = (ask.order == Order::Second).then(|| Derivatives::new(d));
         let mut curvature = ask.metric.map(|metric| Curvature::new(d, metric, self.radius()));
-        for g in self.pieces[piece]..self.pieces[piece + 1] {
+        for g in groups {
             // the sums are not used then
             if self.stopped() {
                 break;
             }
             let a = &self.a[self.first[g] * d..self.first[g + 1] * d];
-            let rows = self.group_rows(g, beta, sigma, &mut t, &mut s);
-            let integral = rows.integrate(&mut nodes, ask.epsilon);
-            log += integral.log;
+            let rows = self.group_rows(g, beta, sigma, &mut room);
+            let mut integral = rows.integrate(&mut nodes, ask.epsilon);
+            if let Some(derivatives) = &mut derivatives {
+                derivatives.add(a, &nodes);
+            }
+            integral.rounding = match &derivatives {
+                Some(derivatives) => rows.rounding(&integral, &nodes, |i| derivatives.mean[i]),
+                None => rows.rounding(&integral, &nodes, |i| nodes.mean_slope(i)),
+            };
+            add_exactly(&mut log, &mut low, integral.log);
             // |log(1 + e)| ≤ e/(1 − e) for the true value over ours
             error +=
                 if integral.error < 0.5 { integral.error / (1.0 - integral.error) } else { f64::INFINITY };
-            size +=
-                integral.log.abs() + (0..rows.t.len()).map(|i| rows.size(i, &integral, &nodes)).sum::<f64>();
+            error += integral.rounding;
+            size += integral.log.abs();
             if let Some(derivatives) = &mut derivatives {
-                derivatives.add(a, &nodes);
                 for (i, x) in a.chunks_exact(d).enumerate().filter(|_| ask.slope_errors) {
-                    derivatives.add_error(x, rows.slope_error(i, &integral, &nodes, derivatives.mean[i]));
+                    let mean = derivatives.mean[i];
+                    let own = rows.slope_error(i, &integral, &nodes, mean);
+                    derivatives.add_error(x, own + chain * mean.abs());
                 }
                 if let Some(curvature) = &mut curvature {
                     curvature.add(a, &rows, &integral, &nodes, &derivatives.mean);
@@ -389,6 +441,6 @@ impl Collapsed {
         }
         let derivatives = derivatives.map_or(Vec::new(), |all| all.flat());
         let least_hessian = curvature.map_or(Vec::new(), Curvature::sum);
-        Sums { log, error, size, derivatives, least_hessian }
+        Sums { log, low, error, size, derivatives, least_hessian }
     }
 }

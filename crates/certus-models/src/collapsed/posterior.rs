@@ -8,17 +8,18 @@ use std::ops::ControlFlow;
 
 use certus::linalg;
 
-use super::effects::quantile;
 use super::estimate::{Profile, Ridge, factor};
+use super::mixture::{Mixture, Node, weights};
 use super::passes::{Observer, Passes, Stage};
 use super::{At, Collapsed};
 use crate::error::Error;
-use crate::special::normal_cdf;
 
 /// Density, relative to its maximum, beyond which a node is left out.
 const FAR: f64 = 1e-7;
 /// Nodes, at most.
 const NODES: usize = 400;
+/// The same for several modes, which may be far apart.
+const WIDE: usize = 2000;
 /// The first step, in sds of θ: a trapezoid sum of a Gaussian errs by 2e^{−2π²/step²}, 8e-5 of it, and half the step makes that 1e-17.
 const FIRST: f64 = 1.4;
 /// What halving the step may change: means in sds, sds in parts.
@@ -54,34 +55,6 @@ impl SdPrior {
             Self::Flat => 0.0,
         }
     }
-}
-
-/// One node of the grid.
-#[derive(Clone, Debug)]
-pub struct Node {
-    /// The sd.
-    pub sd: f64,
-    /// Its weight; all weights sum to 1.
-    pub weight: f64,
-    /// β̂.
-    pub mean: Vec<f64>,
-    /// Lower factor of H⁻¹.
-    pub factor: Vec<f64>,
-    /// Bound on the error of F there.
-    pub error: f64,
-}
-
-/// The posterior of β and σ: a mixture of Gaussians.
-#[derive(Clone, Debug)]
-pub struct Mixture {
-    /// From the smallest sd to the largest.
-    pub nodes: Vec<Node>,
-    /// log ∫∫ e^{−F} p(σ) dβ dσ, estimated: by Gaussian integrals over β.
-    pub log_evidence: f64,
-    /// What halving the step changed last: of the means, in sds, and of the sds, in parts.
-    pub refinement: f64,
-    /// Evaluations of F.
-    pub evaluations: usize,
 }
 
 /// β̂ at one sd, F there and the Cholesky factor of its Hessian in β.
@@ -154,29 +127,43 @@ impl Collapsed {
         prior: SdPrior,
         observer: &mut Observer<'_>,
     ) -> Result<Mixture, Error> {
+        self.posterior_over(&[(start.to_vec(), sd)], prior, observer)
+    }
+
+    /// The same where the likelihood may have several maxima: coefficients and sds to begin with. The grid covers every mode of the density that is reached from
+    /// one of them and not too low to matter.
+    pub fn posterior_over(
+        &self,
+        starts: &[(Vec<f64>, f64)],
+        prior: SdPrior,
+        observer: &mut Observer<'_>,
+    ) -> Result<Mixture, Error> {
         let passes = &mut Passes::new(Stage::Posterior, observer);
-        let mut theta = sd.max(0.1).ln();
-        // the maximum, roughly, by parabolas through three points
-        let mut middle = self.raw(start, theta, prior, passes)?;
-        let mut width = if middle.bend > 0.0 { (1.0 / middle.bend.sqrt()).clamp(1e-4, 0.5) } else { 0.5 };
-        for _ in 0..40 {
-            let left = self.raw(&middle.toward(theta - width), theta - width, prior, passes)?;
-            let right = self.raw(&middle.toward(theta + width), theta + width, prior, passes)?;
-            let bend = (2.0 * middle.log_density - left.log_density - right.log_density) / (width * width);
-            let slope = (right.log_density - left.log_density) / (2.0 * width);
-            let step = if bend > 0.0 { (slope / bend).clamp(-1.5, 1.5) } else { slope.signum() };
-            let spread = if bend > 0.0 { (1.0 / bend.sqrt()).clamp(1e-4, 1.0) } else { 1.0 };
-            theta += step;
-            middle = self.raw(&middle.toward(theta), theta, prior, passes)?;
-            let done = step.abs() < 0.2 * spread && width <= 2.0 * spread;
-            width = spread;
-            if done {
-                break;
+        let mut modes: Vec<(Raw, f64)> = Vec::new();
+        for (beta, sd) in starts {
+            // of several maxima, one at 0 may be much narrower than what is usual
+            let least = if starts.len() > 1 { self.smallest() } else { (0.1 * self.unit()).ln() };
+            let (raw, width) = self.mode(beta, sd.ln().max(least), prior, passes)?;
+            if modes.iter().all(|(other, _)| (other.theta - raw.theta).abs() > 0.5 * width) {
+                modes.push((raw, width));
             }
         }
+        // the highest first; the mass of one is about its density times its width
+        modes.sort_by(|a, b| b.0.log_density.total_cmp(&a.0.log_density));
+        let mass = |(raw, width): &(Raw, f64)| raw.log_density + width.ln();
+        let most = modes.iter().map(mass).fold(f64::NEG_INFINITY, f64::max);
+        modes.retain(|mode| mass(mode) > most + FAR.ln());
+        let width = modes.iter().map(|m| m.1).fold(f64::INFINITY, f64::min);
+        let places = || modes.iter().map(|m| m.0.theta);
+        let cover = [places().fold(f64::INFINITY, f64::min), places().fold(f64::NEG_INFINITY, f64::max)];
+        let room = if modes.len() > 1 { WIDE } else { NODES };
+        let Some((middle, _)) = modes.into_iter().next() else {
+            return Err(Error::Model("a posterior needs a place to begin with".into()));
+        };
         let mut step = FIRST * width;
         let mut raws = vec![middle];
-        self.extend(&mut raws, step, prior, passes)?;
+        let limits = Limits { cover, room };
+        self.extend(&mut raws, step, &limits, prior, passes)?;
         let mut last = mixed(&raws, step);
         loop {
             // halve the step: a node between every two
@@ -195,15 +182,49 @@ impl Collapsed {
             }
             step *= 0.5;
             raws = finer;
-            self.extend(&mut raws, step, prior, passes)?;
+            self.extend(&mut raws, step, &limits, prior, passes)?;
             let mut next = mixed(&raws, step);
             next.refinement = next.differs(&last);
             next.evaluations = passes.count();
-            if next.refinement <= AGREE || raws.len() > NODES {
+            if next.refinement <= AGREE || raws.len() > room {
+                // a grid that does not reach a mode says nothing
+                let [first, last] = [&raws[0], &raws[raws.len() - 1]].map(|r| r.theta);
+                if first > cover[0] || last < cover[1] {
+                    next.refinement = f64::INFINITY;
+                }
                 return Ok(next);
             }
             last = next;
         }
+    }
+
+    /// The maximum of the density near θ, roughly, by parabolas through three points; and its width.
+    fn mode(
+        &self,
+        start: &[f64],
+        from: f64,
+        prior: SdPrior,
+        passes: &mut Passes<'_>,
+    ) -> Result<(Raw, f64), Error> {
+        let mut theta = from;
+        let mut middle = self.raw(start, theta, prior, passes)?;
+        let mut width = if middle.bend > 0.0 { (1.0 / middle.bend.sqrt()).clamp(1e-4, 0.5) } else { 0.5 };
+        for _ in 0..40 {
+            let left = self.raw(&middle.toward(theta - width), theta - width, prior, passes)?;
+            let right = self.raw(&middle.toward(theta + width), theta + width, prior, passes)?;
+            let bend = (2.0 * middle.log_density - left.log_density - right.log_density) / (width * width);
+            let slope = (right.log_density - left.log_density) / (2.0 * width);
+            let step = if bend > 0.0 { (slope / bend).clamp(-1.5, 1.5) } else { slope.signum() };
+            let spread = if bend > 0.0 { (1.0 / bend.sqrt()).clamp(1e-4, 1.0) } else { 1.0 };
+            theta += step;
+            middle = self.raw(&middle.toward(theta), theta, prior, passes)?;
+            let done = step.abs() < 0.2 * spread && width <= 2.0 * spread;
+            width = spread;
+            if done {
+                break;
+            }
+        }
+        Ok((middle, width))
     }
 
     /// Adds nodes on both sides until they do not matter.
@@ -211,19 +232,25 @@ impl Collapsed {
         &self,
         raws: &mut Vec<Raw>,
         step: f64,
+        limits: &Limits,
         prior: SdPrior,
         passes: &mut Passes<'_>,
     ) -> Result<(), Error> {
+        let Limits { cover, room } = *limits;
         let most = raws.iter().map(|r| r.log_density).fold(f64::NEG_INFINITY, f64::max);
-        while raws.len() <= NODES && raws[raws.len() - 1].log_density > most + FAR.ln() {
+        let matters = |r: &Raw| r.log_density > most + FAR.ln();
+        while raws.len() <= room {
             let last = &raws[raws.len() - 1];
+            if !matters(last) && last.theta >= cover[1] {
+                break;
+            }
             let next = self.raw(&last.toward(last.theta + step), last.theta + step, prior, passes)?;
             raws.push(next);
         }
         let mut before = Vec::new();
-        while raws.len() + before.len() <= NODES {
+        while raws.len() + before.len() <= room {
             let first = before.last().unwrap_or(&raws[0]);
-            if first.log_density <= most + FAR.ln() {
+            if !matters(first) && first.theta <= cover[0] {
                 break;
             }
             let next = self.raw(&first.toward(first.theta - step), first.theta - step, prior, passes)?;
@@ -234,11 +261,11 @@ impl Collapsed {
     }
 }
 
-/// Weights that sum to 1, as e^{log}, and the logarithm of what was the sum.
-pub(crate) fn weights(logs: &[f64]) -> (Vec<f64>, f64) {
-    let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let sum: f64 = logs.iter().map(|l| (l - most).exp()).sum();
-    (logs.iter().map(|l| (l - most).exp() / sum).collect(), most + sum.ln())
+/// What a grid must reach, and how many nodes it may have.
+struct Limits {
+    /// The outermost modes.
+    cover: [f64; 2],
+    room: usize,
 }
 
 fn mixed(raws: &[Raw], step: f64) -> Mixture {
@@ -256,115 +283,5 @@ fn mixed(raws: &[Raw], step: f64) -> Mixture {
         log_evidence: log_sum + step.ln(),
         refinement: f64::INFINITY,
         evaluations: 0,
-    }
-}
-
-impl Mixture {
-    /// Mean and sd of coefficient j.
-    pub fn coefficient(&self, j: usize) -> (f64, f64) {
-        let (mut mean, mut square) = (0.0, 0.0);
-        for node in &self.nodes {
-            mean += node.weight * node.mean[j];
-        }
-        for node in &self.nodes {
-            square += node.weight * (node.sd_of(j).powi(2) + (node.mean[j] - mean).powi(2));
-        }
-        (mean, square.sqrt())
-    }
-
-    /// The quantile of coefficient j: the root of the mixture's distribution function, by halves.
-    pub fn quantile(&self, j: usize, p: f64) -> f64 {
-        let ends = self.nodes.iter().map(|n| (n.mean[j], 12.0 * n.sd_of(j)));
-        let (mut low, mut high) =
-            ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), (m, s)| (l.min(m - s), h.max(m + s)));
-        let below = |x: f64| -> f64 {
-            self.nodes.iter().map(|n| n.weight * normal_cdf((x - n.mean[j]) / n.sd_of(j))).sum()
-        };
-        for _ in 0..100 {
-            let middle = 0.5 * (low + high);
-            if below(middle) < p { low = middle } else { high = middle }
-        }
-        0.5 * (low + high)
-    }
-
-    /// Mean and sd of the group sd.
-    pub fn sd(&self) -> (f64, f64) {
-        let mean: f64 = self.nodes.iter().map(|n| n.weight * n.sd).sum();
-        let square: f64 = self.nodes.iter().map(|n| n.weight * (n.sd - mean).powi(2)).sum();
-        (mean, square.sqrt())
-    }
-
-    /// The quantile of the group sd.
-    pub fn sd_quantile(&self, p: f64) -> f64 {
-        let [first, last] = [0, self.nodes.len() - 1].map(|k| self.nodes[k].sd.ln());
-        let weights: Vec<f64> = self.nodes.iter().map(|n| n.weight).collect();
-        let mut law = Vec::new();
-        add_line(&mut law, first, (last - first) / (weights.len() - 1).max(1) as f64, &weights);
-        quantile(&law, p).exp()
-    }
-
-    /// Fewer nodes for work that is done at each: every second or third of a fine grid, so that a dozen or more remain, and none that weighs less than 1e-6. Steps
-    /// of an sd of log σ move means and sds by about 1e-4 sd.
-    #[must_use]
-    pub fn thinned(&self) -> Mixture {
-        let stride = (self.nodes.len() / 12).clamp(1, 3);
-        let most =
-            (0..self.nodes.len()).max_by(|a, b| self.nodes[*a].weight.total_cmp(&self.nodes[*b].weight));
-        let from = most.unwrap_or(0) % stride;
-        let mut nodes: Vec<Node> =
-            self.nodes.iter().skip(from).step_by(stride).filter(|n| n.weight > 1e-6).cloned().collect();
-        let sum: f64 = nodes.iter().map(|n| n.weight).sum();
-        nodes.iter_mut().for_each(|n| n.weight /= sum);
-        Mixture { nodes, ..self.clone() }
-    }
-
-    /// The largest difference between two mixtures: of means in sds, of sds in parts.
-    pub(crate) fn differs(&self, other: &Mixture) -> f64 {
-        let pair = |a: (f64, f64), b: (f64, f64)| ((a.0 - b.0).abs() / a.1).max((a.1 / b.1 - 1.0).abs());
-        let dim = self.nodes[0].mean.len();
-        let coefficients = (0..dim).map(|j| pair(self.coefficient(j), other.coefficient(j)));
-        coefficients.chain([pair(self.sd(), other.sd())]).fold(0.0, f64::max)
-    }
-}
-
-/// Adds to a law the masses of 16 pieces between every two nodes at even distances, whose sum is that of the nodes. The logarithm of the density is a cubic
-/// through four nodes, none of them so low that it makes the cubic swing (e⁻⁴⁰ of the highest), else a straight line.
-pub(crate) fn add_line(law: &mut Vec<(f64, f64)>, start: f64, step: f64, weights: &[f64]) {
-    const PIECES: usize = 16;
-    let (n, total) = (weights.len(), weights.iter().sum::<f64>());
-    if n == 1 {
-        law.push((start, total));
-        return;
-    }
-    let log: Vec<f64> = weights.iter().map(|w| w.max(f64::MIN_POSITIVE).ln()).collect();
-    let most = log.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mut pieces = Vec::with_capacity((n - 1) * PIECES);
-    for k in 0..n - 1 {
-        let sound = |base: usize| base + 4 <= n && log[base..base + 4].iter().all(|l| *l > most - 40.0);
-        let bases = [k.checked_sub(1), Some(k), k.checked_sub(2)];
-        let points = match bases.into_iter().flatten().find(|b| sound(*b)) {
-            Some(base) => base..base + 4,
-            None => k..k + 2,
-        };
-        let density = |part: usize| -> f64 {
-            let x = k as f64 + part as f64 / PIECES as f64;
-            let weigh = |j: usize| -> f64 {
-                points.clone().filter(|l| *l != j).map(|l| (x - l as f64) / (j as f64 - l as f64)).product()
-            };
-            points.clone().map(|j| weigh(j) * log[j]).sum::<f64>().exp()
-        };
-        let values: Vec<f64> = (0..=PIECES).map(density).collect();
-        pieces.extend(values.windows(2).map(|v| 0.5 * (v[0] + v[1])));
-    }
-    let sum: f64 = pieces.iter().sum();
-    let place = |k: usize| start + step * (k as f64 + 0.5) / PIECES as f64;
-    law.extend(pieces.iter().enumerate().map(|(k, piece)| (place(k), total * piece / sum)));
-}
-
-impl Node {
-    /// The sd of coefficient j.
-    pub fn sd_of(&self, j: usize) -> f64 {
-        let d = self.mean.len();
-        (0..=j).map(|k| self.factor[k * d + j].powi(2)).sum::<f64>().sqrt()
     }
 }

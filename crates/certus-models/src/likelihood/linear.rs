@@ -109,6 +109,16 @@ impl Likelihood for Linear {
         Some(self.precision() * ((t - datum.y).abs() + s.abs() * (lean.abs() + 1.0) + tau.abs()))
     }
 
+    /// φ′ varies with t, whose sd is at most |s|.
+    fn slope_spread(&self, s: f64, _datum: Datum) -> f64 {
+        self.precision() * s.abs()
+    }
+
+    /// (t − y)²/σ² = φ′²σ², and the constant.
+    fn terms(&self, _reach: f64, slope: f64, _datum: Datum) -> f64 {
+        slope * slope / self.precision() + 1.0 + self.sigma.ln().abs()
+    }
+
     fn exact_moments(&self, mean: f64, sd: f64, datum: Datum) -> Option<Moments> {
         let q = self.precision();
         let r = mean - datum.y;

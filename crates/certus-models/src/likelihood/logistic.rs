@@ -4,7 +4,7 @@
 //! |Im t| ≤ π/2, |σ| and |σσ| are at most 1, which gives the trapezoid error (math: E).
 
 use super::{
-    Datum, Likelihood,
+    Datum, Likelihood, RUN, add_exactly,
     sealed::Seal,
     sigmoid::{sigmoid_methods, sigmoid_strip},
     slice_methods,
@@ -79,11 +79,10 @@ impl Likelihood for Logistic {
     slice_methods!();
 }
 
-/// Nodes worked on at a time, and rows before the logarithm of a product is taken: 2^ROWS is far from the largest number.
+/// Nodes worked on at a time.
 const NODES: usize = 64;
-const ROWS: usize = 256;
 
-/// [`Likelihood::lines`] of rows of weight 1, vectorised: one logarithm for many rows, because Σ log(1 + e_i) = log Π(1 + e_i), and one division per row.
+/// [`Likelihood::lines`] of rows of weight 1, vectorised: one logarithm for [`RUN`] rows, because Σ log(1 + e_i) = log Π(1 + e_i), and one division per row.
 struct Lines<'a> {
     t: &'a [f64],
     s: &'a [f64],
@@ -101,10 +100,12 @@ impl pulp::NullaryFnOnce for Lines<'_> {
     fn call(self) {
         let Lines { t, s, data, nodes, value, slope, bend } = self;
         let count = nodes.len();
-        let mut products = [1.0; NODES];
+        let (mut products, mut parts) = ([1.0; NODES], [0.0; NODES]);
         for from in (0..count).step_by(NODES) {
             let n = NODES.min(count - from);
-            let (x, sum, product) = (&nodes[from..][..n], &mut value[from..][..n], &mut products[..n]);
+            let mut lows = [0.0; NODES];
+            let (x, sum, low) = (&nodes[from..][..n], &mut value[from..][..n], &mut lows[..n]);
+            let (product, part) = (&mut products[..n], &mut parts[..n]);
             for i in 0..t.len() {
                 let (t, s, sign) = (t[i], s[i], 1.0 - 2.0 * data[i].y);
                 let slope = &mut slope[i * count + from..][..n];
@@ -112,19 +113,20 @@ impl pulp::NullaryFnOnce for Lines<'_> {
                 for k in 0..n {
                     let at = sign * (t + s * x[k]);
                     let e = exp(-at.abs());
-                    let part = 1.0 / (1.0 + e);
-                    slope[k] = sign * if at >= 0.0 { part } else { e * part };
-                    bend[k] = e * part * part;
-                    sum[k] += at.max(0.0);
+                    let below = 1.0 / (1.0 + e);
+                    slope[k] = sign * if at >= 0.0 { below } else { e * below };
+                    bend[k] = e * below * below;
+                    part[k] += at.max(0.0);
                     product[k] *= 1.0 + e;
                 }
-                if (i + 1).is_multiple_of(ROWS) || i + 1 == data.len() {
+                if (i + 1).is_multiple_of(RUN) || i + 1 == data.len() {
                     for k in 0..n {
-                        sum[k] += log_from_one(product[k]);
-                        product[k] = 1.0;
+                        add_exactly(&mut sum[k], &mut low[k], part[k] + log_from_one(product[k]));
+                        (part[k], product[k]) = (0.0, 1.0);
                     }
                 }
             }
+            sum.iter_mut().zip(&*low).for_each(|(s, l)| *s += l);
         }
     }
 }

@@ -190,6 +190,18 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// a with E|φ′| ≤ |E φ′| + a over any law of t. Of φ′ = μ − r with μ ≥ 0 and 0 ≤ r ≤ y, as here, |φ′| ≤ φ′ + 2y.
+    fn slope_spread(&self, _s: f64, datum: Datum) -> f64 {
+        2.0 * datum.y.abs()
+    }
+
+    /// The sum of the sizes of the numbers that φ is computed from, on average over a law with |t| ≤ `reach` and E|φ′| ≤ `slope`: counts and rates times
+    /// predictors and logarithms of counts (docs/collapsed.md, part K11).
+    fn terms(&self, reach: f64, slope: f64, datum: Datum) -> f64 {
+        let counts = datum.y.abs() + datum.trials + 1.0;
+        (slope + counts) * (1.0 + reach + counts.ln())
+    }
+
     /// Expectations in closed form, where there is one.
     fn exact_moments(&self, _mean: f64, _sd: f64, _datum: Datum) -> Option<Moments> {
         None
@@ -277,6 +289,18 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     ) -> [f64; 3];
 }
 
+/// Rows whose terms are added one after the other; the sums of such runs are added with compensation, so that rounding does not grow with the number of rows (K11).
+pub(crate) const RUN: usize = 32;
+
+/// sum + low += x, without an error but for the rounding of `low`.
+#[inline(always)]
+pub(crate) fn add_exactly(sum: &mut f64, low: &mut f64, x: f64) {
+    let total = *sum + x;
+    let of_x = total - *sum;
+    *low += (*sum - (total - of_x)) + (x - of_x);
+    *sum = total;
+}
+
 /// [`Likelihood::lines`], one row after the other.
 #[allow(clippy::too_many_arguments)]
 fn line_by_line<L: Likelihood + ?Sized>(
@@ -291,10 +315,23 @@ fn line_by_line<L: Likelihood + ?Sized>(
     bend: &mut [f64],
 ) {
     let count = nodes.len();
-    for i in 0..t.len() {
+    let mut row = |i: usize, value: &mut [f64]| {
         let (slope, bend) = (&mut slope[i * count..][..count], &mut bend[i * count..][..count]);
         likelihood.along(t[i], s[i], data[i], weight[i], nodes, value, slope, bend);
+    };
+    if t.len() <= RUN {
+        (0..t.len()).for_each(|i| row(i, value));
+        return;
     }
+    let [mut part, mut low] = [vec![0.0; count], vec![0.0; count]];
+    for from in (0..t.len()).step_by(RUN) {
+        part.fill(0.0);
+        (from..t.len().min(from + RUN)).for_each(|i| row(i, &mut part));
+        for k in 0..count {
+            add_exactly(&mut value[k], &mut low[k], part[k]);
+        }
+    }
+    value.iter_mut().zip(&low).for_each(|(v, l)| *v += l);
 }
 
 #[cfg(test)]

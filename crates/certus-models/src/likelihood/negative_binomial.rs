@@ -114,13 +114,22 @@ impl Likelihood for NegativeBinomial {
         Some(if inside { self.size(datum) / cosine + datum.y } else { f64::INFINITY })
     }
 
+    /// t − log k, and a small k beside the counts: a large one only enters as (y + k)σ(t − log k) ≤ y + φ′.
+    fn terms(&self, reach: f64, slope: f64, datum: Datum) -> f64 {
+        let counts = datum.y + self.k.min(LARGE) + 2.0;
+        (slope + counts) * (1.0 + reach + self.log_k.abs() + counts.ln())
+    }
+
     sigmoid_methods!();
     slice_methods!();
 }
 
-/// log Γ(k + y) − log Γ(k) − y log k for k ≥ 32, by Stirling's series, whose next term is below 2e-14: no large numbers are subtracted.
+/// log Γ(k + y) − log Γ(k) − y log k for k ≥ 32, by Stirling's series, whose next term is below 3e-17: no large numbers are subtracted.
 fn ln_rising_ratio(k: f64, y: f64) -> f64 {
-    let series = |x: f64| (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / (1260.0 * x * x)) / (x * x)) / x;
+    let series = |x: f64| {
+        let q = 1.0 / (x * x);
+        (1.0 / 12.0 - q * (1.0 / 360.0 - q * (1.0 / 1260.0 - q / 1680.0))) / x
+    };
     (k + y - 0.5) * (y / k).ln_1p() - y + series(k + y) - series(k)
 }
 

@@ -1,8 +1,12 @@
 //! Claims about scales, checked from the data: does the interval of one hold a maximum (Theorem K3), and do the weights of a lattice follow?
 
+use std::ops::ControlFlow;
+
+use super::estimate::above;
 use super::lattice::log_density;
+use super::looks::{Look, Looks};
 use super::{Care, Scaled};
-use crate::collapsed::{Confirmed, Node, SdPrior, differ};
+use crate::collapsed::{Confirmed, Excluded, Node, SdPrior, Stage, differ, is_excluded};
 use crate::error::Error;
 
 /// Coordinates of scales; those that are 0 are at the floor.
@@ -37,7 +41,28 @@ pub fn confirm<M: Scaled + ?Sized>(
             };
         }
     }
-    Ok(Confirmed { log_likelihood: here.log_likelihood, error, margins })
+    Ok(Confirmed { log_likelihood: here.log_likelihood, value: here.value, error, margins })
+}
+
+/// Whether all values of the only scale in `claim.searched` but those in the open parts have a lower maximum of −F over β than `scales` have, from the data again. `start`
+/// are coefficients to begin with.
+pub fn confirm_excluded<M: Scaled + ?Sized>(
+    model: &M,
+    start: &[f64],
+    scales: &[f64],
+    claim: &Excluded,
+) -> Result<bool, Error> {
+    let x = point(model, scales);
+    let given = model.given(&x, start, Care::Full)?;
+    let (1, Ok([_, top])) = (scales.len(), model.bracket(&x, &given.beta)) else { return Ok(false) };
+    let nobody = &mut |_: &Look| ControlFlow::Continue(());
+    let looks = &mut Looks::new(model, Stage::Interval, nobody);
+    let logs = |part: &[f64; 2]| part.map(|s| model.at_logs(&[s.ln()])[0]);
+    let open: Vec<[f64; 2]> = claim.open.iter().map(logs).collect();
+    let mut near = given.beta;
+    let mut above = |b: f64| above(looks, &mut near, b, top);
+    let fall = |b: f64, a: f64| model.fall(b, a).unwrap_or(f64::INFINITY);
+    is_excluded(logs(&claim.searched), &open, &mut above, &fall)
 }
 
 /// The largest difference between the weights of nodes and those that follow from the data at their scales; infinite if a node's coefficients do not maximise F there.

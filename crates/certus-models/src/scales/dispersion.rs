@@ -17,6 +17,8 @@ use crate::likelihood::{Likelihood, NegativeBinomial};
 
 /// A scale this small is 0.
 const SMALLEST: f64 = 1e-4;
+/// The largest scale that is searched.
+const LARGEST: f64 = 20.0;
 
 /// A negative-binomial model with unknown dispersion.
 pub enum Dispersion {
@@ -90,6 +92,10 @@ impl Scaled for Dispersion {
 
     fn floor(&self) -> Vec<f64> {
         vec![SMALLEST.ln(); self.names().len()]
+    }
+
+    fn range(&self) -> Vec<[f64; 2]> {
+        vec![[SMALLEST.ln(), LARGEST.ln()]; self.names().len()]
     }
 
     fn given(&self, x: &[f64], start: &[f64], care: Care) -> Result<Given, Error> {

@@ -5,13 +5,17 @@ use std::ops::ControlFlow;
 use certus::linalg;
 
 use super::looks::{Looks, LooksObserver};
-use super::search::{Found, extrapolated, minimum};
-use super::{Care, Scaled};
-use crate::collapsed::{Interval, Stage};
+use super::search::{Found, extrapolated, minimum, same};
+use super::starts::{starts, steps};
+use super::{Care, Given, Scaled};
+use crate::collapsed::{Excluded, Interval, Stage, sweep};
 use crate::error::Error;
 
 /// What is proved of two scales together, and why not more.
 const TWO: &str = "with two unknown scales a maximum is not proved: the profile would have to be bounded along a curve around it, not at two ends";
+
+/// How well a maximum is found in the end: differences over 0.01 sds, whose error is 2e-5 of a third derivative, and a last step of 1e-3.
+const FINE: (f64, f64, Care) = (0.01, 1e-3, Care::Full);
 
 /// The maximum of the likelihood over β and the scales.
 #[derive(Clone, Debug)]
@@ -26,6 +30,10 @@ pub struct ScalesEstimate {
     pub log_covariance: Vec<f64>,
     /// Where a maximum lies, scale by scale; with two of them four standard errors on either side, which proves nothing.
     pub intervals: Vec<Interval>,
+    /// Every maximum that was found, the highest, which is this one, first.
+    pub maxima: Vec<ScalesMaximum>,
+    /// Where the highest maximum can be, of one scale whose range was searched.
+    pub excluded: Option<Excluded>,
     /// Coefficients.
     pub beta: Vec<f64>,
     /// F there.
@@ -38,6 +46,48 @@ pub struct ScalesEstimate {
     pub factor: Vec<f64>,
     /// Evaluations of F.
     pub evaluations: usize,
+}
+
+/// A maximum of the profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScalesMaximum {
+    /// The scales.
+    pub scales: Vec<f64>,
+    /// F there.
+    pub value: f64,
+    /// The log likelihood there.
+    pub log_likelihood: f64,
+}
+
+impl ScalesMaximum {
+    fn of<M: Scaled + ?Sized>(model: &M, found: &Found) -> Self {
+        let at_zero = zeros(found, &columns(model, found.x.len()));
+        let logs = model.log_scales(&found.x);
+        let scale = |(log, zero): (&f64, bool)| if zero { 0.0 } else { log.exp() };
+        Self {
+            scales: logs.iter().zip(at_zero).map(scale).collect(),
+            value: found.given.value,
+            log_likelihood: found.given.log_likelihood,
+        }
+    }
+}
+
+/// The linear map from coordinates to logarithms of scales, column by column.
+fn columns<M: Scaled + ?Sized>(model: &M, k: usize) -> Vec<Vec<f64>> {
+    let zero = vec![0.0; k];
+    let origin = model.log_scales(&zero);
+    let column = |j: usize| {
+        let mut unit = zero.clone();
+        unit[j] = 1.0;
+        model.log_scales(&unit).iter().zip(&origin).map(|(a, b)| a - b).collect()
+    };
+    (0..k).map(column).collect()
+}
+
+/// Which scales are 0: those that a coordinate at its floor moves.
+fn zeros(found: &Found, map: &[Vec<f64>]) -> Vec<bool> {
+    let k = map.len();
+    (0..k).map(|i| (0..k).any(|j| found.floored[j] && map[j][i] != 0.0)).collect()
 }
 
 /// The maximum over β and the scales. `start` are coefficients to begin with.
@@ -53,24 +103,17 @@ pub fn estimate_observed<M: Scaled + ?Sized>(
 ) -> Result<ScalesEstimate, Error> {
     let looks = &mut Looks::new(model, Stage::Estimate, observer);
     let floor = model.floor();
-    let value = |_: &[f64], given: &super::Given| given.value;
-    let rough = minimum(looks, start, model.start(), &value, Some(&floor), (0.3, 0.1, Care::Full))?;
-    // the error of a central difference over 0.01 sds is 2e-5 of a third derivative
-    let found = minimum(looks, &rough.given.beta, rough.x, &value, Some(&floor), (0.01, 1e-3, Care::Full))?;
+    let value = |_: &[f64], given: &Given| given.value;
+    let mut all = maxima(looks, start, &floor)?;
+    let rough = all.remove(0);
+    let found = minimum(looks, &rough.given.beta, rough.x, &value, Some(&floor), FINE)?;
     looks.stage = Stage::Interval;
     let k = floor.len();
-    let zero = vec![0.0; k];
+    let here = ScalesMaximum::of(model, &found);
+    let maxima = std::iter::once(here).chain(all.iter().map(|f| ScalesMaximum::of(model, f))).collect();
     let logs = model.log_scales(&found.x);
-    // the linear map, column by column
-    let origin = model.log_scales(&zero);
-    let map: Vec<Vec<f64>> = (0..k)
-        .map(|j| {
-            let mut unit = zero.clone();
-            unit[j] = 1.0;
-            model.log_scales(&unit).iter().zip(&origin).map(|(a, b)| a - b).collect()
-        })
-        .collect();
-    let at_zero: Vec<bool> = (0..k).map(|i| (0..k).any(|j| found.floored[j] && map[j][i] != 0.0)).collect();
+    let map = columns(model, k);
+    let at_zero = zeros(&found, &map);
     let covariance = inverse(&found);
     let mapped = |i: usize, j: usize| -> f64 {
         if at_zero[i] || at_zero[j] {
@@ -93,6 +136,7 @@ pub fn estimate_observed<M: Scaled + ?Sized>(
         (0..k).map(wide).collect()
     };
     let scales = (0..k).map(|i| if at_zero[i] { 0.0 } else { logs[i].exp() }).collect();
+    let excluded = if k == 1 { excluded(looks, found.x[0], &found.given)? } else { None };
     // quadrature and rounding together where the model bounds both, else what it says of F
     let error = match model.bracket(&found.x, &found.given.beta) {
         Ok([_, top]) => top - found.given.value,
@@ -105,6 +149,8 @@ pub fn estimate_observed<M: Scaled + ?Sized>(
         log_errors,
         log_covariance,
         intervals,
+        maxima,
+        excluded,
         error,
         factor: joint(&found, &covariance)?,
         beta: found.given.beta,
@@ -112,6 +158,89 @@ pub fn estimate_observed<M: Scaled + ?Sized>(
         log_likelihood: found.given.log_likelihood,
         evaluations: looks.evaluations,
     })
+}
+
+/// Every maximum that is reached from the usual start and from the grid, roughly, the highest first.
+fn maxima<M: Scaled + ?Sized>(
+    looks: &mut Looks<'_, M>,
+    start: &[f64],
+    floor: &[f64],
+) -> Result<Vec<Found>, Error> {
+    let model = looks.model;
+    let value = |_: &[f64], given: &Given| given.value;
+    let how = (0.3, 0.1, Care::Full);
+    let mut out = vec![minimum(looks, start, model.start(), &value, Some(floor), how)?];
+    let steps = steps(&model.range());
+    for other in starts(looks, &out[0].given.beta)? {
+        let near = |found: &Found, x: &[f64]| (0..x.len()).all(|j| (found.x[j] - x[j]).abs() <= steps[j]);
+        if out.iter().any(|found| near(found, &other.x)) {
+            continue;
+        }
+        let (mut beta, mut x) = (other.beta, other.x);
+        for how in [how, FINE] {
+            let found = match minimum(looks, &beta, x, &value, Some(floor), how) {
+                Err(Error::Stopped) => return Err(Error::Stopped),
+                Err(_) => break,
+                Ok(found) => found,
+            };
+            if out.iter().any(|known| same(known, &found)) {
+                break;
+            }
+            (beta, x) = (found.given.beta.clone(), found.x.clone());
+            if how == FINE {
+                out.push(found);
+            }
+        }
+    }
+    out.sort_by(|a, b| a.given.value.total_cmp(&b.given.value));
+    Ok(out)
+}
+
+/// Where the highest maximum of one scale can be, if its range was searched.
+pub(super) fn excluded<M: Scaled + ?Sized>(
+    looks: &mut Looks<'_, M>,
+    x: f64,
+    here: &Given,
+) -> Result<Option<Excluded>, Error> {
+    let model = looks.model;
+    let [range] = model.range()[..] else { return Ok(None) };
+    let range = [range[0].min(x - 1.0), range[1].max(x + 1.0)];
+    let scale = |x: f64| model.log_scales(&[x])[0].exp();
+    let searched = range.map(scale);
+    if model.fall(x, x).is_none() {
+        return Ok(Some(Excluded::nothing(searched, "how fast it changes with this scale is not bounded")));
+    }
+    let top = match model.bracket(&[x], &here.beta) {
+        Ok([_, top]) if top.is_finite() => top,
+        Ok(_) => return Ok(Some(Excluded::nothing(searched, "a bound on F is not finite"))),
+        Err(why) => return Ok(Some(Excluded::nothing(searched, &why))),
+    };
+    let mut near = here.beta.clone();
+    let mut above = |b: f64| above(looks, &mut near, b, top);
+    let fall = |b: f64, a: f64| model.fall(b, a).unwrap_or(f64::INFINITY);
+    let open = sweep(range, x, &mut above, &fall)?;
+    // what is below the range was not searched
+    let open =
+        open.into_iter().filter(|part| part[1] > range[0]).map(|[a, b]| [a.max(range[0]), b].map(scale));
+    Ok(Some(Excluded { searched, open: open.collect(), proved: Ok(()) }))
+}
+
+/// What F_p(b) is above `top` at least; −∞ if nothing is known of it. `near` are coefficients to begin with, and those found.
+pub(super) fn above<M: Scaled + ?Sized>(
+    looks: &mut Looks<'_, M>,
+    near: &mut Vec<f64>,
+    b: f64,
+    top: f64,
+) -> Result<f64, Error> {
+    match looks.given(&[b], near, Care::Full) {
+        Err(Error::Stopped) => Err(Error::Stopped),
+        Err(_) => Ok(f64::NEG_INFINITY),
+        Ok(there) => {
+            let low = looks.model.bracket(&[b], &there.beta).map_or(f64::NEG_INFINITY, |bounds| bounds[0]);
+            *near = there.beta;
+            Ok(low - top)
+        }
+    }
 }
 
 /// Lower factor of H⁻¹ + TVTᵀ, T the columns dβ̂/dx and V the covariance of x.

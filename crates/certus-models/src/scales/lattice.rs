@@ -11,7 +11,7 @@ use certus::linalg;
 
 use super::grid::{Grid, ScaleLaw};
 use super::looks::{Looks, LooksObserver};
-use super::search::{extrapolated, minimum};
+use super::search::{Found, extrapolated, minimum, same};
 use super::{Care, Given, Scaled};
 use crate::collapsed::{self, Mixture, Node, SdPrior, Stage, weights};
 use crate::error::Error;
@@ -77,13 +77,15 @@ pub fn posterior<M: Scaled + ?Sized>(
     start: &[f64],
     priors: &[SdPrior],
 ) -> Result<ScaleMixture, Error> {
-    posterior_observed(model, start, priors, &mut |_| ControlFlow::Continue(()))
+    posterior_observed(model, start, &[], priors, &mut |_| ControlFlow::Continue(()))
 }
 
-/// The same, watched: [`Error::Stopped`] if the observer ends it.
+/// The same, watched: [`Error::Stopped`] if the observer ends it. `maxima` are scales at which the likelihood has its maxima, if they are known; the lattice grows
+/// from every mode that is reached from one of them.
 pub fn posterior_observed<M: Scaled + ?Sized>(
     model: &M,
     start: &[f64],
+    maxima: &[Vec<f64>],
     priors: &[SdPrior],
     observer: &mut LooksObserver<'_>,
 ) -> Result<ScaleMixture, Error> {
@@ -93,7 +95,8 @@ pub fn posterior_observed<M: Scaled + ?Sized>(
     }
     let value = |x: &[f64], given: &Given| -log_density(model, priors, x, given);
     let mut looks = Looks::new(model, Stage::Posterior, observer);
-    let found = minimum(&mut looks, start, model.start(), &value, None, (1.0, 0.2, Care::Density))?;
+    let mut modes = modes(&mut looks, start, maxima, &value)?;
+    let found = modes.swap_remove(0);
     let mut factor = found.bend.clone();
     let basis = if linalg::cholesky(&mut factor, k) {
         linalg::lower_of_inverse(&factor, k)
@@ -105,6 +108,9 @@ pub fn posterior_observed<M: Scaled + ?Sized>(
     let log_density = log_density(model, priors, &found.x, &found.given);
     nodes.insert([0, 0], Raw { x: found.x.clone(), given: found.given, log_density });
     let mut lattice = Lattice { looks, priors, middle: found.x, basis, turn: found.turn, step: FIRST, nodes };
+    for mode in modes {
+        lattice.seed(mode)?;
+    }
     lattice.grow()?;
     let mut last = lattice.mixed();
     loop {
@@ -121,7 +127,47 @@ pub fn posterior_observed<M: Scaled + ?Sized>(
     }
 }
 
+/// The modes of the density that are reached from the usual start and from the maxima of the likelihood, the highest first.
+fn modes<M: Scaled + ?Sized>(
+    looks: &mut Looks<'_, M>,
+    start: &[f64],
+    maxima: &[Vec<f64>],
+    value: &dyn Fn(&[f64], &Given) -> f64,
+) -> Result<Vec<Found>, Error> {
+    let (model, how) = (looks.model, (1.0, 0.2, Care::Density));
+    let mut out = vec![minimum(looks, start, model.start(), value, None, how)?];
+    if maxima.len() > 1 {
+        for scales in maxima {
+            let logs: Vec<f64> = scales.iter().map(|s| s.ln()).collect();
+            let x: Vec<f64> = model.at_logs(&logs).iter().zip(model.floor()).map(|(x, f)| x.max(f)).collect();
+            let found = minimum(looks, start, x, value, None, how)?;
+            if !out.iter().any(|known| same(known, &found)) {
+                out.push(found);
+            }
+        }
+    }
+    out.sort_by(|a, b| value(&a.x, &a.given).total_cmp(&value(&b.x, &b.given)));
+    Ok(out)
+}
+
 impl<M: Scaled + ?Sized> Lattice<'_, M> {
+    /// The node nearest to another mode, from which the lattice grows, too.
+    fn seed(&mut self, mode: Found) -> Result<(), Error> {
+        let k = self.middle.len();
+        // C is lower triangular
+        let mut away: Vec<f64> = mode.x.iter().zip(&self.middle).map(|(x, m)| (x - m) / self.step).collect();
+        linalg::solve_lower(&self.basis, k, false, &mut away);
+        let mut key = [0; 2];
+        (0..k).for_each(|j| key[j] = away[j].round() as i64);
+        let x = self.point(key);
+        let given = self.looks.given(&x, &mode.given.beta, Care::Density)?;
+        let log_density = log_density(self.looks.model, self.priors, &x, &given);
+        if log_density.is_finite() {
+            self.nodes.entry(key).or_insert(Raw { x, given, log_density });
+        }
+        Ok(())
+    }
+
     /// x̂ + h C key.
     fn point(&self, key: [i64; 2]) -> Vec<f64> {
         let k = self.middle.len();

@@ -13,11 +13,12 @@ mod lattice;
 mod linear;
 mod looks;
 mod search;
+mod starts;
 
-pub use confirm::{confirm, weights_differ};
+pub use confirm::{confirm, confirm_excluded, weights_differ};
 pub use crossed::Crossed;
 pub use dispersion::Dispersion;
-pub use estimate::{ScalesEstimate, estimate, estimate_observed};
+pub use estimate::{ScalesEstimate, ScalesMaximum, estimate, estimate_observed};
 pub use grid::{Grid, Sampler, ScaleLaw};
 pub use lattice::{AGREE, ScaleMixture, posterior, posterior_observed};
 pub use linear::{Grouping, LinearNoise};
@@ -76,6 +77,16 @@ pub trait Scaled: Sync {
 
     /// Coordinates below which nothing changes any more: scale 0.
     fn floor(&self) -> Vec<f64>;
+
+    /// The range of every coordinate that is searched for maxima; nothing if the search has one start alone.
+    fn range(&self) -> Vec<[f64; 2]> {
+        Vec::new()
+    }
+
+    /// For one scale: a bound on F_p(b) − F_p(x) for all x from a to b (Theorem K12), if there is one.
+    fn fall(&self, _b: f64, _a: f64) -> Option<f64> {
+        None
+    }
 
     /// β̂ at x, from a start.
     fn given(&self, x: &[f64], start: &[f64], care: Care) -> Result<Given, Error>;

@@ -11,6 +11,8 @@ const STEPS: usize = 60;
 /// The longest step in a coordinate, and the widest difference.
 const LONGEST: f64 = 1.5;
 const WIDEST: f64 = 0.5;
+/// Maxima all of whose coordinates differ by less than this part of a standard error are the same.
+const SAME: f64 = 0.5;
 
 /// The minimum.
 pub(super) struct Found {
@@ -29,6 +31,16 @@ impl Found {
     fn toward(&self, x: &[f64]) -> Vec<f64> {
         extrapolated(&self.given.beta, &self.turn, &self.x, x)
     }
+}
+
+/// Whether two searches ended at the same maximum: within half a standard error of each coordinate.
+pub(super) fn same(a: &Found, b: &Found) -> bool {
+    let k = a.x.len();
+    (0..k).all(|j| {
+        let bend = a.bend[j * (k + 1)].min(b.bend[j * (k + 1)]);
+        let error = if bend > 0.0 { (1.0 / bend.sqrt()).min(1.0) } else { 1.0 };
+        (a.x[j] - b.x[j]).abs() <= SAME * error
+    })
 }
 
 /// β + Σ (to − from)_j dβ/dx_j.

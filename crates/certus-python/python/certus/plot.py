@@ -79,7 +79,8 @@ def _scale(axes: Any, fit: Fit) -> None:
     axes.set_title(scale.name, fontsize=10)
     if np.ptp(draws) > 0:
         axes.hist(draws, bins=60, density=True, color="lightgrey", label="posterior")
-    axes.axvline(scale.estimate, color="#1a7f37", ls="--", label=f"maximum of the likelihood {scale.estimate:.4g}, {scale.level}")
+    objective = scale.objective
+    axes.axvline(scale.estimate, color="#1a7f37", ls="--", label=f"maximum of the {objective} {scale.estimate:.4g}, {scale.level}")
     axes.set_yticks([])
     axes.legend(fontsize=8)
 

@@ -14,7 +14,7 @@ mod scale;
 mod words;
 
 use convert::finite;
-pub use scale::{GroupEffect, OtherScale, Scale};
+pub use scale::{GroupEffect, OtherScale, Scale, ScaleMaximum, objective};
 
 /// The version of the schema that this crate writes. It also reads schema 1, which has no `certificate.scale`, and schema 2, which has no
 /// manifest beside it.

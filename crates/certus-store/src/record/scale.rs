@@ -19,7 +19,11 @@ pub struct Scale {
     pub scales: String,
     /// Its prior; null for an estimate.
     pub prior: Option<String>,
-    /// The scale at which the likelihood, profiled over the coefficients and with their prior, has its maximum.
+    /// What is maximised: `likelihood`, or `penalised likelihood`, which is the likelihood times the prior of the coefficients. Files from before this field do not say,
+    /// and a flat prior is a penalty of 0.
+    #[serde(default = "penalised")]
+    pub objective: String,
+    /// The scale at which the objective, maximised over the coefficients, has the highest of the maxima that were found.
     pub estimate: Option<f64>,
     /// Standard error of its logarithm, from the curvature of the profile.
     pub log_standard_error: Option<f64>,
@@ -34,7 +38,19 @@ pub struct Scale {
     /// The other scale, if there are two.
     #[serde(default)]
     pub others: Vec<OtherScale>,
-    /// The log likelihood at the estimate.
+    /// Every maximum that was found, the highest first; older files have none.
+    #[serde(default)]
+    pub maxima: Vec<ScaleMaximum>,
+    /// The range of the scale that was searched for maxima; null for two scales and in older files.
+    #[serde(default)]
+    pub searched: Option<[f64; 2]>,
+    /// Parts of that range, from small to large: outside them it is proved that the objective is lower than at the estimate. Null if nothing is proved.
+    #[serde(default)]
+    pub not_excluded: Option<Vec<[f64; 2]>>,
+    /// Why nothing is excluded.
+    #[serde(default)]
+    pub not_excluded_reason: Option<String>,
+    /// The log likelihood at the estimate, without any prior.
     pub log_likelihood: Option<f64>,
     /// Bound on its error by quadrature and rounding; null where none is proved.
     pub log_likelihood_error: Option<f64>,
@@ -48,6 +64,29 @@ pub struct Scale {
     pub smallest: Vec<GroupEffect>,
     /// The groups with the largest, the largest last.
     pub largest: Vec<GroupEffect>,
+}
+
+/// A maximum of the objective over the scales and the coefficients.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScaleMaximum {
+    /// The scale.
+    pub estimate: f64,
+    /// The other scales there.
+    pub others: Vec<f64>,
+    /// The log likelihood there, without any prior.
+    pub log_likelihood: f64,
+    /// The logarithm of the objective there, by which maxima are compared.
+    pub log_objective: f64,
+}
+
+fn penalised() -> String {
+    objective(true).into()
+}
+
+/// The name of what is maximised, the only place that decides it: with a prior of a coefficient, or with flat priors alone.
+pub fn objective(penalised: bool) -> &'static str {
+    if penalised { "penalised likelihood" } else { "likelihood" }
 }
 
 /// A scale beside the first.
@@ -91,8 +130,17 @@ impl Scale {
         std::iter::once(self.name.as_str()).chain(others).collect::<Vec<_>>().join(" and ")
     }
 
+    /// True if a prior of the coefficients is part of what is maximised.
+    pub fn is_penalised(&self) -> bool {
+        self.objective != objective(false)
+    }
+
     /// An interval goes with a proof, and is one.
     pub(super) fn consistent(&self) -> Result<(), String> {
+        let sorted = self.maxima.windows(2).all(|m| m[0].log_objective >= m[1].log_objective);
+        if !sorted || self.maxima.first().is_some_and(|m| Some(m.estimate) != self.estimate) {
+            return Err("the estimate of the scale is not the highest of its maxima".into());
+        }
         let proved = self.level == Level::Proved;
         let ordered = self.interval.is_none_or(|[low, high]| low >= 0.0 && low <= high);
         if self.interval.is_some() == proved && (proved || self.level == Level::None) && ordered {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use certus::certificate::{
     self,
-    words::{About, Facts, downward, interval, nearest, upward},
+    words::{About, Facts, downward, interval, known_to, nearest, upward},
 };
 
-use super::{Assumption, Gap, Level, Posterior, Record, Scale, Voucher};
+use super::{Assumption, Gap, Level, Posterior, Record, Scale, ScaleMaximum, Voucher};
 
 fn level(level: Level, delta: Option<f64>) -> certificate::Level {
     match level {
@@ -77,34 +77,83 @@ impl Scale {
         Some(if high >= 1e-3 { interval(low, high, 6) } else { (downward(low, 4), upward(high, 4)) })
     }
 
-    /// "sd(city) 0.4786: a maximum of the likelihood lies between 0.478542 and 0.478578 (proved, C4)", or why that is not proved.
+    /// "sd(city) 0.4786: a maximum of the penalised likelihood lies between 0.478542 and 0.478578 (proved, C4)", or why that is not proved.
     pub fn sentence(&self) -> String {
         let shown = |x: Option<f64>| x.map_or("unknown".into(), |x| nearest(x, 5));
-        let (name, estimate) = (&self.name, shown(self.estimate));
+        let (name, objective, estimate) = (&self.name, &self.objective, shown(self.estimate));
         match self.ends() {
             Some((low, high)) => format!(
-                "{name} {estimate}: a maximum of the likelihood lies between {low} and {high} (proved, {})",
+                "{name} {estimate}: a maximum of the {objective} lies between {low} and {high} (proved, {})",
                 self.theorem.as_deref().unwrap_or_default()
             ),
             None => {
                 let why = self.reason.as_deref().unwrap_or("not requested").trim_end_matches('.');
                 let others: String =
                     self.others.iter().map(|o| format!(", {} {}", o.name, shown(o.estimate))).collect();
-                format!("{name} {estimate}{others}: a maximum of the likelihood, without a proof: {why}")
+                format!("{name} {estimate}{others}: a maximum of the {objective}, without a proof: {why}")
             }
         }
     }
 
-    /// "log likelihood there -483.9312 ± 1.2e-9; log evidence -490.1234 (estimated)".
-    pub fn likelihood(&self) -> String {
-        let likelihood = self.log_likelihood.map_or("not known".into(), |l| format!("{l:.4}"));
-        let error = match self.log_likelihood_error {
-            Some(error) => format!("± {}", certificate::figure(error)),
-            None => "without a proof".into(),
+    /// What is known of other maxima, in words: those that were found, and where others are not excluded.
+    pub fn other_maxima(&self) -> Vec<String> {
+        let objective = &self.objective;
+        let mut out = Vec::new();
+        if let [first, others @ ..] = &self.maxima[..]
+            && !others.is_empty()
+        {
+            let one = |m: &ScaleMaximum| {
+                format!(
+                    "{} ({} nats lower)",
+                    nearest(m.estimate, 5),
+                    nearest(first.log_objective - m.log_objective, 5)
+                )
+            };
+            out.push(format!(
+                "{} maxima of the {objective} were found; the estimate is the highest, the others are at {}",
+                self.maxima.len(),
+                others.iter().map(one).collect::<Vec<_>>().join(", ")
+            ));
+        }
+        let Some([low, high]) = self.searched else {
+            if !self.maxima.is_empty() {
+                out.push(format!("other maxima of the {objective} are not excluded"));
+            }
+            return out;
         };
+        // what holds of the whole range is said of a smaller one, where it may not hold of a larger one
+        let all = format!("{} to {}", upward(low, 4), downward(high, 4));
+        match (&self.not_excluded, self.not_excluded_reason.as_deref()) {
+            (Some(open), _) => {
+                let part = |[low, high]: &[f64; 2]| format!("{} to {}", downward(*low, 4), upward(*high, 4));
+                let parts = open.iter().map(part).collect::<Vec<_>>().join(" and ");
+                out.push(format!(
+                    "from {all} every {} outside {parts} has a lower {objective} (proved, Theorem K12)",
+                    self.name
+                ));
+            }
+            (None, why) => out.push(format!(
+                "searched from {all}; other maxima of the {objective} are not excluded{}",
+                why.map_or(String::new(), |why| format!(": {why}"))
+            )),
+        }
+        out
+    }
+
+    /// "-483.931183 ± 1.3e-5", at the estimate.
+    pub fn likelihood_there(&self) -> String {
+        match (self.log_likelihood, self.log_likelihood_error) {
+            (Some(value), Some(error)) => known_to(value, error),
+            (Some(value), None) => format!("about {value:.4}, without a proof"),
+            (None, _) => "not known".into(),
+        }
+    }
+
+    /// "log likelihood there -483.931183 ± 1.3e-5; log evidence about -490.1234 (estimated)".
+    pub fn likelihood(&self) -> String {
         let evidence =
-            self.log_evidence.map_or(String::new(), |e| format!("; log evidence {e:.4} (estimated)"));
-        format!("log likelihood there {likelihood} {error}{evidence}")
+            self.log_evidence.map_or(String::new(), |e| format!("; log evidence about {e:.4} (estimated)"));
+        format!("log likelihood there {}{evidence}", self.likelihood_there())
     }
 }
 
@@ -113,7 +162,9 @@ impl Record {
     pub fn verdict(&self) -> Vec<String> {
         let posterior = &self.certificate.posterior;
         if let Some(scale) = &self.certificate.scale {
-            let mut lines = vec![scale.sentence(), scale.likelihood()];
+            let mut lines = vec![scale.sentence()];
+            lines.extend(scale.other_maxima());
+            lines.push(scale.likelihood());
             if scale.groups > 0 {
                 lines.push(format!("{} groups integrated out", scale.groups));
             }

@@ -18,10 +18,7 @@ const BETWEEN: usize = 6;
 /// The verdict, as HTML.
 pub(super) fn sentences(scale: &Scale) -> Vec<String> {
     let name = escape(&scale.name);
-    let mut first = format!("{}.", escape(&scale.sentence()));
-    if scale.interval.is_some() {
-        first.push_str(" That there is no other maximum elsewhere is not claimed.");
-    }
+    let first = format!("{}.", escape(&scale.sentence()));
     let second = match &scale.prior {
         Some(prior) => format!(
             "The posterior below has the prior {} for {name}{}. It is estimated: a sum over a grid of {}, at each node of which the coefficients are taken to be normal.",
@@ -29,26 +26,34 @@ pub(super) fn sentences(scale: &Scale) -> Vec<String> {
             priors(scale),
             count(scale.nodes)
         ),
-        None => "The parameters below are those at the maximum, their standard errors from the curvature of the likelihood.".into(),
+        None => format!(
+            "The parameters below are those at the maximum, their standard errors from the curvature of the {}.",
+            escape(&scale.objective)
+        ),
     };
-    vec![first, second]
+    let others = scale.other_maxima().into_iter().map(|line| format!("{}.", escape(&capital(&line))));
+    std::iter::once(first).chain(others).chain([second]).collect()
+}
+
+/// With a capital letter.
+fn capital(line: &str) -> String {
+    let mut letters = line.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// The boxes below the verdict.
 pub(super) fn facts(scale: &Scale) -> Vec<(&'static str, String)> {
-    let error = match scale.log_likelihood_error {
-        Some(error) => format!(" <small>± {}, proved</small>", figure(error)),
-        None => " <small>estimated</small>".into(),
-    };
+    let proved = if scale.log_likelihood_error.is_some() { " <small>proved</small>" } else { "" };
     let mut facts = vec![
         (
-            "Maximum of the likelihood",
+            if scale.is_penalised() {
+                "Maximum of the penalised likelihood"
+            } else {
+                "Maximum of the likelihood"
+            },
             format!("{} <small>{}</small>", short(scale.estimate), escape(&scale.name)),
         ),
-        (
-            "Log likelihood there",
-            format!("{}{error}", scale.log_likelihood.map_or("–".into(), |l| format!("{l:.4}"))),
-        ),
+        ("Log likelihood there", format!("{}{proved}", scale.likelihood_there())),
     ];
     facts.extend(scale.log_evidence.map(|e| ("Log evidence", format!("{e:.3} <small>estimated</small>"))));
     if scale.groups > 0 {
@@ -91,7 +96,7 @@ pub(super) fn section(out: &mut String, record: &Record, density: &[(f64, f64)])
     let Some(scale) = &record.certificate.scale else { return };
     super::section(out, "scale", "Scales that were not given");
     let own = record.parameters.iter().find(|p| p.name == scale.name);
-    if let Some(plot) = own.and_then(|own| plot(density, own, scale.estimate)) {
+    if let Some(plot) = own.and_then(|own| plot(density, own, scale.estimate, &scale.objective)) {
         out.push_str(&plot);
     }
     if let Some(Parameter { mean: Some(mean), q05: Some(low), q95: Some(high), .. }) = own {
@@ -130,8 +135,8 @@ fn row(out: &mut String, e: &GroupEffect) {
     out.push_str("</tr>\n");
 }
 
-/// The density of the sd, its 90 % interval, and where the likelihood has its maximum; `None` if there is nothing to draw.
-fn plot(density: &[(f64, f64)], own: &Parameter, estimate: Option<f64>) -> Option<String> {
+/// The density of the sd, its 90 % interval, and where the objective has its maximum; `None` if there is nothing to draw.
+fn plot(density: &[(f64, f64)], own: &Parameter, estimate: Option<f64>, objective: &str) -> Option<String> {
     let points = smooth(density);
     let most = points.iter().map(|p| p.1).fold(0.0, f64::max);
     let shown: Vec<(f64, f64)> = points.into_iter().filter(|p| p.1 > FAR * most).collect();
@@ -162,9 +167,10 @@ fn plot(density: &[(f64, f64)], own: &Parameter, estimate: Option<f64>) -> Optio
         let (anchor, shift) = if left { ("end", -6) } else { ("start", 6) };
         let _ = write!(
             out,
-            r#"<line class="certified" x1="{0}" x2="{0}" y1="0" y2="{HEIGHT}"/><text class="certified" x="{0}" dx="{shift}" y="12" text-anchor="{anchor}">maximum of the likelihood {1}</text>"#,
+            r#"<line class="certified" x1="{0}" x2="{0}" y1="0" y2="{HEIGHT}"/><text class="certified" x="{0}" dx="{shift}" y="12" text-anchor="{anchor}">maximum of the {2} {1}</text>"#,
             x(at),
-            short(Some(at))
+            short(Some(at)),
+            escape(objective)
         );
     }
     if let (Some(a), Some(b)) = (own.q05, own.q95) {
@@ -221,9 +227,8 @@ mod tests {
             assert!((d - bell(sd.ln())).abs() < 0.02, "{sd}: {d}");
         }
         let own = Parameter::normal("sd(g)", 1.0, 0.2);
-        assert!(plot(&grid, &own, Some(1.0)).is_some_and(|p| p.contains("maximum of the likelihood 1.000")));
-        assert!(
-            plot(&[], &own, None).is_none() && plot(&[(1.0, 0.0), (2.0, f64::NAN)], &own, None).is_none()
-        );
+        let with = |density: &[(f64, f64)], at| plot(density, &own, at, "likelihood");
+        assert!(with(&grid, Some(1.0)).is_some_and(|p| p.contains("maximum of the likelihood 1.000")));
+        assert!(with(&[], None).is_none() && with(&[(1.0, 0.0), (2.0, f64::NAN)], None).is_none());
     }
 }

@@ -186,7 +186,7 @@ impl CollapsedPair {
 
     fn effect(&self, g: usize, estimate: &PairEstimate, factor: &[f64], plane: &mut Plane) -> PairEffect {
         let (d, rows) = (self.dim(), &self.rows);
-        let (mut t, mut s) = (Vec::new(), Vec::new());
+        let (mut t, mut s) = (<[Vec<f64>; 2]>::default(), Vec::new());
         let theta = estimate.theta;
         self.group_rows(g, &estimate.beta, theta, &mut t, &mut s).integrate(plane, EPSILON);
         let ([a, m, c], count) = (theta, plane.nodes.p.len());

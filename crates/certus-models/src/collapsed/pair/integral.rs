@@ -17,6 +17,10 @@ const MOST: f64 = 1000.0;
 pub(super) struct PairRows<'a> {
     pub(super) likelihood: &'a dyn Likelihood,
     pub(super) t: &'a [f64],
+    /// Σ_j |x_ij β_j| + |offset|.
+    pub(super) reach: &'a [f64],
+    /// Coefficients.
+    pub(super) columns: usize,
     /// s_i.
     pub(super) s: &'a [[f64; 2]],
     pub(super) data: &'a [Datum],
@@ -216,16 +220,20 @@ impl PairRows<'_> {
         };
         let error = if error.is_nan() { f64::INFINITY } else { error };
         let farthest = plane.u.iter().flatten().fold(0.0_f64, |a, x| a.max(x.abs()));
-        let size = |i: usize| {
-            let (datum, s) = (self.data[i], self.s[i]);
-            let counts = datum.y.abs() + datum.trials + 1.0;
-            let slope = self.likelihood.slope(self.t[i] + dot(s, u), datum).abs();
-            self.weight[i]
-                * (slope + counts)
-                * (1.0 + self.t[i].abs() + (s[0].abs() + s[1].abs()) * farthest + counts.ln())
+        // as in one dimension (K11)
+        let rounded = |i: usize| {
+            let (datum, w) = (self.data[i], self.weight[i]);
+            let s = self.s[i][0].abs() + self.s[i][1].abs();
+            let slope = plane.nodes.mean_slope(i).abs() + w * self.likelihood.slope_spread(s, datum);
+            let blur = 0.5 * f64::EPSILON * ((self.columns + 5) as f64 * self.reach[i] + 16.0 * s * farthest);
+            let reach = self.t[i].abs() + s * farthest;
+            let terms = if w > 0.0 { w * self.likelihood.terms(reach, slope / w, datum) } else { 0.0 };
+            slope * blur + ROUNDING * terms
         };
         let log = total.ln() - here.value - TAU.ln();
-        let rounding = ROUNDING * (log.abs() + (0..self.t.len()).map(size).sum::<f64>());
+        let own = log.abs() + (u[0].abs() + u[1].abs() + 4.0).powi(2) + 2.0;
+        let sums = f64::EPSILON * (plane.nodes.p.len() / LANES) as f64;
+        let rounding = ROUNDING * own + sums + (0..self.t.len()).map(rounded).sum::<f64>();
         PairIntegral { log, error, rounding }
     }
 

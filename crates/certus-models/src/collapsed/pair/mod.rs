@@ -23,7 +23,7 @@ use super::group::LANES;
 use super::{Collapsed, Order};
 use crate::design::Design;
 use crate::error::Error;
-use crate::likelihood::Likelihood;
+use crate::likelihood::{Likelihood, add_exactly};
 use crate::prior::Prior;
 use integral::{PairRows, Plane};
 
@@ -56,6 +56,8 @@ pub struct PairAt {
 #[derive(Default)]
 struct Sums {
     log: f64,
+    /// What was rounded away of it.
+    low: f64,
     error: f64,
     beta: Vec<f64>,
     theta: Vec<f64>,
@@ -63,7 +65,8 @@ struct Sums {
 
 impl Sums {
     fn add(mut self, other: Self) -> Self {
-        self.log += other.log;
+        add_exactly(&mut self.log, &mut self.low, other.log);
+        self.low += other.low;
         self.error += other.error;
         self.beta.iter_mut().zip(&other.beta).for_each(|(a, b)| *a += b);
         self.theta.iter_mut().zip(&other.theta).for_each(|(a, b)| *a += b);
@@ -75,7 +78,7 @@ impl Sums {
 #[derive(Default)]
 struct Work {
     plane: Plane,
-    t: Vec<f64>,
+    t: [Vec<f64>; 2],
     s: Vec<[f64; 2]>,
 }
 
@@ -124,7 +127,8 @@ impl CollapsedPair {
         }
         let piece = |piece: usize| self.piece(piece, beta, theta, order, epsilon);
         let sums = certus::parallel::reduce(self.rows.pieces.len() - 1, 1, &piece, &Sums::add);
-        let Sums { log, error, beta: flat, theta: own } = sums.unwrap_or_default();
+        let Sums { log, low, error, beta: flat, theta: own } = sums.unwrap_or_default();
+        let log = log + low;
         if !log.is_finite() {
             return Err(Error::NotFinite("the likelihood of some group is not finite".into()));
         }
@@ -133,7 +137,7 @@ impl CollapsedPair {
         let mut pull = vec![0.0; d];
         prior.add_precision_times(&centred, &mut pull);
         let energy = 0.5 * linalg::dot(&centred, &pull) + prior.constant();
-        let error = error + super::ROUNDING * energy.abs();
+        let error = (error + super::ROUNDING * (energy.abs() + log.abs())) * (1.0 + 1e-9);
         let mut out = PairAt {
             value: energy - log,
             log_likelihood: log,
@@ -168,21 +172,20 @@ impl CollapsedPair {
         g: usize,
         beta: &[f64],
         [a, m, c]: [f64; 3],
-        t: &'a mut Vec<f64>,
+        [t, reach]: &'a mut [Vec<f64>; 2],
         s: &'a mut Vec<[f64; 2]>,
     ) -> PairRows<'a> {
         let rows = &self.rows;
-        let (d, range) = (rows.dim, rows.first[g]..rows.first[g + 1]);
+        let range = rows.first[g]..rows.first[g + 1];
         let (first, last) = (a.exp(), c.exp());
-        t.clear();
-        t.extend(range.clone().map(|i| linalg::dot(&rows.a[i * d..][..d], beta) + rows.offset[i]));
+        rows.predict(range.clone(), beta, t, reach);
         s.clear();
         s.extend(range.clone().map(|i| {
             let (z1, z2) = (rows.effect.get(i).copied().unwrap_or(1.0), self.second[i]);
             [first * (z1 + m * z2), last * z2]
         }));
         let (data, weight) = (&rows.data[range.clone()], &rows.weight[range]);
-        PairRows { likelihood: &*rows.likelihood, t, s, data, weight }
+        PairRows { likelihood: &*rows.likelihood, t, reach, columns: rows.dim, s, data, weight }
     }
 
     fn piece(&self, piece: usize, beta: &[f64], theta: [f64; 3], order: Order, epsilon: f64) -> Sums {
@@ -194,7 +197,7 @@ impl CollapsedPair {
         for g in rows.pieces[piece]..rows.pieces[piece + 1] {
             let group = self.group_rows(g, beta, theta, &mut work.t, &mut work.s);
             let integral = group.integrate(&mut work.plane, epsilon);
-            out.log += integral.log;
+            add_exactly(&mut out.log, &mut out.low, integral.log);
             let error = integral.error;
             out.error += if error < 0.5 { error / (1.0 - error) } else { f64::INFINITY };
             out.error += integral.rounding;

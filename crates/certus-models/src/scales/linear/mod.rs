@@ -187,6 +187,24 @@ impl Scaled for LinearNoise {
         if self.grouped { vec![(SMALLEST / size).ln(), f64::NEG_INFINITY] } else { vec![f64::NEG_INFINITY] }
     }
 
+    /// The noise from far below the residuals of least squares to far above those of the prior mean, which it is near where a prior forbids what fits.
+    fn range(&self) -> Vec<[f64; 2]> {
+        let (floor, start) = (self.floor(), self.start());
+        let (noise, d) = (start[start.len() - 1], self.dim);
+        let mut ad = vec![0.0; d];
+        linalg::add_square_times(&self.sums[2 + d..], d, false, &self.toward, &mut ad);
+        let square = self.sums[1] - 2.0 * linalg::dot(&self.sums[2..2 + d], &self.toward)
+            + linalg::dot(&self.toward, &ad);
+        let apart = 0.5 * (square / self.sums[0]).max(f64::MIN_POSITIVE).ln();
+        let own = [noise - 7.0, noise.max(apart) + 2.0];
+        if self.grouped { vec![[floor[0], 2e5_f64.ln() + floor[0]], own] } else { vec![own] }
+    }
+
+    /// ∂F/∂log σ = W − |r|²/σ² ≤ W for every β.
+    fn fall(&self, b: f64, a: f64) -> Option<f64> {
+        (!self.grouped).then(|| self.sums[0] * (1.0 + self.rounding) * (b - a))
+    }
+
     fn given(&self, x: &[f64], _start: &[f64], _care: Care) -> Result<Given, Error> {
         let (d, (ratio, log_sigma)) = (self.dim, self.coordinates(x));
         let reduced = self.reduced(ratio);

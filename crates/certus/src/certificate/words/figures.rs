@@ -132,6 +132,17 @@ pub fn estimate(value: f64, standard_error: f64) -> String {
     format!("{} ± {}", nearest(value.max(0.0), 3), figure(standard_error))
 }
 
+/// A number that is known up to an error, "-483.93118 ± 1.3e-5": the rounding of what is printed is part of the error that is printed.
+pub fn known_to(value: f64, error: f64) -> String {
+    if !(error > 0.0 && error.is_finite() && value.is_finite()) {
+        return format!("{value} ± {}", figure(error));
+    }
+    let decimals = (1 - error.log10().floor() as i32).clamp(0, 15) as usize;
+    let shown = format!("{value:.decimals$}");
+    let rounding = 0.5 * 10f64.powi(-(decimals as i32)) + f64::EPSILON * value.abs();
+    format!("{shown} ± {}", figure(error + rounding))
+}
+
 /// The ends of an interval with that many decimals, the lower end rounded down and the upper end up.
 pub fn interval(low: f64, high: f64, decimals: usize) -> (String, String) {
     (decimals_of(low, decimals, Rounding::Down), decimals_of(high, decimals, Rounding::Up))
@@ -203,6 +214,22 @@ mod tests {
         assert_eq!(shown(-99.999_99, 99.999_99), ("-100.0000".into(), "100.0000".into()));
         assert_eq!(shown(0.5, 0.25), ("0.5000".into(), "0.2500".into()));
         assert_eq!([0.01, 0.05, 1e-6, 1e-12].map(probability), ["0.99", "0.95", "0.999999", "0.999999999"]);
+    }
+
+    #[test]
+    fn what_is_known_to_an_error_is_within_it_as_printed() {
+        assert_eq!(known_to(-483.931_182_745, 1.2e-5), "-483.931183 ± 1.3e-5");
+        assert_eq!(known_to(2.0, 0.0), "2 ± 0");
+        for (value, error) in
+            [(-483.93118, 1.2e-9), (0.123_456, 0.07), (-1e6 / 3.0, 3.4e-7), (2e3 / 7.0, 40.0), (-1e-7, 1e-3)]
+        {
+            let text = known_to(value, error);
+            let (shown, within) = text.split_once(" ± ").expect("two numbers");
+            let (shown, within): (f64, f64) = (shown.parse().expect("one"), within.parse().expect("two"));
+            // the truth may be anywhere in value ± error
+            assert!((shown - value).abs() + error <= within, "{text}");
+            assert!(within <= 1.25 * error, "{text}");
+        }
     }
 
     /// 200,000 numbers over all magnitudes: text read back never claims more than the number.

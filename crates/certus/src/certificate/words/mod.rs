@@ -6,7 +6,9 @@
 
 mod figures;
 
-pub use figures::{downward, estimate, figure, interval, nearest, percent, probability, significant, upward};
+pub use figures::{
+    downward, estimate, figure, interval, known_to, nearest, percent, probability, significant, upward,
+};
 
 use std::fmt;
 

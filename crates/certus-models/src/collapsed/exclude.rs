@@ -1,0 +1,247 @@
+//! Where the profile can be as high as at its highest maximum, and where this is excluded: a sweep over the range of the scale (Theorem K12).
+//!
+//! F_p falls from σ_b down to σ by at most ½Σ_g log((1 + σ_b²B_g)/(1 + σ²B_g)), so one value F_p(σ_b), every error counted, excludes all sds below σ_b down to
+//! the one at which that sum is as large as what F_p(σ_b) is above the best value.
+
+use super::estimate::factor;
+use super::passes::{Passes, Stage};
+use super::{Ask, At, Collapsed};
+use crate::error::Error;
+
+/// Values of F_p, at most.
+const VALUES: usize = 120;
+/// A step in log scale that is too short to go on with.
+const SHORT: f64 = 0.01;
+/// A check takes any step that is longer than this: rounding.
+const ROUNDED: f64 = 1e-6;
+/// What is left out when a step is too short: the first time, and how much longer every time after.
+const LEAP: f64 = 0.05;
+const LONGER: f64 = 1.5;
+/// Rows, at most: the sweep computes F a few hundred times.
+const ROWS: usize = 20_000;
+/// With this much left to gain, the last step of β is taken on trust; what is left is bounded after it.
+const CLOSE: f64 = 1e-6;
+
+/// Where the highest maximum can be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Excluded {
+    /// The range of scales that was searched.
+    pub searched: [f64; 2],
+    /// Parts of it, from small scales to large ones: outside them the likelihood is proved to be lower than at the estimate.
+    pub open: Vec<[f64; 2]>,
+    /// Why nothing is proved, if so; then all of the range is open.
+    pub proved: Result<(), String>,
+}
+
+impl Excluded {
+    /// Nothing is excluded.
+    pub(crate) fn nothing(searched: [f64; 2], why: &str) -> Self {
+        Self { searched, open: vec![searched], proved: Err(why.into()) }
+    }
+}
+
+/// The parts of [−∞, `high`] in log scale that stay open. `above(b)` is what F_p(b) is above the best value at least, every error counted; `fall(b, a)` bounds F_p(b) − F_p(x)
+/// for all x from a to b; `best` is where the best value is.
+pub(crate) fn sweep(
+    [low, high]: [f64; 2],
+    best: f64,
+    above: &mut dyn FnMut(f64) -> Result<f64, Error>,
+    fall: &dyn Fn(f64, f64) -> f64,
+) -> Result<Vec<[f64; 2]>, Error> {
+    let mut open: Vec<[f64; 2]> = Vec::new();
+    let (mut b, mut leap, mut values) = (high, LEAP, 0);
+    let end = f64::NEG_INFINITY;
+    while b > low && values < VALUES {
+        values += 1;
+        let margin = above(b)?;
+        let reached = if margin > 0.0 { farthest(b, margin, fall) } else { b };
+        if b - reached >= SHORT {
+            (b, leap) = (reached, LEAP);
+            continue;
+        }
+        // too near to a maximum: over the best one at once, over others by longer and longer steps
+        let mirrored = best - (b - best);
+        let next = if b > best && mirrored > b - 3.0 { mirrored } else { b - leap };
+        leap *= LONGER;
+        open.push([next, b]);
+        b = next;
+    }
+    if b > end {
+        open.push([end, b]);
+    }
+    open.reverse();
+    let mut joined: Vec<[f64; 2]> = Vec::new();
+    for part in open {
+        match joined.last_mut() {
+            Some(last) if last[1] >= part[0] => last[1] = part[1],
+            _ => joined.push(part),
+        }
+    }
+    Ok(joined)
+}
+
+/// Whether all of the range but the `open` parts, from small to large in log scale, is excluded: the same sweep, with the parts left out.
+pub(crate) fn is_excluded(
+    [low, high]: [f64; 2],
+    open: &[[f64; 2]],
+    above: &mut dyn FnMut(f64) -> Result<f64, Error>,
+    fall: &dyn Fn(f64, f64) -> f64,
+) -> Result<bool, Error> {
+    let mut b = high;
+    for _ in 0..2 * VALUES {
+        if b <= low {
+            return Ok(true);
+        }
+        if let Some(part) = open.iter().find(|part| part[0] < b && b <= part[1] + ROUNDED) {
+            b = part[0];
+            continue;
+        }
+        let margin = above(b)?;
+        let reached = if margin > 0.0 { farthest(b, margin, fall) } else { b };
+        if b - reached <= ROUNDED {
+            return Ok(false);
+        }
+        b = reached;
+    }
+    Ok(false)
+}
+
+/// The least a with fall(b, a) < margin, a little above it; −∞ if there is no end.
+fn farthest(b: f64, margin: f64, fall: &dyn Fn(f64, f64) -> f64) -> f64 {
+    let enough = |a: f64| fall(b, a) * (1.0 + 1e-9) < margin;
+    if enough(f64::NEG_INFINITY) {
+        return f64::NEG_INFINITY;
+    }
+    let (mut good, mut bad) = (b, b - 1.0);
+    while enough(bad) {
+        (good, bad) = (bad, b - 2.0 * (b - bad));
+    }
+    for _ in 0..30 {
+        let middle = 0.5 * (good + bad);
+        if enough(middle) { good = middle } else { bad = middle }
+    }
+    good
+}
+
+impl Collapsed {
+    /// B_g of every group: E ψ″ ≤ 1 + σ²B_g, or as good as that, for every β (Theorem K12); infinite where there is no such bound. Equal ones are counted, not repeated.
+    fn information(&self) -> Vec<(f64, f64)> {
+        let mut all: Vec<f64> = (0..self.groups()).map(|g| self.information_of(g)).collect();
+        all.sort_by(f64::total_cmp);
+        let mut out: Vec<(f64, f64)> = Vec::new();
+        for b in all {
+            match out.last_mut() {
+                Some((value, count)) if *value == b => *count += 1.0,
+                _ => out.push((b, 1.0)),
+            }
+        }
+        out
+    }
+
+    fn information_of(&self, g: usize) -> f64 {
+        let mut bend = 0.0;
+        // Σ w|z|(φ′ − φ′(−∞)) and Σ w|z|(φ′(∞) − φ′) at most, less the slopes themselves
+        let mut ends = [0.0; 2];
+        let (mut widest, mut signs) = (0.0_f64, [false; 2]);
+        for i in self.first[g]..self.first[g + 1] {
+            let (w, datum) = (self.weight[i], self.data[i]);
+            let z = self.effect.get(i).copied().unwrap_or(1.0);
+            bend += w * z * z * self.likelihood.most_bend(datum).unwrap_or(f64::INFINITY);
+            for (end, far) in ends.iter_mut().zip([-1e3, 1e3]) {
+                *end += w * z.abs() * self.likelihood.slope(far, datum).abs();
+            }
+            widest = widest.max(z.abs());
+            signs = [signs[0] || z < 0.0, signs[1] || z > 0.0];
+        }
+        let bounded = self.likelihood.twist_below_bend() && signs != [true; 2];
+        let other =
+            if bounded { widest * ends[0].min(ends[1]) + 0.5 * widest * widest } else { f64::INFINITY };
+        // 0·∞ of a weight of 0
+        let bend = if bend.is_nan() { f64::INFINITY } else { bend };
+        bend.min(other) * (1.0 + 1e-9)
+    }
+
+    /// Where F_p can be as low as at (β, σ). `beta` are coefficients to begin with, `top` is F there with its error.
+    pub(super) fn excluded(
+        &self,
+        beta: &[f64],
+        theta: f64,
+        top: f64,
+        passes: &mut Passes<'_>,
+    ) -> Result<Excluded, Error> {
+        let high = self.largest(theta);
+        let searched = [0.0, high.exp()];
+        if !self.likelihood.strip_is_proved() || !top.is_finite() {
+            let why = "the error of the quadrature is not proved for this likelihood";
+            return Ok(Excluded::nothing(searched, why));
+        }
+        if self.rows() > ROWS {
+            let why = format!("there are {} rows, and the proof is tried up to {ROWS}", self.rows());
+            return Ok(Excluded::nothing(searched, &why));
+        }
+        let information = self.information();
+        let mut near = beta.to_vec();
+        let mut above = |b: f64| self.above(&mut near, b, top, passes);
+        let fall = |b: f64, a: f64| fall(&information, b, a);
+        let open = sweep([self.smallest(), high], theta, &mut above, &fall)?;
+        let open = open.into_iter().map(|part| part.map(f64::exp)).collect();
+        Ok(Excluded { searched, open, proved: Ok(()) })
+    }
+
+    /// What F_p(θ) is above `top` at least; −∞ if nothing is known of it. `near` are coefficients to begin with, and those found.
+    fn above(
+        &self,
+        near: &mut Vec<f64>,
+        theta: f64,
+        top: f64,
+        passes: &mut Passes<'_>,
+    ) -> Result<f64, Error> {
+        match self.lower_bound(near, theta, passes) {
+            Ok((low, there)) => {
+                *near = there;
+                Ok(low - top)
+            }
+            Err(Error::Stopped) => Err(Error::Stopped),
+            Err(_) => Ok(f64::NEG_INFINITY),
+        }
+    }
+
+    /// A lower bound of F_p(θ), and coefficients near its minimum.
+    fn lower_bound(
+        &self,
+        start: &[f64],
+        theta: f64,
+        passes: &mut Passes<'_>,
+    ) -> Result<(f64, Vec<f64>), Error> {
+        let there = self.profile(start, theta, CLOSE, passes)?;
+        let metric = factor(&there.at.hessian, self.dim)?;
+        let asked = self.proper().is_none().then_some(&metric[..]);
+        let ask = Ask { slope_errors: true, metric: asked, ..Ask::default() };
+        let at: At = passes.at(self, &there.beta, theta, ask)?;
+        Ok((at.value - at.error - self.left_to_gain(&at, &metric)?, there.beta))
+    }
+
+    /// Whether all sds up to `claim.searched[1]` but those in the open parts have a lower maximum of −F over β than `sd` has, from the data again. `start` are coefficients to
+    /// begin with.
+    pub fn confirm_excluded(&self, start: &[f64], sd: f64, claim: &Excluded) -> Result<bool, Error> {
+        let passes = &mut Passes::unwatched(Stage::Interval);
+        let here = self.profile(start, sd.ln().max(self.smallest() - 8.0), 0.0, passes)?;
+        let (top, information) = (here.at.value + here.at.error, self.information());
+        let mut near = here.beta;
+        let mut above = |b: f64| self.above(&mut near, b, top, passes);
+        let fall = |b: f64, a: f64| fall(&information, b, a);
+        let open: Vec<[f64; 2]> = claim.open.iter().map(|part| part.map(f64::ln)).collect();
+        is_excluded(claim.searched.map(f64::ln), &open, &mut above, &fall)
+    }
+}
+
+/// ½Σ_g log((1 + σ_b²B_g)/(1 + σ²B_g)) of B_g and how many groups have it.
+fn fall(information: &[(f64, f64)], b: f64, a: f64) -> f64 {
+    let [b, a] = [(2.0 * b).exp(), (2.0 * a).exp()];
+    let one = |(own, count): &(f64, f64)| {
+        // 1 + (σ_b² − σ²)B/(1 + σ²B)
+        let ratio = if own.is_finite() { ((b - a) * own / (1.0 + a * own)).ln_1p() } else { (b / a).ln() };
+        0.5 * count * ratio
+    };
+    information.iter().map(one).sum()
+}
