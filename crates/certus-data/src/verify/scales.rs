@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use certus::fit::Status;
 use certus_models::Error;
 use certus_models::collapsed::Excluded;
-use certus_store::record::{Level, Scale, outward};
+use certus_store::record::{Level, Scale};
 use certus_store::{Arrays, Record};
 
 use super::leaves::Rules;
@@ -185,7 +185,7 @@ fn interval(
     if found.margins.iter().all(|m| *m > 0.0) {
         let words = format!(
             "a maximum of the {objective} lies between {}: from the data at the stored ends, by the code of the fit",
-            outward([low, high]).join(" and ")
+            scale.ends().map_or(String::new(), |(low, high)| format!("{low} and {high}"))
         );
         report.line(Word::Recomputed, words);
     } else {
