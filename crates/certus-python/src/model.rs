@@ -177,6 +177,7 @@ impl Model {
     fn fit(&self, py: Python<'_>, settings: &str, progress: Option<Py<PyAny>>) -> PyResult<Fitted> {
         let settings = self.settings.with(&Settings::read(py, settings)?);
         let (goal, way) = (settings.goal(py)?, settings.way(py)?);
+        let kept = goal.clone();
         settings.check_level(py)?;
         if self.problem.collapsed().is_some() {
             return self.fit_collapsed(py, &goal, &way, settings, progress);
@@ -212,7 +213,7 @@ impl Model {
         let normals = problem.on_user_scale(&outcome.gaussian);
         let named = problem.quantities.iter().zip(&normals);
         let parameters = named.map(|(q, n)| Parameter::normal(&q.name, n.mean, n.sd)).collect();
-        let notes = py.detach(|| problem.notes_of(&goal, &outcome));
+        let notes = py.detach(|| problem.notes_of(&kept, &outcome));
         Ok(Fitted::of_problem(outcome, problem, parameters, notes, settings))
     }
 

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use certus::fit::Status;
 use certus_models::Error;
+use certus_models::collapsed::Excluded;
 use certus_store::record::{Level, Scale};
 use certus_store::{Arrays, Record};
 
@@ -124,6 +125,7 @@ fn claims(recipe: &Recipe<'_>, varying: &Varying, stored: &Stored, report: &mut 
         }
     }
     interval(varying, &mixed, scale, &estimates, report)?;
+    maxima(varying, &mixed, scale, &estimates, report)?;
     if scale.scales == "posterior" {
         let differ = varying.model.weights_differ(&mixed, &varying.priors)?;
         if differ.is_nan() || differ > WEIGHT {
@@ -179,17 +181,70 @@ fn interval(
         });
         return Ok(());
     }
-    let [low, high] = scale.interval.unwrap_or_default();
+    let ([low, high], objective) = (scale.interval.unwrap_or_default(), &scale.objective);
     if found.margins.iter().all(|m| *m > 0.0) {
         let words = format!(
-            "a maximum of the likelihood lies between {low:.6} and {high:.6}: from the data at the stored ends, by the code of the fit"
+            "a maximum of the {objective} lies between {}: from the data at the stored ends, by the code of the fit",
+            scale.ends().map_or(String::new(), |(low, high)| format!("{low} and {high}"))
         );
         report.line(Word::Recomputed, words);
     } else {
         report.refuted.push(format!(
-            "a maximum of the likelihood is claimed between {low} and {high}, but there the profile is above its ends by {:.1e} and {:.1e} nats only, every error counted",
+            "a maximum of the {objective} is claimed between {low} and {high}, but there the profile is above its ends by {:.1e} and {:.1e} nats only, every error counted",
             found.margins[0], found.margins[1]
         ));
+    }
+    Ok(())
+}
+
+/// What is said of other maxima: the objective at each of them, and the ranges in which others are not excluded.
+fn maxima(
+    varying: &Varying,
+    mixed: &Mixed,
+    scale: &Scale,
+    at: &[f64],
+    report: &mut Report,
+) -> Result<(), Error> {
+    let (start, before) = (&mixed.nodes[0].mean, report.refuted.len());
+    for own in &scale.maxima {
+        let units = varying.varies.scales.iter().map(|s| s.unit);
+        let scales: Vec<f64> =
+            std::iter::once(&own.estimate).chain(&own.others).zip(units).map(|(s, u)| s / u).collect();
+        if scales.len() != at.len() {
+            report.refuted.push(format!("a maximum has {} scales, but there are {}", scales.len(), at.len()));
+            continue;
+        }
+        let found = varying.model.confirm(start, &scales, None)?;
+        for (claimed, computed) in
+            [(own.log_likelihood, found.log_likelihood), (own.log_objective, -found.value)]
+        {
+            let allowed =
+                1e-6 * (1.0 + computed.abs()) + if found.error.is_finite() { found.error } else { 0.0 };
+            let off = (claimed - computed).abs();
+            if off.is_nan() || off > allowed {
+                report.refuted.push(format!(
+                    "at the maximum {} fit.json has {claimed}, but computed again it is {computed}",
+                    own.estimate
+                ));
+            }
+        }
+    }
+    if scale.maxima.len() > 1 && report.refuted.len() == before {
+        let words =
+            format!("the {} at {} maxima, by the code of the fit", scale.objective, scale.maxima.len());
+        report.line(Word::Recomputed, words);
+    }
+    let unit = varying.varies.scales[0].unit;
+    if let (Some(stated), Some(searched)) = (&scale.not_excluded, scale.searched) {
+        let open = stated.iter().map(|part| part.map(|s| s / unit)).collect();
+        let claim = Excluded { searched: searched.map(|s| s / unit), open, proved: Ok(()) };
+        if varying.model.confirm_excluded(start, at, &claim)? {
+            report.line(Word::Recomputed, "where other maxima are excluded, by the code of the fit");
+        } else {
+            let words =
+                "other maxima are excluded in fit.json where they are not excluded when it is computed again";
+            report.refuted.push(words.into());
+        }
     }
     Ok(())
 }
