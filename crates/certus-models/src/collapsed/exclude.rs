@@ -230,7 +230,7 @@ impl Collapsed {
         if self.proper().is_none() {
             // as small as it may be, because groups of many trials tell predictors apart that are near each other
             radius = radius.min(8.0 * self.slope_norm(&at, &metric)).max(f64::MIN_POSITIVE);
-            at = passes.at(self, &there.beta, theta, Ask { metric: Some((&metric, radius)), ..ask })?;
+            at = passes.at(self, &there.beta, theta, Ask { metric: Some((&metric[..], radius)), ..ask })?;
         }
         Ok((at.value - at.error - self.left_to_gain(&at, &metric, radius)?, there.beta))
     }
