@@ -329,13 +329,19 @@ impl Collapsed {
     ///
     /// With a proper prior, F is J-strongly convex in β: ½|g|²_{J⁻¹}. With a flat one Lemma K4 bounds the Hessian from below, by λ times LLᵀ, in
     /// the ball of radius r in that metric: if |L⁻¹g| < λr/2 the minimum lies in the ball and is lower by at most |L⁻¹g|²/(2λ).
-    pub(super) fn left_to_gain(&self, at: &At, metric: &[f64]) -> Result<f64, Error> {
-        let d = self.dim;
+    pub(super) fn left_to_gain(&self, at: &At, metric: &[f64], radius: f64) -> Result<f64, Error> {
         if let Some(precision) = self.proper() {
             let part = |j: usize| (at.gradient[j].abs() + at.gradient_error[j]).powi(2) / precision[j];
-            return Ok(0.5 * (0..d).map(part).sum::<f64>());
+            return Ok(0.5 * (0..self.dim).map(part).sum::<f64>());
         }
-        // |L⁻¹g|, and at most so much more with the errors of g
+        let norm = self.slope_norm(at, metric);
+        let lower = self.least_curvature(at, metric)?;
+        Ok(if norm < 0.5 * lower * radius { norm * norm / (2.0 * lower) } else { f64::INFINITY })
+    }
+
+    /// |L⁻¹g|, with the errors of g.
+    pub(super) fn slope_norm(&self, at: &At, metric: &[f64]) -> f64 {
+        let d = self.dim;
         let turned = |mut x: Vec<f64>| {
             linalg::solve_lower(metric, d, false, &mut x);
             linalg::norm_squared(&x).sqrt()
@@ -346,8 +352,7 @@ impl Collapsed {
             wrong[j] = at.gradient_error[j];
             norm += turned(wrong);
         }
-        let lower = self.least_curvature(at, metric)?;
-        Ok(if norm < 0.5 * lower * self.radius() { norm * norm / (2.0 * lower) } else { f64::INFINITY })
+        norm
     }
 
     /// The precisions of the prior, if all of them are above 0.
@@ -367,9 +372,10 @@ impl Collapsed {
         enough: f64,
         passes: &mut Passes<'_>,
     ) -> Result<f64, Error> {
-        let metric_asked = self.proper().is_none().then_some(metric);
+        let metric_asked = self.proper().is_none().then_some((metric, self.radius()));
         let ask = Ask { slope_errors: true, metric: metric_asked, ..Ask::default() };
-        let low = |at: &At| Ok::<_, Error>(at.value - at.error - self.left_to_gain(at, metric)?);
+        let low =
+            |at: &At| Ok::<_, Error>(at.value - at.error - self.left_to_gain(at, metric, self.radius())?);
         let first = low(&passes.at(self, beta, log_sd, ask)?)?;
         if first > enough {
             return Ok(first);

@@ -169,8 +169,8 @@ impl Collapsed {
         top: f64,
         passes: &mut Passes<'_>,
     ) -> Result<Excluded, Error> {
-        let high = self.largest(theta);
-        let searched = [0.0, high.exp()];
+        let largest = self.largest(theta);
+        let searched = [0.0, largest];
         if !self.likelihood.strip_is_proved() || !top.is_finite() {
             let why = "the error of the quadrature is not proved for this likelihood";
             return Ok(Excluded::nothing(searched, why));
@@ -183,7 +183,16 @@ impl Collapsed {
         let mut near = beta.to_vec();
         let mut above = |b: f64| self.above(&mut near, b, top, passes);
         let fall = |b: f64, a: f64| fall(&information, b, a);
+        // a little beyond it, so that rounding leaves out nothing
+        let high = largest.ln() + 1e-12;
         let open = sweep([self.smallest(), high], theta, &mut above, &fall)?;
+        if let [[end, most]] = open[..]
+            && end == f64::NEG_INFINITY
+            && most >= high
+        {
+            let why = "what is left to gain from the coefficients could not be bounded; a prior on every coefficient would help";
+            return Ok(Excluded::nothing(searched, why));
+        }
         let open = open.into_iter().map(|part| part.map(f64::exp)).collect();
         Ok(Excluded { searched, open, proved: Ok(()) })
     }
@@ -215,10 +224,15 @@ impl Collapsed {
     ) -> Result<(f64, Vec<f64>), Error> {
         let there = self.profile(start, theta, CLOSE, passes)?;
         let metric = factor(&there.at.hessian, self.dim)?;
-        let asked = self.proper().is_none().then_some(&metric[..]);
-        let ask = Ask { slope_errors: true, metric: asked, ..Ask::default() };
-        let at: At = passes.at(self, &there.beta, theta, ask)?;
-        Ok((at.value - at.error - self.left_to_gain(&at, &metric)?, there.beta))
+        let ask = Ask { slope_errors: true, ..Ask::default() };
+        let mut at: At = passes.at(self, &there.beta, theta, ask)?;
+        let mut radius = self.radius();
+        if self.proper().is_none() {
+            // as small as it may be, because groups of many trials tell predictors apart that are near each other
+            radius = radius.min(8.0 * self.slope_norm(&at, &metric)).max(f64::MIN_POSITIVE);
+            at = passes.at(self, &there.beta, theta, Ask { metric: Some((&metric[..], radius)), ..ask })?;
+        }
+        Ok((at.value - at.error - self.left_to_gain(&at, &metric, radius)?, there.beta))
     }
 
     /// Whether all sds up to `claim.searched[1]` but those in the open parts have a lower maximum of −F over β than `sd` has, from the data again. `start` are coefficients to
@@ -231,7 +245,7 @@ impl Collapsed {
         let mut above = |b: f64| self.above(&mut near, b, top, passes);
         let fall = |b: f64, a: f64| fall(&information, b, a);
         let open: Vec<[f64; 2]> = claim.open.iter().map(|part| part.map(f64::ln)).collect();
-        is_excluded(claim.searched.map(f64::ln), &open, &mut above, &fall)
+        is_excluded([f64::NEG_INFINITY, claim.searched[1].ln() + 1e-12], &open, &mut above, &fall)
     }
 }
 

@@ -104,8 +104,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) epsilon: f64,
     /// Whether the gradient's errors are wanted; they are infinite if not.
     pub(crate) slope_errors: bool,
-    /// L, if a lower bound of the Hessian near β is wanted, too (Lemma K4).
-    pub(crate) metric: Option<&'a [f64]>,
+    /// L and r, if a lower bound of the Hessian near β is wanted, too (Lemma K4).
+    pub(crate) metric: Option<(&'a [f64], f64)>,
 }
 
 impl Default for Ask<'_> {
@@ -406,7 +406,7 @@ impl Collapsed {
         // the terms of the gradient are added one after the other
         let chain = f64::EPSILON * (self.first[groups.end] - self.first[groups.start]) as f64;
         let mut derivatives = (ask.order == Order::Second).then(|| Derivatives::new(d));
-        let mut curvature = ask.metric.map(|metric| Curvature::new(d, metric, self.radius()));
+        let mut curvature = ask.metric.map(|(metric, radius)| Curvature::new(d, metric, radius));
         for g in groups {
             // the sums are not used then
             if self.stopped() {

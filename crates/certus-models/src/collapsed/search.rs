@@ -64,9 +64,9 @@ impl Collapsed {
         unit / self.effect_size()
     }
 
-    /// The logarithm of the largest sd that is searched when a maximum is at θ.
+    /// The largest sd that is searched when a maximum is at θ.
     pub(super) fn largest(&self, theta: f64) -> f64 {
-        (LARGEST * self.unit()).ln().max(theta + BEYOND.ln())
+        (LARGEST * self.unit()).max(BEYOND * theta.exp())
     }
 
     /// A part of the rows for the grid; all of them if they are few.
@@ -85,7 +85,7 @@ impl Collapsed {
         // a few large groups are not made smaller by leaving out pieces
         let step = if few.rows() / few.every > MANY { 2.0 * STEP } else { STEP };
         let middle = (0.5 * self.unit()).ln();
-        let (low, high) = ((SMALLEST * self.unit()).ln(), self.largest(f64::NEG_INFINITY));
+        let (low, high) = ((SMALLEST * self.unit()).ln(), self.largest(f64::NEG_INFINITY).ln());
         let mut points: Vec<Point> = Vec::new();
         let mut beta = start.to_vec();
         let mut theta = middle;
