@@ -101,7 +101,7 @@ def test_save_and_load(fit, df, tmp_path):
     for name in ("arrays.safetensors", "fit.json", "settings.json", "meaning.json"):
         whole = (place / name).read_bytes()
         (place / name).write_bytes(whole.replace(b"e", b"E", 1))
-        with pytest.raises(certus.DataError, match=f"{name} is not the file that certus wrote") as caught:
+        with pytest.raises(certus.DataError, match=f"{name} is not as certus wrote it") as caught:
             certus.load(place)
         assert caught.value.exit_code == 65
         (place / name).write_bytes(whole)

@@ -67,7 +67,7 @@ pub enum Error {
         reason: String,
     },
     /// A file of a result is not the one that was written.
-    #[error("{} is not the file that certus wrote: {reason}", path.display())]
+    #[error("{} is not as certus wrote it: {reason}", path.display())]
     Changed {
         /// Which.
         path: PathBuf,
