@@ -149,7 +149,8 @@ impl Own {
 
     /// What of `stored` agrees with it.
     pub fn compare(&self, recipe: &Recipe<'_>, stored: &Stored) -> Report {
-        let mut report = Report::default();
+        // what was found at the stored numbers comes first
+        let mut report = Report { lines: self.lines.clone(), refuted: self.refuted.clone() };
         let versions = Some(&self.versions);
         let (fine, rough) = (stored.rules(ELSEWHERE, versions), stored.rules(CERTIFICATE, versions));
         files(recipe, stored, &fine, &mut report);
@@ -175,8 +176,6 @@ impl Own {
         if let Some(own) = &self.arrays {
             scales::arrays(own, &stored.arrays, &fine, &mut report);
         }
-        report.lines.extend(self.lines.iter().cloned());
-        report.refuted.extend(self.refuted.iter().cloned());
         report.summary(recipe, stored, &self.path_dependent);
         report
     }
