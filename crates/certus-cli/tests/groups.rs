@@ -289,8 +289,11 @@ fn all_maxima_are_named_and_the_highest_is_the_estimate() {
         assert!((scale["log_likelihood"].as_f64().unwrap() + 452.5).abs() < 0.2, "{scale}");
         let sd = record["parameters"].as_array().unwrap().iter().find(|p| p["name"] == "sd(g)").unwrap();
         assert!(sd["mean"].as_f64().unwrap() < 0.006, "{sd}");
-        let words =
-            if proved { "where other maxima are excluded: confirmed" } else { "the objective at 2 maxima" };
+        let words = if proved {
+            "where other maxima are excluded, by the code of the fit"
+        } else {
+            "the objective at 2 maxima"
+        };
         expect(&certus(&["verify", place]), 0, words);
         expect(&certus(&["report", place]), 0, "report.html");
         let page = std::fs::read_to_string(out.join("report.html")).unwrap();

@@ -59,7 +59,8 @@ fn paper_steps_are_the_papers() {
         assert!((info.step_size / (mu / (2.0 * a)) - 1.0).abs() < 1e-12);
 
         // without strong convexity and without a radius: the step is the paper's, and nothing is promised, with the reason
-        let flat = Curvature::new(0.0, m, certus::internals::by_model()).unwrap().with_mode(target.mean.clone());
+        let flat =
+            Curvature::new(0.0, m, certus::internals::by_model()).unwrap().with_mode(target.mean.clone());
         let settings = Settings { curvature: Some(flat.clone()), ..settings };
         let plan = Plan::new(&target, &settings).unwrap();
         let printed =
@@ -121,8 +122,12 @@ fn erratum_a25_corrected() {
         assert!(e(&|u| slope(mean + c * u)).abs() < 1e-9 && c >= m.powf(-0.5));
         let precision = c.powi(-2);
         let residual = (m - precision).max(precision - mu);
-        let problem =
-            Problem::new(1, &Curvature::new(mu, m, certus::internals::by_model()).unwrap(), &Family::Symmetric, 1);
+        let problem = Problem::new(
+            1,
+            &Curvature::new(mu, m, certus::internals::by_model()).unwrap(),
+            &Family::Symmetric,
+            1,
+        );
         let paper = problem.stl_second_moment_paper(problem.solution_norm_squared());
         assert_eq!((paper.a, paper.b), (24.0 * 4.0 * m * m, 16.0 * 4.0 * m * m / mu));
         let mut tightest: f64 = 0.0;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use certus::fit::Status;
 use certus_models::Error;
 use certus_models::collapsed::Excluded;
-use certus_store::record::{Level, Scale};
+use certus_store::record::{Level, Scale, objective};
 use certus_store::{Arrays, Record};
 
 use super::leaves::Rules;
@@ -181,16 +181,16 @@ fn interval(
         });
         return Ok(());
     }
-    let ([low, high], objective) = (scale.interval.unwrap_or_default(), &scale.objective);
+    let ([low, high], stated) = (scale.interval.unwrap_or_default(), &scale.objective);
     if found.margins.iter().all(|m| *m > 0.0) {
         let words = format!(
-            "a maximum of the {objective} lies between {}: from the data at the stored ends, by the code of the fit",
+            "a maximum of the {stated} lies between {}: from the data at the stored ends, by the code of the fit",
             scale.ends().map_or(String::new(), |(low, high)| format!("{low} and {high}"))
         );
         report.line(Word::Recomputed, words);
     } else {
         report.refuted.push(format!(
-            "a maximum of the {objective} is claimed between {low} and {high}, but there the profile is above its ends by {:.1e} and {:.1e} nats only, every error counted",
+            "a maximum of the {stated} is claimed between {low} and {high}, but there the profile is above its ends by {:.1e} and {:.1e} nats only, every error counted",
             found.margins[0], found.margins[1]
         ));
     }
@@ -206,6 +206,13 @@ fn maxima(
     report: &mut Report,
 ) -> Result<(), Error> {
     let (start, before) = (&mixed.nodes[0].mean, report.refuted.len());
+    if scale.objective != objective(varying.penalised) {
+        report.refuted.push(format!(
+            "the objective is the {} in fit.json, but with these priors it is the {}",
+            scale.objective,
+            objective(varying.penalised)
+        ));
+    }
     for own in &scale.maxima {
         let units = varying.varies.scales.iter().map(|s| s.unit);
         let scales: Vec<f64> =

@@ -333,12 +333,12 @@ fn verify(out: &mut String, record: &Record, extras: &Extras) {
     if record.certificate.scale.is_some() {
         let _ = write!(
             out,
-            "<p>The likelihood at the ends of the interval, and the weights of the grid, can be recomputed from the data:</p><pre>certus verify {directory} --data FILE</pre>"
+            "<p>The likelihood at the ends of the interval, the weights of the grid and all the rest can be recomputed from the data, by the code of the fit:</p><pre>certus verify {directory} --data FILE</pre>"
         );
     } else if matches!(record.certificate.gap.level, Level::Proved) {
         let _ = write!(
             out,
-            "<p>The bound on the gap can be recomputed from the data and the Gaussian alone, by a checker that shares no method with the fit and computes with twice as many digits:</p><pre>certus verify {directory} --data FILE</pre>"
+            "<p>All of this can be checked against the data: the bound on the gap of a model without groups by a checker that shares only the formulas of the likelihood with the fit and computes with twice as many digits, the rest by computing it again:</p><pre>certus verify {directory} --data FILE</pre>"
         );
     } else {
         out.push_str("<p>No bound on the gap is proved here, so there is no proof to check.</p>");
