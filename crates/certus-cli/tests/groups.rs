@@ -292,7 +292,7 @@ fn all_maxima_are_named_and_the_highest_is_the_estimate() {
         let words = if proved {
             "where other maxima are excluded, by the code of the fit"
         } else {
-            "the objective at 2 maxima"
+            "likelihood at 2 maxima, by the code of the fit"
         };
         expect(&certus(&["verify", place]), 0, words);
         expect(&certus(&["report", place]), 0, "report.html");
