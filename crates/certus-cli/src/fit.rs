@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
         error.is_stopped() || self.signals.must_end()
     }
 
-    /// What is left behind by a run that is stopped before it has a Gaussian: `save` writes what there is and says what becomes of it. A result that
+    /// What is left behind by a run that is stopped before it has a Gaussian: `save` writes what there is and says what becomes of it. A Gaussian that
     /// is there already, of an earlier run or of one that was to be replaced, stays.
     pub(crate) fn on_end(
         &self,
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
             let saved = save().unwrap_or_else(|e| format!("; {e}"));
             let message = format!("{} while {}{saved}", reason.words, reason.doing);
             let record = Record::failed(status(reason.code), message.clone(), meta.clone());
-            let written = match directory.as_deref().filter(|directory| !directory.has_result()) {
+            let written = match directory.as_deref().filter(|directory| !directory.has_gaussian()) {
                 Some(directory) => publish(&problem, &record, directory),
                 None => Ok(()),
             };

@@ -368,13 +368,13 @@ fn steps_and_passes() {
     signalled("; iteration ", Duration::from_millis(300), &draws, "stopped");
     let ended = limited(8, &draws, "");
     assert_eq!(record(&out)["status"], "limit", "{}", ended.stderr);
-    assert!(out.join("checkpoint.0").exists() || out.join("checkpoint.1").exists());
+    assert!([".run/checkpoint.0", ".run/checkpoint.1"].iter().any(|name| out.join(name).exists()));
     // a step of the exact route takes some seconds here
     let (data, out) = (crossed(300), dir.join("exact"));
     let exact = crossed_fit(&data, "exact", &out);
     signalled("iteration 1,", Duration::from_millis(20), &exact, "stopped");
     assert_eq!(record(&out)["status"], "interrupted");
-    assert!(out.join("checkpoint.0").exists() || out.join("checkpoint.1").exists());
+    assert!([".run/checkpoint.0", ".run/checkpoint.1"].iter().any(|name| out.join(name).exists()));
 }
 
 /// A hang-up leaves a checkpoint, and the run that goes on from it ends with the bits of one that was never stopped.
@@ -445,7 +445,11 @@ fn comparing_with_the_posterior() {
     ];
     let mut running = start(&fit);
     running.wait_for("comparing with the posterior");
-    running.signal("TERM").expect(143, Duration::ZERO, "KL(q‖p) not known: stopped by SIGTERM before it was done");
+    running.signal("TERM").expect(
+        143,
+        Duration::ZERO,
+        "KL(q‖p) not known: stopped by SIGTERM before it was done",
+    );
     let found = record(&out);
     assert_eq!(found["status"], "reached");
     assert!(found["certificate"]["gap"]["bound"].as_f64().unwrap() <= 0.01);

@@ -193,6 +193,11 @@ impl FitDirectory {
         self.place(RECORD).exists()
     }
 
+    /// True if there is a result with a Gaussian, and not the record alone of a run that was stopped before it had one.
+    pub fn has_gaussian(&self) -> bool {
+        self.place(ARRAYS).exists()
+    }
+
     /// A remark for the user if nothing protects the files.
     pub fn note(&self) -> Option<String> {
         let unchecked = self.manifest.is_none() && self.has_result();
