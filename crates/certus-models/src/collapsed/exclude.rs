@@ -59,9 +59,10 @@ pub(crate) fn sweep(
             (b, leap) = (reached, LEAP);
             continue;
         }
-        // too near to a maximum: over the best one at once, over others by longer and longer steps
+        // too near to a maximum: over the best one at once, over others, and where nothing is known, by longer and longer steps
         let mirrored = best - (b - best);
-        let next = if b > best && mirrored > b - 3.0 { mirrored } else { b - leap };
+        let over = b > best && mirrored > b - 3.0 && margin > f64::NEG_INFINITY;
+        let next = if over { mirrored } else { b - leap };
         leap *= LONGER;
         open.push([next, b]);
         b = next;
@@ -171,8 +172,12 @@ impl Collapsed {
     ) -> Result<Excluded, Error> {
         let largest = self.largest(theta);
         let searched = [0.0, largest];
-        if !self.likelihood.strip_is_proved() || !top.is_finite() {
+        if !self.likelihood.strip_is_proved() {
             let why = "the error of the quadrature is not proved for this likelihood";
+            return Ok(Excluded::nothing(searched, why));
+        }
+        if !top.is_finite() {
+            let why = "the error of the quadrature could not be bounded at the estimate, whose sd is large";
             return Ok(Excluded::nothing(searched, why));
         }
         if self.rows() > ROWS {
@@ -193,7 +198,7 @@ impl Collapsed {
             let why = "what is left to gain from the coefficients could not be bounded; a prior on every coefficient would help";
             return Ok(Excluded::nothing(searched, why));
         }
-        let open = open.into_iter().map(|part| part.map(f64::exp)).collect();
+        let open = open.into_iter().map(|part| part.map(|end| end.exp().min(largest))).collect();
         Ok(Excluded { searched, open, proved: Ok(()) })
     }
 
