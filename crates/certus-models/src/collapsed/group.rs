@@ -15,6 +15,9 @@ pub(crate) const EPSILON: f64 = 1e-10;
 pub(crate) const ROUNDING: f64 = 32.0 * f64::EPSILON;
 /// Nodes on one side, at most: with more, the error that was reached is reported.
 const MOST: i64 = 4000;
+/// Slopes that are held at a time, at most, unless there are fewer nodes than the next number.
+const NUMBERS: usize = 1 << 27;
+const LEAST: usize = 64;
 /// Newton steps to the mode, at most.
 const STEPS: usize = 200;
 
@@ -237,8 +240,19 @@ impl GroupRows<'_> {
         let (mode, here) = self.mode();
         let mut rule = self.rule(mode, here, epsilon);
         rule.step /= finer as f64;
-        let (left, beyond_left) = self.end(-1.0, mode, here, &rule);
-        let (right, beyond_right) = self.end(1.0, mode, here, &rule);
+        let (mut left, mut beyond_left) = self.end(-1.0, mode, here, &rule);
+        let (mut right, mut beyond_right) = self.end(1.0, mode, here, &rule);
+        // rows that are all alike may ask for thousands of nodes: with a million of them memory does not suffice, and longer steps will do, but without a proof
+        let room = (NUMBERS / self.t.len().max(1)).max(LEAST) as f64;
+        for _ in 0..8 {
+            let asked = (left + right + 1) as f64;
+            if asked <= 1.2 * room {
+                break;
+            }
+            rule.step *= asked / room;
+            (left, beyond_left) = self.end(-1.0, mode, here, &rule);
+            (right, beyond_right) = self.end(1.0, mode, here, &rule);
+        }
         // a few more nodes, so that loops over them leave no rest
         let count = ((left + right + 1) as usize).next_multiple_of(LANES);
         let left = left + (count as i64 - left - right - 1) / 2;
