@@ -279,7 +279,7 @@ fn random(dice: &mut Dice, k: usize, distinct: usize, times: usize) -> Case {
         let rows = (0..count).map(|_| {
             let first = dice.normal();
             let second = if close { first + 1e-6 * dice.normal() } else { dice.normal() };
-            let offset = if k % 4 == 0 { dice.normal() } else { 0.0 };
+            let offset = if k.is_multiple_of(4) { dice.normal() } else { 0.0 };
             let x = vec![first, second];
             let z = if effect == Some(1) { first } else { 1.0 };
             let t = beta[0] + beta[1] * x[0] + beta[2] * x[1] + offset + z * effect_here;
@@ -291,7 +291,7 @@ fn random(dice: &mut Dice, k: usize, distinct: usize, times: usize) -> Case {
                 3 => t + NOISE * dice.normal(),
                 _ => dice.count(t.clamp(-3.0, 4.0).exp(), 200.0),
             };
-            let weight = if k % 5 == 0 { 0.5 + dice.uniform() } else { 1.0 };
+            let weight = if k.is_multiple_of(5) { 0.5 + dice.uniform() } else { 1.0 };
             // few groups are large
             let times = 1 + ((times as f64).powf(dice.uniform()) as usize - 1);
             Row { x, y, trials: if kind == 1 { trials } else { 1.0 }, offset, weight, times }
