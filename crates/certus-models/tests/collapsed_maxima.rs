@@ -86,6 +86,13 @@ fn the_highest_maximum_is_the_estimate() {
         assert_eq!(found.interval.proved, Ok(()));
         let [low, high] = found.interval.sds;
         assert!(low < found.sd && found.sd < high && high / low < 1.02, "{low} {high}");
+        // the maximum of a fine grid lies in it
+        let values = (0..=400).map(|k| {
+            let sd = 0.0037 * (0.0041f64 / 0.0037).powf(f64::from(k) / 400.0);
+            (profile(&model, &[0.0; 2], sd.ln()).0, sd)
+        });
+        let (_, highest) = values.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+        assert!(low < highest && highest < high, "{highest} is not between {low} and {high}");
         // the other is far too low to be the highest, and with proper priors this is proved
         assert!(found.excluded.searched[0] == 0.0 && found.excluded.searched[1] > 10.0);
         if prior_sd.is_finite() {
@@ -115,7 +122,8 @@ fn the_posterior_has_every_mode() {
         let at = model.at(&[0.0; 2], theta, Order::Second).unwrap();
         assert!(at.gradient[..2].iter().all(|g| g.abs() < 1e-6 * (1.0 + at.hessian[0])), "{at:?}");
         let det = at.hessian[0] * at.hessian[4] - at.hessian[1] * at.hessian[3];
-        -at.value - 0.5 * det.ln() + prior.log_density(theta.exp()) + theta
+        // the integral over two coefficients is 2π/√det
+        std::f64::consts::TAU.ln() - at.value - 0.5 * det.ln() + prior.log_density(theta.exp()) + theta
     };
     let thetas: Vec<f64> = (-2400..=600).map(|k| f64::from(k) * step).collect();
     let logs: Vec<f64> = thetas.iter().map(|t| density(*t)).collect();
@@ -136,13 +144,16 @@ fn the_posterior_has_every_mode() {
     let own: f64 = mixture.nodes.iter().filter(|n| n.sd < 0.4).map(|n| n.weight).sum();
     assert!((own - below).abs() < 1e-3, "{own} below 0.4, by hand {below}");
     assert!((mixture.sd().0 - mean).abs() < 2e-3 * mean, "{} by hand {mean}", mixture.sd().0);
-    assert!((mixture.log_evidence - (total.ln() + most + step.ln())).abs() < 1e-3);
+    let by_hand = total.ln() + most + step.ln();
+    assert!((mixture.log_evidence - by_hand).abs() < 1e-5, "{} by hand {by_hand}", mixture.log_evidence);
 }
 
-/// Random data of five likelihoods: wherever the highest maximum is excluded, the profile is lower than at the estimate; and it is excluded nearly everywhere.
+/// Random data of five likelihoods: wherever the highest maximum is excluded, the profile is lower than at the estimate; and it is excluded nearly everywhere, but for Poisson counts at
+/// large sds, where gradients have no useful bounds on their errors.
 #[test]
 fn what_is_excluded_is_lower() {
     let mut dice = Dice::new(41);
+    let mut unproved = 0;
     for k in 0..30 {
         let kind = k % 5;
         let groups = [4, 12, 30][k % 3];
@@ -181,14 +192,24 @@ fn what_is_excluded_is_lower() {
         let model = Collapsed::new(&design, &group, None, likelihood, prior).unwrap();
         let found = model.estimate(&[0.0; 2]).unwrap();
         let excluded = &found.excluded;
+        // all responses of every group are alike: the likelihood grows with the sd without end, and far out the integrals have no bounds
+        if !found.at.error.is_finite() {
+            assert!(found.sd > 20.0 && excluded.proved.is_err(), "{k}: {found:?}");
+            assert_eq!(excluded.open, [excluded.searched], "{k}");
+            unproved += 1;
+            continue;
+        }
         assert_eq!(excluded.proved, Ok(()), "{k}");
         assert!(excluded.open.iter().any(|o| o[0] <= found.sd && found.sd <= o[1]), "{k}: {excluded:?}");
-        let covered: f64 = excluded.open.iter().map(|o| (o[1] / o[0].max(1e-4)).ln()).sum();
+        let length = |o: &[f64; 2]| (o[1] / o[0].max(1e-4)).ln();
+        let large = |o: &[f64; 2]| kind == 2 && o[1] == excluded.searched[1];
+        let covered: f64 = excluded.open.iter().filter(|o| !large(o)).map(length).sum();
         assert!(found.sd == 0.0 || covered < 3.0, "{k}: {} {excluded:?}", found.sd);
+        assert!(excluded.open.iter().all(|o| !large(o) || o[0] > 1.0), "{k}: {excluded:?}");
         let mut beta = found.beta.clone();
         let high = excluded.searched[1].ln();
-        for step in 0..60 {
-            let theta = high - 0.2 * f64::from(step);
+        for step in 0..120 {
+            let theta = high - 0.1 * f64::from(step);
             let value;
             (value, beta) = profile(&model, &beta, theta);
             let open = excluded.open.iter().any(|o| o[0] <= theta.exp() && theta.exp() <= o[1]);
@@ -204,6 +225,7 @@ fn what_is_excluded_is_lower() {
             );
         }
     }
+    assert!(unproved <= 1, "{unproved}");
 }
 
 /// Too many rows for the proof: nothing is said to be excluded, and why.

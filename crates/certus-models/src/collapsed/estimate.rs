@@ -251,10 +251,12 @@ impl Collapsed {
     ) -> Result<Interval, Error> {
         let none = |sds: [f64; 2], why: String| Ok(Interval { sds, proved: Err(why) });
         if !here.at.error.is_finite() {
-            return none(
-                [theta.exp(); 2],
-                "the error of the quadrature is not proved for this likelihood".into(),
-            );
+            let why = if self.likelihood.strip_is_proved() {
+                "the error of the quadrature could not be bounded at this sd"
+            } else {
+                "the error of the quadrature is not proved for this likelihood"
+            };
+            return none([theta.exp(); 2], why.into());
         }
         let top = here.at.value + here.at.error;
         let mut ends = [theta; 2];
@@ -327,16 +329,20 @@ impl Collapsed {
 
     /// A bound on F(β, θ) − min_β F(β, θ); infinite if there is none.
     ///
-    /// With a proper prior, F is J-strongly convex in β: ½|g|²_{J⁻¹}. With a flat one Lemma K4 bounds the Hessian from below, by λ times LLᵀ, in
-    /// the ball of radius r in that metric: if |L⁻¹g| < λr/2 the minimum lies in the ball and is lower by at most |L⁻¹g|²/(2λ).
+    /// With a proper prior, F is J-strongly convex in β: ½|g|²_{J⁻¹}. If F was computed with a metric, Lemma K4 bounds the Hessian from below, by λ times LLᵀ, in
+    /// the ball of radius r in that metric: if |L⁻¹g| < λr/2 the minimum lies in the ball and is lower by at most |L⁻¹g|²/(2λ). The smaller bound is taken.
     pub(super) fn left_to_gain(&self, at: &At, metric: &[f64], radius: f64) -> Result<f64, Error> {
-        if let Some(precision) = self.proper() {
+        let by_prior = self.proper().map_or(f64::INFINITY, |precision| {
             let part = |j: usize| (at.gradient[j].abs() + at.gradient_error[j]).powi(2) / precision[j];
-            return Ok(0.5 * (0..self.dim).map(part).sum::<f64>());
+            0.5 * (0..self.dim).map(part).sum::<f64>()
+        });
+        if at.least_hessian.is_empty() {
+            return Ok(by_prior);
         }
         let norm = self.slope_norm(at, metric);
         let lower = self.least_curvature(at, metric)?;
-        Ok(if norm < 0.5 * lower * radius { norm * norm / (2.0 * lower) } else { f64::INFINITY })
+        let by_rows = if norm < 0.5 * lower * radius { norm * norm / (2.0 * lower) } else { f64::INFINITY };
+        Ok(by_prior.min(by_rows))
     }
 
     /// |L⁻¹g|, with the errors of g.
@@ -374,14 +380,22 @@ impl Collapsed {
     ) -> Result<f64, Error> {
         let metric_asked = self.proper().is_none().then_some((metric, self.radius()));
         let ask = Ask { slope_errors: true, metric: metric_asked, ..Ask::default() };
-        let low =
-            |at: &At| Ok::<_, Error>(at.value - at.error - self.left_to_gain(at, metric, self.radius())?);
-        let first = low(&passes.at(self, beta, log_sd, ask)?)?;
+        let low = |at: &At, radius: f64| {
+            Ok::<_, Error>(at.value - at.error - self.left_to_gain(at, metric, radius)?)
+        };
+        let first = low(&passes.at(self, beta, log_sd, ask)?, self.radius())?;
         if first > enough {
             return Ok(first);
         }
         let there = self.profile(beta, log_sd, 0.0, passes)?;
-        let second = low(&passes.at(self, &there.beta, log_sd, ask)?)?;
+        let at = passes.at(self, &there.beta, log_sd, ask)?;
+        let mut second = low(&at, self.radius())?;
+        // the precision of the prior is little beside that of large groups, whose gradients have large errors
+        if second <= enough && at.value - at.error > enough && ask.metric.is_none() {
+            let radius = self.radius().min(8.0 * self.slope_norm(&at, metric)).max(f64::MIN_POSITIVE);
+            let ask = Ask { metric: Some((metric, radius)), ..ask };
+            second = low(&passes.at(self, &there.beta, log_sd, ask)?, radius)?;
+        }
         Ok(first.max(second))
     }
 }

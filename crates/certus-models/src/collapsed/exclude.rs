@@ -14,11 +14,14 @@ const VALUES: usize = 120;
 const SHORT: f64 = 0.01;
 /// A check takes any step that is longer than this: rounding.
 const ROUNDED: f64 = 1e-6;
-/// What is left out when a step is too short: the first time, and how much longer every time after.
+/// What is left out when a step is too short: the first time, how much longer every time after, and at most.
 const LEAP: f64 = 0.05;
 const LONGER: f64 = 1.5;
+const LONGEST: f64 = 0.4;
 /// Rows, at most: the sweep computes F a few hundred times.
 const ROWS: usize = 20_000;
+/// More than this left to gain, in nats, says that little is known of F_p.
+const UNKNOWN: f64 = 1.0;
 /// With this much left to gain, the last step of β is taken on trust; what is left is bounded after it.
 const CLOSE: f64 = 1e-6;
 
@@ -59,10 +62,11 @@ pub(crate) fn sweep(
             (b, leap) = (reached, LEAP);
             continue;
         }
-        // too near to a maximum: over the best one at once, over others by longer and longer steps
+        // too near to a maximum: over the best one at once, over others, and where nothing is known, by longer and longer steps
         let mirrored = best - (b - best);
-        let next = if b > best && mirrored > b - 3.0 { mirrored } else { b - leap };
-        leap *= LONGER;
+        let over = b > best && mirrored > b - 3.0 && margin > f64::NEG_INFINITY;
+        let next = if over { mirrored } else { b - leap };
+        leap = (LONGER * leap).min(LONGEST);
         open.push([next, b]);
         b = next;
     }
@@ -171,8 +175,12 @@ impl Collapsed {
     ) -> Result<Excluded, Error> {
         let largest = self.largest(theta);
         let searched = [0.0, largest];
-        if !self.likelihood.strip_is_proved() || !top.is_finite() {
+        if !self.likelihood.strip_is_proved() {
             let why = "the error of the quadrature is not proved for this likelihood";
+            return Ok(Excluded::nothing(searched, why));
+        }
+        if !top.is_finite() {
+            let why = "the error of the quadrature could not be bounded at the estimate, whose sd is large";
             return Ok(Excluded::nothing(searched, why));
         }
         if self.rows() > ROWS {
@@ -193,7 +201,7 @@ impl Collapsed {
             let why = "what is left to gain from the coefficients could not be bounded; a prior on every coefficient would help";
             return Ok(Excluded::nothing(searched, why));
         }
-        let open = open.into_iter().map(|part| part.map(f64::exp)).collect();
+        let open = open.into_iter().map(|part| part.map(|end| end.exp().min(largest))).collect();
         Ok(Excluded { searched, open, proved: Ok(()) })
     }
 
@@ -206,33 +214,43 @@ impl Collapsed {
         passes: &mut Passes<'_>,
     ) -> Result<f64, Error> {
         match self.lower_bound(near, theta, passes) {
-            Ok((low, there)) => {
+            Ok((value, left, there)) => {
                 *near = there;
-                Ok(low - top)
+                let margin = value - left - top;
+                // it is not near to a maximum that makes it so low, but what is not known of the coefficients
+                Ok(if margin <= 0.0 && left > UNKNOWN { f64::NEG_INFINITY } else { margin })
             }
             Err(Error::Stopped) => Err(Error::Stopped),
             Err(_) => Ok(f64::NEG_INFINITY),
         }
     }
 
-    /// A lower bound of F_p(θ), and coefficients near its minimum.
+    /// F near its minimum over β, its error taken off, what is left to gain at most, and the coefficients: their difference is a lower bound of F_p(θ).
     fn lower_bound(
         &self,
         start: &[f64],
         theta: f64,
         passes: &mut Passes<'_>,
-    ) -> Result<(f64, Vec<f64>), Error> {
+    ) -> Result<(f64, f64, Vec<f64>), Error> {
         let there = self.profile(start, theta, CLOSE, passes)?;
         let metric = factor(&there.at.hessian, self.dim)?;
         let ask = Ask { slope_errors: true, ..Ask::default() };
         let mut at: At = passes.at(self, &there.beta, theta, ask)?;
-        let mut radius = self.radius();
-        if self.proper().is_none() {
-            // as small as it may be, because groups of many trials tell predictors apart that are near each other
-            radius = radius.min(8.0 * self.slope_norm(&at, &metric)).max(f64::MIN_POSITIVE);
-            at = passes.at(self, &there.beta, theta, Ask { metric: Some((&metric[..], radius)), ..ask })?;
+        if self.proper().is_some() {
+            return Ok((at.value - at.error, self.left_to_gain(&at, &metric, 0.0)?, there.beta));
         }
-        Ok((at.value - at.error - self.left_to_gain(&at, &metric, radius)?, there.beta))
+        let (norm, most) = (self.slope_norm(&at, &metric), self.radius());
+        let mut left = f64::INFINITY;
+        // as small as it may be, because groups of many trials tell predictors apart that are near each other; larger where the Hessian varies much
+        for times in [8.0, 64.0] {
+            let radius = most.min(times * norm).max(f64::MIN_POSITIVE);
+            at = passes.at(self, &there.beta, theta, Ask { metric: Some((&metric[..], radius)), ..ask })?;
+            left = self.left_to_gain(&at, &metric, radius)?;
+            if left.is_finite() || radius == most {
+                break;
+            }
+        }
+        Ok((at.value - at.error, left, there.beta))
     }
 
     /// Whether all sds up to `claim.searched[1]` but those in the open parts have a lower maximum of −F over β than `sd` has, from the data again. `start` are coefficients to

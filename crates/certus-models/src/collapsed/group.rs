@@ -15,6 +15,9 @@ pub(crate) const EPSILON: f64 = 1e-10;
 pub(crate) const ROUNDING: f64 = 32.0 * f64::EPSILON;
 /// Nodes on one side, at most: with more, the error that was reached is reported.
 const MOST: i64 = 4000;
+/// Slopes that are held at a time, at most, unless there are fewer nodes than the next number.
+const NUMBERS: usize = 1 << 27;
+const LEAST: usize = 64;
 /// Newton steps to the mode, at most.
 const STEPS: usize = 200;
 
@@ -53,6 +56,8 @@ pub(crate) struct Integral {
     beyond: f64,
     /// What rounding may take of the logarithm; 0 until [`GroupRows::rounding`] has said so.
     pub(crate) rounding: f64,
+    /// What it may take of ψ at any node.
+    pub(crate) worst: f64,
     /// Near the minimum of ψ.
     pub(crate) mode: f64,
     /// The height of the strip, x̃ and G′(x̃).
@@ -235,8 +240,19 @@ impl GroupRows<'_> {
         let (mode, here) = self.mode();
         let mut rule = self.rule(mode, here, epsilon);
         rule.step /= finer as f64;
-        let (left, beyond_left) = self.end(-1.0, mode, here, &rule);
-        let (right, beyond_right) = self.end(1.0, mode, here, &rule);
+        let (mut left, mut beyond_left) = self.end(-1.0, mode, here, &rule);
+        let (mut right, mut beyond_right) = self.end(1.0, mode, here, &rule);
+        // rows that are all alike may ask for thousands of nodes: with a million of them memory does not suffice, and longer steps will do, but without a proof
+        let room = (NUMBERS / self.t.len().max(1)).max(LEAST) as f64;
+        for _ in 0..8 {
+            let asked = (left + right + 1) as f64;
+            if asked <= 1.2 * room {
+                break;
+            }
+            rule.step *= asked / room;
+            (left, beyond_left) = self.end(-1.0, mode, here, &rule);
+            (right, beyond_right) = self.end(1.0, mode, here, &rule);
+        }
         // a few more nodes, so that loops over them leave no rest
         let count = ((left + right + 1) as usize).next_multiple_of(LANES);
         let left = left + (count as i64 - left - right - 1) / 2;
@@ -264,6 +280,7 @@ impl GroupRows<'_> {
             strip: part(outside),
             beyond: part(missed),
             rounding: 0.0,
+            worst: 0.0,
             mode,
             height: rule.height,
             centre: rule.centre,
@@ -272,7 +289,7 @@ impl GroupRows<'_> {
     }
 
     /// Bound on the error of `mean` = E w_i φ_i′: as that of the integral, with |φ_i′| in the strip and beyond the ends for a factor. There it is
-    /// at most (|φ_i′(u)| + 2|y| + size)e^{|s|·distance}. Rounding of ψ by at most R moves it by R E|φ_i′ − E φ_i′| (K11).
+    /// at most (|φ_i′(u)| + 2|y| + size)e^{|s|·distance}. Rounding of ψ by at most δ at every node moves it by (e^{2δ} − 1)E|φ_i′ − E φ_i′| (K11).
     pub(crate) fn slope_error(&self, i: usize, of: &Integral, nodes: &Nodes, mean: f64) -> f64 {
         let (likelihood, datum, s, w) = (self.likelihood, self.data[i], self.s[i], self.weight[i]);
         let strip = likelihood.rotated_slope(self.t[i] + s * of.centre, s, of.lean, s * of.height, datum);
@@ -288,9 +305,9 @@ impl GroupRows<'_> {
         of.error * mean.abs()
             + w * of.strip * strip.unwrap_or(f64::INFINITY)
             + of.beyond * edge
-            + 2.0 * of.rounding * spread
+            + (2.0 * of.worst).exp_m1() * spread
             + bends * self.blur(i, nodes)
-            + ROUNDING * self.terms(i, nodes, mean)
+            + ROUNDING * self.terms(i, nodes, self.mean_size(i, mean))
     }
 
     /// What rounding may move t_i + s_i u_k by: the products and sums of t_i, the design that they are of, and the nodes (K11).
@@ -299,26 +316,34 @@ impl GroupRows<'_> {
         0.5 * f64::EPSILON * ((self.columns + 5) as f64 * self.reach[i] + 8.0 * steps)
     }
 
-    /// The sum of the sizes of the numbers that make up w_iφ_i, on average; `mean` is E w_i φ_i′.
-    fn terms(&self, i: usize, nodes: &Nodes, mean: f64) -> f64 {
+    /// The sum of the sizes of the numbers that make up w_iφ_i, where |w_iφ_i′| is at most `slope`, or on average so.
+    fn terms(&self, i: usize, nodes: &Nodes, slope: f64) -> f64 {
         let (datum, w) = (self.data[i], self.weight[i]);
-        let slope = mean.abs() + w * self.likelihood.slope_spread(self.s[i], datum);
         let reach = self.t[i].abs() + self.s[i].abs() * farthest(nodes);
         // a weight of 0 makes all of it 0
         if w > 0.0 { w * self.likelihood.terms(reach, slope / w, datum) } else { 0.0 }
     }
 
-    /// What rounding may take of the logarithm of the integral (K11); `mean` are E w_i φ_i′.
-    pub(crate) fn rounding(&self, of: &Integral, nodes: &Nodes, mean: impl Fn(usize) -> f64) -> f64 {
+    /// E|w_i φ_i′| at most; `mean` is E w_i φ_i′.
+    fn mean_size(&self, i: usize, mean: f64) -> f64 {
+        mean.abs() + self.weight[i] * self.likelihood.slope_spread(self.s[i], self.data[i])
+    }
+
+    /// What rounding may take of the logarithm of the integral, and of ψ at any node (K11); `mean` are E w_i φ_i′. φ_i′ is monotone: it is largest at an end.
+    pub(crate) fn rounding(&self, of: &Integral, nodes: &Nodes, mean: impl Fn(usize) -> f64) -> [f64; 2] {
+        let count = nodes.u.len();
         // the terms u²/2, the logarithm, and the sum over the nodes in eight lanes
         let own = of.log.abs() + (of.mode.abs() + 2.0).powi(2) + 2.0;
-        let mut sum = ROUNDING * own + f64::EPSILON * (nodes.u.len() / LANES) as f64;
+        let mut sum = ROUNDING * own + f64::EPSILON * (count / LANES) as f64;
+        let mut worst = ROUNDING * farthest(nodes).powi(2);
         for i in 0..self.t.len() {
-            let mean = mean(i);
-            let slope = mean.abs() + self.weight[i] * self.likelihood.slope_spread(self.s[i], self.data[i]);
-            sum += slope * self.blur(i, nodes) + ROUNDING * self.terms(i, nodes, mean);
+            let blur = self.blur(i, nodes);
+            let slope = self.mean_size(i, mean(i));
+            sum += slope * blur + ROUNDING * self.terms(i, nodes, slope);
+            let most = nodes.slope[i * count].abs().max(nodes.slope[i * count + count - 1].abs());
+            worst += most * blur + ROUNDING * self.terms(i, nodes, most);
         }
-        sum
+        [sum, worst]
     }
 }
 
