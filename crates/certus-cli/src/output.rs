@@ -43,7 +43,8 @@ impl<'a> Output<'a> {
 
     /// Writes the columns, whole or not at all.
     pub fn write(&self, sheet: &Sheet<'_>) -> Result<(), Failure> {
-        Ok(if self.overwrite { sheet.write(self.to)? } else { sheet.write_new(self.to)? })
+        let written = if self.overwrite { sheet.write(self.to) } else { sheet.write_new(self.to) };
+        Ok(written?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whatever is edited in the files of a fit, `certus verify` ends 14 or 65, or no claim rests on it and it says so: every leaf of every JSON file and entries
 //! of every array of six kinds of fits. Most edits are checked in this process, by the function that the binary calls; some of each kind by the binary.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 #![cfg(feature = "scan")]
 
 mod common;
@@ -257,7 +257,7 @@ fn edits(value: &Value) -> Vec<Value> {
                 less.remove(k);
                 json!(less)
             }));
-            all.extend(list.last().map(|last| json!([&list[..], &[last.clone()]].concat())));
+            all.extend(list.last().map(|last| json!([&list[..], std::slice::from_ref(last)].concat())));
             all
         }
         Value::Object(map) => {

@@ -19,7 +19,7 @@ use certus_models::{MeanField, PosteriorSettings};
 
 use crate::error::DataError;
 use crate::problem::{Fitted, Problem};
-use crate::theorems::{FitPlan, Theorems};
+use crate::theorems::{FitPlan, Lines, Theorems};
 use crate::way::INDEPENDENT;
 use crate::way::Way;
 
@@ -348,11 +348,7 @@ impl Problem {
 
     /// What the theorems say of the paper's methods, or why that is not computed.
     #[allow(clippy::type_complexity)]
-    fn theorems(
-        &self,
-        goal: &Goal,
-        way: &Way,
-    ) -> Result<Result<(Theorems, Vec<(&'static str, String)>), String>, DataError> {
+    fn theorems(&self, goal: &Goal, way: &Way) -> Result<Result<(Theorems, Lines), String>, DataError> {
         let chosen = if let Way::Planned(chosen) = way { Some(chosen) } else { None };
         let Some(model) = self.model() else {
             return Ok(Err(

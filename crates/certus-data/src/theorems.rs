@@ -10,6 +10,9 @@ use crate::error::DataError;
 use crate::prior::short;
 use crate::way::Way;
 
+/// What a plan says, as lines of what and how much.
+pub(crate) type Lines = Vec<(&'static str, String)>;
+
 /// What a fit would do, without doing it. Prints as a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FitPlan {
@@ -196,11 +199,11 @@ fn formula(forecast: &Forecast) -> String {
 
 impl Theorems {
     /// Of a model, for `chosen` where it is a run of one of these methods, else for its defaults.
-    pub fn new(
+    pub(crate) fn new(
         model: &dyn Model,
         goal: &Goal,
         chosen: Option<&Chosen>,
-    ) -> Result<(Self, Vec<(&'static str, String)>), DataError> {
+    ) -> Result<(Self, Lines), DataError> {
         let Chosen { batch, iterations, .. } = chosen.copied().unwrap_or_default();
         let found = Forecasts::new(model, goal, batch, iterations)?;
         let plan = |prediction: &Prediction| MethodPlan::new(prediction, goal.gap, iterations);
@@ -227,7 +230,7 @@ impl Theorems {
         Ok((out, lines))
     }
 
-    fn lines(&self, no_curvature: Option<&String>, no_ball: Option<&String>) -> Vec<(&'static str, String)> {
+    fn lines(&self, no_curvature: Option<&String>, no_ball: Option<&String>) -> Lines {
         let none = |reason: Option<&String>| format!("none: {}", reason.map_or("", String::as_str));
         let curvature = self.curvature.as_ref().map_or_else(
             || none(no_curvature),

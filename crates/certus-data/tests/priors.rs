@@ -163,7 +163,7 @@ fn ridge(x: &[Vec<f64>], y: &[f64], sigma: f64, prior: &[(f64, f64)]) -> (Vec<f6
 fn linear_priors_are_in_sds_of_the_response() {
     let n = 40;
     let x = |i: usize| 4.5 + 2.9 * wave(2.1, i);
-    let flag = |i: usize| f64::from(u8::from(i % 3 == 0));
+    let flag = |i: usize| f64::from(u8::from(i.is_multiple_of(3)));
     let offset = |i: usize| 5.0 * wave(0.9, i);
     let y = |i: usize| 250.0 + 10.0 * x(i) - 20.0 * flag(i) + 30.0 * wave(12.9, i) + offset(i);
     let data = Table::new(vec![
@@ -425,7 +425,7 @@ fn separated_responses_are_named() {
     let y = move |i: usize| match p(i) + q(i) {
         0.0 => 0.0,
         2.0 => 1.0,
-        _ => f64::from(u8::from(i / 4 % 2 == 0)),
+        _ => f64::from(u8::from((i / 4).is_multiple_of(2))),
     };
     let square = |y: &dyn Fn(usize) -> f64| {
         Table::new(vec![number("y", n, y), number("a", n, p), number("b", n, q)]).unwrap()

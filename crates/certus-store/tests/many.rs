@@ -135,7 +135,7 @@ fn what_is_damaged_or_of_others_is_not_a_chunk() {
         .collect();
     others.push(b"{\"of\":".to_vec());
     others.push(text.replace("\"gap_bound\":null", "\"gap_bound\":1e-30").into_bytes());
-    others.push(text[..text.find(",\"sha256\"").unwrap()].as_bytes().to_vec());
+    others.push(text.as_bytes()[..text.find(",\"sha256\"").unwrap()].to_vec());
     for other in others {
         assert_ne!(other, bytes);
         std::fs::write(&file, &other).unwrap();

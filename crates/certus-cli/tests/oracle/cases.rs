@@ -81,7 +81,7 @@ impl Case {
         let grouped = kind == 6;
         let linear = matches!(response, Response::Linear { .. });
         let bounded = linear || matches!(response, Response::Logistic | Response::Binomial);
-        let far = index % 4 == 0;
+        let far = index.is_multiple_of(4);
         let (mut features, mut intercept) =
             if dice.chance(0.7) { (1, true) } else { (dice.one_of(&[1, 2]), false) };
         let mut standardise = dice.chance(0.7);

@@ -102,7 +102,7 @@ struct Search {
 
 impl Search {
     /// True for what was not seen before.
-    fn new(&mut self, path: &Path) -> Result<bool, DataError> {
+    fn is_new(&mut self, path: &Path) -> Result<bool, DataError> {
         let identity = Identity::of(path)
             .map_err(|e| DataError::Read(format!("{} can't be opened: {e}", path.display())))?;
         let new = self.seen.insert(identity);
@@ -111,14 +111,14 @@ impl Search {
     }
 
     fn file(&mut self, path: PathBuf, format: Format) -> Result<(), DataError> {
-        if self.new(&path)? {
+        if self.is_new(&path)? {
             self.found.push((path, format));
         }
         Ok(())
     }
 
     fn directory(&mut self, directory: &Path) -> Result<(), DataError> {
-        if !self.new(directory)? {
+        if !self.is_new(directory)? {
             return Ok(());
         }
         let failed =
