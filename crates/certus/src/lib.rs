@@ -22,7 +22,7 @@
 //! let fit = fit(&Posterior, &Settings { tolerance: Some(0.1), iterations: 100_000, ..Settings::default() })?;
 //! assert!(fit.guarantee.as_ref().is_ok_and(|g| g.bound() <= 0.1));
 //! assert!((fit.gaussian.mean()[1] - 2.0).abs() < 0.3);
-//! assert!(fit.to_string().contains("proved     E|w - w*|^2 <= 9.923e-2"));
+//! assert!(fit.to_string().contains("proved     E|w - w*|^2 <= 0.09923"));
 //! # Ok::<(), certus::Error>(())
 //! ```
 //!

@@ -8,7 +8,7 @@
 //! | `manifest.json` | length and SHA-256 of all of these, written last |
 //!
 //! Chunks are functions of settings and data, so it does not matter which process made one, nor whether two did. They, and `many.json`, hold
-//! the SHA-256 of their own bytes ([`seal`](crate::seal)), because they are read before there is a manifest. Fits that replace others are made
+//! the SHA-256 of their own bytes (`seal.rs`), because they are read before there is a manifest. Fits that replace others are made
 //! in `.run` and moved once their manifest is there.
 
 mod table;
