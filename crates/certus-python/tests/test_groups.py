@@ -145,9 +145,9 @@ def test_the_posterior(fit):
 
 def test_what_is_maximised_has_its_name(fit, frame):
     """With priors of the coefficients it is a penalised likelihood, with flat priors a likelihood; other maxima are looked for."""
-    assert fit.certificate.scale.objective == "penalised likelihood" and "the penalised likelihood has a maximum" in repr(fit)
+    assert fit.certificate.scale.objective == "penalised likelihood" and "a maximum of the penalised likelihood" in repr(fit)
     flat = certus.logistic("y ~ a + (1 | site)", data=frame, **FLAT).fit()
-    assert flat.certificate.scale.objective == "likelihood" and "the likelihood has a maximum" in repr(flat)
+    assert flat.certificate.scale.objective == "likelihood" and "a maximum of the likelihood" in repr(flat)
     for own in (fit, flat):
         scale = own.certificate.scale
         assert len(scale.maxima) == 1 and scale.searched[0] == 0 and scale.searched[1] >= 19

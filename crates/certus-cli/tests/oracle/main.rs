@@ -223,7 +223,7 @@ fn the_intercept_of_uncentred_rows() {
             "--weights",
             "w",
             "--prior-sd",
-            "10",
+            "21.213203435596427",
             "--intercept-prior-sd",
             "3",
             "--seed",
@@ -231,11 +231,10 @@ fn the_intercept_of_uncentred_rows() {
             "--json",
         ]);
         let record: Value = serde_json::from_slice(&output.stdout).unwrap();
-        // β₀ = z₀ − c β₁ with c = −10/3: its prior variance is 3² + (c·sd(β₁))², sd(β₁) = 10 per unit of x, or per sd of x
+        // β₀ = z₀ − c β₁ with c = −10/3: its prior variance is 3² + (c·sd(β₁))²; x steps by 10, so that sd(β₁) = 21.2/10
         let notes = record["notes"].to_string();
-        let per_unit = notes.contains("x ~ N(0, 10²)");
-        assert!(per_unit || notes.contains("x ~ N(0, 2.12²)"), "{notes}");
-        let sd = if per_unit { 10.0 } else { 10.0 / (200.0_f64 / 9.0).sqrt() };
+        assert!(notes.contains("x ~ N(0, 2.12²)"), "{notes}");
+        let sd = 10.0 / (200.0_f64 / 9.0).sqrt();
         let precision = 1.0 / (9.0 + (10.0 / 3.0 * sd).powi(2));
         let (h, mut sums) = (1e-3, [0.0; 3]);
         for k in -400_000..=40_000 {

@@ -165,12 +165,10 @@ impl Own {
                 || self.path_dependent.iter().any(|(root, _)| below(path, root))
         };
         let in_certificate = |path: &str| path.is_empty() || below(path, "certificate");
-        let mut found = differences("", &stored.json, &self.record, &rough, &|p| {
-            skip(p) || !in_certificate(p) && !p.is_empty()
-        });
-        found.extend(differences("", &stored.json, &self.record, &fine, &|p| {
-            skip(p) || below(p, "certificate")
-        }));
+        let (there, own) = (without_other_columns(&stored.json), without_other_columns(&self.record));
+        let mut found =
+            differences("", &there, &own, &rough, &|p| skip(p) || !in_certificate(p) && !p.is_empty());
+        found.extend(differences("", &there, &own, &fine, &|p| skip(p) || below(p, "certificate")));
         report.leaves(&found);
         parameters(&stored.json["parameters"], &self.record["parameters"], &fine, &mut report);
         model::gap(recipe, stored, &mut report);
@@ -183,6 +181,15 @@ impl Own {
         report.summary(recipe, stored, &self.path_dependent);
         report
     }
+}
+
+/// The record without the notes on columns that the fit does not use: the same fit may have been made from a table without them.
+fn without_other_columns(record: &Value) -> Value {
+    let mut out = record.clone();
+    if let Some(notes) = out["notes"].as_array_mut() {
+        notes.retain(|note| !note.as_str().is_some_and(|words| words.contains(" ignored: ")));
+    }
+    out
 }
 
 /// Checks a fit with its data.
