@@ -65,7 +65,8 @@ def test_the_command_line_reads_our_directory(df, csv, tmp_path):
     fit = certus.logistic("y ~ a + city + (1 | site)", data=df, group_sd=0.5).fit()
     place = tmp_path / "ours"
     fit.save(place)
-    assert "confirmed" in run("verify", place, "--data", csv)
+    # the independent checker does not know group terms
+    assert "recomputed" in run("verify", place, "--data", csv)
     run("report", place)
     assert (place / "report.html").exists()
     run("predict", place, csv, "--to", tmp_path / "p.csv")
@@ -103,7 +104,9 @@ def test_plans_are_the_same_text_and_fields(df, csv):
     ):
         plan = certus.logistic(formula, data=df).plan(**settings)
         arguments = ("plan", "logistic", csv, "--response", "y", *flags)
-        assert repr(plan) + "\n" == run(*arguments)
+        # the file has columns that the formula leaves out
+        own = [line for line in run(*arguments).splitlines() if " ignored: " not in line]
+        assert repr(plan).splitlines() == own
         theirs = json.loads(run(*arguments, "--json"))
         assert theirs["theorems"] == json.loads(repr(plan.theorems))
-        assert [list(line) for line in plan] == theirs["lines"]
+        assert [list(line) for line in plan] == [line for line in theirs["lines"] if " ignored: " not in line[1]]
