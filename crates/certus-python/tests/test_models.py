@@ -66,7 +66,9 @@ def test_transformed_terms_are_evaluated_and_remembered(df):
     shift = 3.0
     fit = certus.logistic("y ~ np.log(b + shift) + center(a) + a:b", data=df).fit()
     by_hand = pd.DataFrame({"y": df.y, "l": np.log(df.b + shift), "c": df.a - df.a.mean(), "p": df.a * df.b})
-    other = certus.logistic("y ~ l + c + p", data=by_hand).fit()
+    # the unit of an interaction is the product of those of its parts, not the sd of the product
+    unit = by_hand.p.std(ddof=0) / (df.a.std(ddof=0) * df.b.std(ddof=0))
+    other = certus.logistic("y ~ l + c + p", data=by_hand, priors={"p": 2.5 * unit}).fit()
     np.testing.assert_allclose(fit.mean, other.mean, rtol=1e-9)
     # new data are centred by the mean of the old
     new = df.head(3)
