@@ -151,6 +151,17 @@ impl Own {
         model::own(recipe, stored)
     }
 
+    /// The record; without notes on columns that the fit does not use if `stored` has none: it may have been made from a table without them.
+    fn as_seen_by(&self, stored: &Value) -> Value {
+        let on_other_columns = |note: &Value| note.as_str().is_some_and(|words| words.contains(" ignored: "));
+        let mut own = self.record.clone();
+        let known = stored["notes"].as_array().is_some_and(|notes| notes.iter().any(on_other_columns));
+        if let Some(notes) = own["notes"].as_array_mut().filter(|_| !known) {
+            notes.retain(|note| !on_other_columns(note));
+        }
+        own
+    }
+
     /// What of `stored` agrees with it.
     pub fn compare(&self, recipe: &Recipe<'_>, stored: &Stored) -> Report {
         // what was found at the stored numbers comes first
@@ -181,15 +192,6 @@ impl Own {
         report.summary(recipe, stored, &self.path_dependent);
         report
     }
-}
-
-/// The record without the notes on columns that the fit does not use: the same fit may have been made from a table without them.
-fn without_other_columns(record: &Value) -> Value {
-    let mut out = record.clone();
-    if let Some(notes) = out["notes"].as_array_mut() {
-        notes.retain(|note| !note.as_str().is_some_and(|words| words.contains(" ignored: ")));
-    }
-    out
 }
 
 /// Checks a fit with its data.
