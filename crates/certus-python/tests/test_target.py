@@ -38,7 +38,7 @@ def test_declared_constants_make_it_probable():
     assert fit.certificate.gap.bound <= 0.05
     assert any(a.reason == "eigenvalues" for a in fit.certificate.gap.assumptions)
     assert fit.names == ["a", "b", "c"]
-    assert "probable" in repr(fit)
+    assert "with probability 0.99" in repr(fit)
 
 
 def test_the_level_asked_for_decides():
