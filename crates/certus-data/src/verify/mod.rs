@@ -176,10 +176,10 @@ impl Own {
                 || self.path_dependent.iter().any(|(root, _)| below(path, root))
         };
         let in_certificate = |path: &str| path.is_empty() || below(path, "certificate");
-        let (there, own) = (without_other_columns(&stored.json), without_other_columns(&self.record));
+        let own = self.as_seen_by(&stored.json);
         let mut found =
-            differences("", &there, &own, &rough, &|p| skip(p) || !in_certificate(p) && !p.is_empty());
-        found.extend(differences("", &there, &own, &fine, &|p| skip(p) || below(p, "certificate")));
+            differences("", &stored.json, &own, &rough, &|p| skip(p) || !in_certificate(p) && !p.is_empty());
+        found.extend(differences("", &stored.json, &own, &fine, &|p| skip(p) || below(p, "certificate")));
         report.leaves(&found);
         parameters(&stored.json["parameters"], &self.record["parameters"], &fine, &mut report);
         model::gap(recipe, stored, &mut report);
