@@ -155,7 +155,9 @@ impl Own {
     fn as_seen_by(&self, stored: &Value) -> Value {
         let on_other_columns = |note: &Value| note.as_str().is_some_and(|words| words.contains(" ignored: "));
         let mut own = self.record.clone();
-        let known = stored["notes"].as_array().is_some_and(|notes| notes.iter().any(on_other_columns));
+        // a fit from a file, and not from a table in Python's memory, has seen all columns of the file
+        let known = !stored["settings"]["data"].is_null()
+            || stored["notes"].as_array().is_some_and(|notes| notes.iter().any(on_other_columns));
         if let Some(notes) = own["notes"].as_array_mut().filter(|_| !known) {
             notes.retain(|note| !on_other_columns(note));
         }
