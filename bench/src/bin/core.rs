@@ -4,9 +4,7 @@
 //! the projected methods also C⁻¹U (one Cholesky factorisation and two solves) or C⁻¹, and, where the projection is active, one
 //! eigendecomposition put together again. The target (a standard normal) is *not* among them. One thread unless said otherwise.
 
-use certus::{
-    Curvature, Family, MethodName, Plan, Settings, StepRule, Target, TargetError, Tree,
-};
+use certus::{Curvature, Family, MethodName, Plan, Settings, StepRule, Target, TargetError, Tree};
 use certus_bench::best;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::matmul::triangular::BlockStructure::{Rectangular, TriangularLower};
