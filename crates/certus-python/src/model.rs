@@ -17,7 +17,7 @@ use crate::error::{data, raise, usage};
 use crate::fitted::Fitted;
 use crate::memory::Borrowed;
 use crate::settings::Settings;
-use crate::watch::{Brake, Progress, Shared, Watched, interrupt, watched};
+use crate::watch::{Cancellation, Progress, Shared, Watched, interrupt, watched};
 
 /// A model with its data.
 #[pyclass(frozen, module = "certus._certus")]
@@ -25,7 +25,7 @@ pub(crate) struct Model {
     problem: Arc<Problem>,
     request: Request,
     settings: Settings,
-    brake: Arc<Brake>,
+    cancellation: Arc<Cancellation>,
 }
 
 /// A source that a flag ends.
@@ -76,14 +76,14 @@ impl Model {
         let settings = Settings::read(py, settings)?;
         let request = settings.request(py)?;
         let table = table(py, columns)?;
-        let (brake, own) = (Arc::new(Brake::default()), request.clone());
-        let theirs = brake.clone();
-        let problem = watched(py, Progress::new(py, None), None, &|_| brake.set(), move |stop| {
-            let _driving = theirs.drive();
+        let (cancellation, own) = (Arc::new(Cancellation::default()), request.clone());
+        let theirs = cancellation.clone();
+        let problem = watched(py, Progress::new(py, None), None, &|_| cancellation.set(), move |stop| {
+            let _work = theirs.begin();
             let storage = Storage { stop: Some(theirs.flag()), ..Storage::default() };
             Problem::new(&Stoppable { source: &table, stop }, &own, &storage)
         });
-        Ok(Self { problem: Arc::new(built(py, problem)?), request, settings, brake })
+        Ok(Self { problem: Arc::new(built(py, problem)?), request, settings, cancellation })
     }
 
     /// Of a matrix in C order that is not copied; `None` if that is not possible, because a column must be dropped.
@@ -111,8 +111,8 @@ impl Model {
             );
             return Err(raise(py, 65, &words));
         }
-        let brake = Arc::new(Brake::default());
-        let Some(mut borrowed) = Borrowed::new(&x, y, brake.flag()) else { return Ok(None) };
+        let cancellation = Arc::new(Cancellation::default());
+        let Some(mut borrowed) = Borrowed::new(&x, y, cancellation.flag()) else { return Ok(None) };
         let part = |name: &str, cells: Option<&Bound<'_, PyAny>>| -> PyResult<Vec<f64>> {
             let cells = cells.map_or(Ok(Vec::new()), numbers)?;
             if !(cells.is_empty() || cells.len() == rows) {
@@ -125,13 +125,18 @@ impl Model {
         borrowed.offset = part("offset", offset)?;
         borrowed.weight = part("weights", weights)?;
         let rows = Arc::new(borrowed);
-        let (theirs, own) = (brake.clone(), request.clone());
-        let made = watched(py, Progress::new(py, None), None, &|_| brake.set(), move |_| {
-            let _driving = theirs.drive();
+        let (theirs, own) = (cancellation.clone(), request.clone());
+        let made = watched(py, Progress::new(py, None), None, &|_| cancellation.set(), move |_| {
+            let _work = theirs.begin();
             let prepared = Prepared::of_rows(rows, &names, &own.spec)?;
             prepared.map(|prepared| Problem::of(prepared, &own)).transpose()
         });
-        Ok(built(py, made)?.map(|problem| Self { problem: Arc::new(problem), request, settings, brake }))
+        Ok(built(py, made)?.map(|problem| Self {
+            problem: Arc::new(problem),
+            request,
+            settings,
+            cancellation,
+        }))
     }
 
     /// Names of the coefficients on the user's scale.
@@ -184,26 +189,30 @@ impl Model {
         }
         let problem = &*self.problem;
         let (asked, limit) = (settings.asked(py)?, goal.max_time);
-        let (theirs, brake) = (self.problem.clone(), self.brake.clone());
-        let ended = watched(py, Progress::new(py, progress), limit, &|_| self.brake.set(), move |shared| {
-            let _driving = brake.drive();
-            let mut outcome = theirs.run(&goal, &way, None, &mut |now, _| {
-                shared.show(Some(*now));
-                if shared.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })?;
-            if let Some(asked) = asked {
-                asked.judge(&mut outcome);
-            }
-            // what follows is no step of the run
-            shared.show(None);
-            if outcome.status == Status::Reached {
-                let found = theirs.posterior(&goal, &outcome);
-                let stopped = brake.is_set() && found.statement.bound().is_none();
-                outcome.certificate.posterior =
-                    if stopped { Posterior::none("the fit was stopped before it was done") } else { found };
-            }
-            Ok::<Outcome, certus_models::Error>(outcome)
-        });
+        let (theirs, cancellation) = (self.problem.clone(), self.cancellation.clone());
+        let ended =
+            watched(py, Progress::new(py, progress), limit, &|_| self.cancellation.set(), move |shared| {
+                let _work = cancellation.begin();
+                let mut outcome = theirs.run(&goal, &way, None, &mut |now, _| {
+                    shared.show(Some(*now));
+                    if shared.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })?;
+                if let Some(asked) = asked {
+                    asked.judge(&mut outcome);
+                }
+                // what follows is no step of the run
+                shared.show(None);
+                if outcome.status == Status::Reached {
+                    let found = theirs.posterior(&goal, &outcome);
+                    let stopped = cancellation.is_set() && found.statement.bound().is_none();
+                    outcome.certificate.posterior = if stopped {
+                        Posterior::none("the fit was stopped before it was done")
+                    } else {
+                        found
+                    };
+                }
+                Ok::<Outcome, certus_models::Error>(outcome)
+            });
         let outcome = match (ended.result, ended.stopped) {
             (_, Some(error)) if !interrupt(py, &error) => return Err(error),
             (Some(Ok(outcome)), _) => outcome,
@@ -280,11 +289,15 @@ impl Model {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Fitted> {
         let (problem, asked) = (&*self.problem, settings.asked(py)?);
-        let (theirs, brake) = (self.problem.clone(), self.brake.clone());
+        let (theirs, cancellation) = (self.problem.clone(), self.cancellation.clone());
         let (own, way) = (goal.clone(), *way);
-        let ended =
-            watched(py, Progress::new(py, progress), own.max_time, &|_| self.brake.set(), move |shared| {
-                let _driving = brake.drive();
+        let ended = watched(
+            py,
+            Progress::new(py, progress),
+            own.max_time,
+            &|_| self.cancellation.set(),
+            move |shared| {
+                let _work = cancellation.begin();
                 theirs.run_collapsed(&own, &way, asked, &mut |now| {
                     let (elapsed, passes) = (now.elapsed, now.passes as u64);
                     shared.show(Some(TracePoint {
@@ -297,7 +310,8 @@ impl Model {
                     }));
                     if shared.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })
-            });
+            },
+        );
         match (ended.result, ended.stopped) {
             (_, Some(error)) if !interrupt(py, &error) => Err(error),
             (Some(Ok(ended)), _) => {

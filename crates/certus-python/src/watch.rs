@@ -129,31 +129,32 @@ pub(crate) fn watched<T: Send + 'static>(
     })
 }
 
-/// Ends the passes over the rows of one model, which several fits may use at once, and of which one may still be ending when the next begins.
+/// Cancels the passes over the rows of one model. Several fits may use the model at once, and one may still be ending when the
+/// next begins.
 #[derive(Default)]
-pub(crate) struct Brake {
+pub(crate) struct Cancellation {
     flag: Arc<AtomicBool>,
     users: Mutex<usize>,
     left: Condvar,
 }
 
-/// A piece of work that a [`Brake`] can end.
-pub(crate) struct Driving<'a>(&'a Brake);
+/// A piece of work that a [`Cancellation`] can end.
+pub(crate) struct Work<'a>(&'a Cancellation);
 
-impl Brake {
+impl Cancellation {
     /// For the rows.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         self.flag.clone()
     }
 
     /// Begins a piece of work, after whatever is being ended has ended.
-    pub(crate) fn drive(&self) -> Driving<'_> {
+    pub(crate) fn begin(&self) -> Work<'_> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         while self.is_set() {
             users = self.left.wait(users).unwrap_or_else(PoisonError::into_inner);
         }
         *users += 1;
-        Driving(self)
+        Work(self)
     }
 
     pub(crate) fn is_set(&self) -> bool {
@@ -169,7 +170,7 @@ impl Brake {
     }
 }
 
-impl Drop for Driving<'_> {
+impl Drop for Work<'_> {
     fn drop(&mut self) {
         let mut users = self.0.users.lock().unwrap_or_else(PoisonError::into_inner);
         *users -= 1;
