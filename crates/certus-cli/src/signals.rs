@@ -19,9 +19,9 @@ use crate::exit::{Code, Failure, print};
 /// A run that was asked to stop has this long to end its step and to certify what it found.
 const PATIENCE: Duration = Duration::from_millis(800);
 /// Work that can be done without is given up so long after the time is over.
-const GIVE_UP: Duration = Duration::from_millis(1200);
+const GIVE_UP: Duration = Duration::from_millis(1000);
 /// The process ends after this long: the promise is 2 s, with the files that are written at the end.
-const LAST: Duration = Duration::from_millis(1500);
+const LAST: Duration = Duration::from_millis(1200);
 /// How often signals and the clock are looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long the last words may take to be written: whoever should read them may have stopped to.
