@@ -17,11 +17,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::exit::{Code, Failure, print};
 
 /// A run that was asked to stop has this long to end its step and to certify what it found.
-const PATIENCE: Duration = Duration::from_millis(800);
+const PATIENCE: Duration = Duration::from_millis(600);
 /// Work that can be done without is given up so long after the time is over.
-const GIVE_UP: Duration = Duration::from_millis(1000);
-/// The process ends after this long: the promise is 2 s, with the files that are written at the end.
-const LAST: Duration = Duration::from_millis(1200);
+const GIVE_UP: Duration = Duration::from_millis(800);
+/// The process ends after this long: the promise is 2 s, with the files that are written at the end and the gigabytes that are given back,
+/// which takes a second where the machine is short of memory.
+const LAST: Duration = Duration::from_millis(900);
 /// How often signals and the clock are looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long the last words may take to be written: whoever should read them may have stopped to.
