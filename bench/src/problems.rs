@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use certus_models::likelihood::{Likelihood, Linear, Logistic};
+use certus_likelihood::{Likelihood, Linear, Logistic};
 use certus_models::{Design, Glm, GroupTerm, Hierarchical, Memory, Prior};
 
 /// A problem: as a dense model, with its group structure if it has one, and f* over all Gaussians.

@@ -1,4 +1,4 @@
-"""A first regression: does a longer study time help to pass, and how sure can we be of the answer?"""
+"""A first regression: does a longer study time help to pass, and how certain is the answer?"""
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ students = pd.DataFrame({"hours": hours, "course": course, "passed": (rng.random
 model = certus.logistic("passed ~ hours + course", data=students)
 fit = model.fit(gap=0.001)
 
-# The certificate comes first: no Gaussian is more than `bound` nats nearer to the posterior, and that is proved.
+# The certificate comes first: it is proved that no Gaussian is more than `bound` nats closer to the posterior.
 print(fit)
 assert fit.certificate.gap.level == "proved"
 assert fit.certificate.gap.bound <= 0.001

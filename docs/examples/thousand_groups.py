@@ -1,4 +1,4 @@
-"""A hierarchy with 1,000 groups: partial pooling of schools, each with few pupils, and a proof for all 1,002 coefficients."""
+"""A hierarchical model with 1,000 groups: partial pooling of schools with few pupils each, and a proof for all 1,002 coefficients."""
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ assert own.sizes["school"] == schools
 means = own.mean(("chain", "draw")).values
 print("the five weakest schools:", ", ".join(own["school"].values[np.argsort(means)[:5]]))
 
-# Shrinkage helps: nearer to the truth, on average, than each school's raw share of passes.
+# Shrinkage helps: on average, the estimates are closer to the truth than each school's raw pass rate.
 share = data.groupby("school")["passed"].mean().clip(0.025, 0.975).to_numpy()
 raw = np.log(share / (1 - share))
 truth = effect - 0.3

@@ -1,5 +1,5 @@
-//! The fit without settings, one thread: a stochastic step against the bare batch gradient of the same size, timed in turns. What whole
-//! fits cost is in `fits`.
+//! The fit without settings, one thread: a stochastic step against the bare batch gradient of the same size, timed in
+//! turns. What whole fits cost is in `fits`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,8 +7,8 @@ use std::time::Instant;
 use certus::moving::MovingMemory;
 use certus::random::{Purpose, Random};
 use certus::{Goal, Target};
+use certus_likelihood::Logistic;
 use certus_models::auto::{Method, ModelState};
-use certus_models::likelihood::Logistic;
 use certus_models::{Design, Glm, Memory, Prior};
 
 const ROUNDS: usize = 15;

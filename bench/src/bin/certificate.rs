@@ -1,10 +1,11 @@
-//! The certificate of a hierarchical model with 100,005 latents against one iteration of the exact solver, in one run, with all threads.
+//! The certificate of a hierarchical model with 100,005 latents against one iteration of the exact solver, in one run,
+//! with all threads.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use certus::random::{Purpose, Random};
-use certus_models::likelihood::Logistic;
+use certus_likelihood::Logistic;
 use certus_models::{Design, GroupTerm, Hierarchical, Memory, Prior};
 
 const GROUPS: usize = 20_000;

@@ -1,8 +1,9 @@
 //! Time per iteration of `Plan::step` beside the bare kernels it must contain, in one run.
 //!
-//! Bare kernels, each with the fastest faer call we know, in sequence, at the same d and B: B·d normals; Z = C U; C += Π Uᵀ; for
-//! the projected methods also C⁻¹U (one Cholesky factorisation and two solves) or C⁻¹, and, where the projection is active, one
-//! eigendecomposition put together again. The target (a standard normal) is *not* among them. One thread unless said otherwise.
+//! Bare kernels, each with the fastest faer call we know, in sequence, at the same d and B: B·d normals; Z = C U; C +=
+//! Π Uᵀ; for the projected methods also C⁻¹U (one Cholesky factorisation and two solves) or C⁻¹, and, where the
+//! projection is active, one eigendecomposition put together again. The target (a standard normal) is *not* among them.
+//! One thread unless said otherwise.
 
 use certus::{Curvature, Family, MethodName, Plan, Settings, StepRule, Target, TargetError, Tree};
 use certus_bench::best;
@@ -260,8 +261,8 @@ fn sum(x: &[f64]) -> f64 {
     lanes.iter().sum()
 }
 
-/// The arrow with 10⁵ groups of 5 and 5 globals against its memory traffic: C is read once to sample, read and written once to
-/// update; u, z and π (4 MB each) are written and read.
+/// The arrow with 10⁵ groups of 5 and 5 globals against its memory traffic: C is read once to sample, read and written
+/// once to update; u, z and π (4 MB each) are written and read.
 fn arrow(threads: usize) {
     let groups = 100_000;
     let tree = std::sync::Arc::new(Tree::arrow(5, &vec![5; groups]).expect("an arrow"));

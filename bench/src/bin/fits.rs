@@ -1,6 +1,7 @@
-//! Fits the benchmark problems without settings, one thread: `fits models|boxes SEEDS DIR...` (directories as `data/`). One JSON line per run,
-//! as `bench/peers` writes them: settings "auto" and "stochastic" for models; "black box" with nothing but the log density, and "black box,
-//! gap 1e-6" to see how soon it passes what others reach. The gap is exact.
+//! Fits the benchmark problems without settings, one thread: `fits models|boxes SEEDS DIR...` (directories as `data/`).
+//! One JSON line per run, as `bench/peers` writes them: settings "auto" and "stochastic" for models; "black box" with
+//! nothing but the log density, and "black box, gap 1e-6" to see how soon it passes what others reach. The gap is
+//! exact.
 
 use std::ops::ControlFlow;
 use std::path::Path;

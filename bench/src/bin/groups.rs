@@ -1,12 +1,13 @@
-//! `groups make GROUPS ROWS FEATURES SD FILE`: a logistic problem with an intercept per group of that sd, as 64-bit numbers: response, group, features, row after row.
-//! `groups fit FILE FEATURES`: the sd of such a file with its proved interval, the CPU seconds it took and the memory of the process at most.
+//! `groups make GROUPS ROWS FEATURES SD FILE`: a logistic problem with an intercept per group of that sd, as 64-bit
+//! numbers: response, group, features, row after row. `groups fit FILE FEATURES`: the sd of such a file with its proved
+//! interval, the CPU seconds it took and the memory of the process at most.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
 
 use certus::random::{Purpose, Random};
-use certus_models::collapsed::Collapsed;
-use certus_models::likelihood::Logistic;
+use certus_likelihood::Logistic;
+use certus_mixed::collapsed::Collapsed;
 use certus_models::{Design, Memory, Prior};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,12 +1,12 @@
-//! The batch gradient of a logistic model beside two full faer products plus elementwise φ′, in one run, one thread; and the time of
-//! Laplace + exact solver + gradient check on a CSV problem given as arguments.
+//! The batch gradient of a logistic model beside two full faer products plus elementwise φ′, in one run, one thread;
+//! and the time of Laplace + exact solver + gradient check on a CSV problem given as arguments.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use certus::Target;
 use certus_bench::best;
-use certus_models::likelihood::{Datum, Likelihood, Logistic};
+use certus_likelihood::{Datum, Logistic, Slices};
 use certus_models::{Design, Glm, Memory, Prior};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
@@ -36,7 +36,7 @@ fn kernel(n: usize, d: usize, b: usize) {
         full = full.min(best(|| {
             matmul(MatMut::from_column_major_slice_mut(&mut p, n, b), Accum::Replace, xm, zm, 1.0, Par::Seq);
             for (column, value) in p.chunks_exact_mut(n).zip(&mut values) {
-                *value = Logistic.slopes(column, &data, &ones);
+                *value = Logistic.first_derivatives(column, &data, &ones);
             }
             let pm = MatRef::from_column_major_slice(&p, n, b);
             let g = MatMut::from_column_major_slice_mut(&mut gradients, d, b);
@@ -45,7 +45,7 @@ fn kernel(n: usize, d: usize, b: usize) {
     }
     let slope = best(|| {
         for column in p.chunks_exact_mut(n) {
-            std::hint::black_box(Logistic.slopes(column, &data, &ones));
+            std::hint::black_box(Logistic.first_derivatives(column, &data, &ones));
         }
     });
     println!(

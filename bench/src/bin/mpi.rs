@@ -1,5 +1,6 @@
-//! Iterations per second of the batch gradient on rows that are spread over MPI ranks: mpi ROWS D B SECONDS, alone or under mpirun.
-//! Every rank makes its own leaves and keeps them in memory; rank 0 prints, last of all the milliseconds of every iteration.
+//! Iterations per second of the batch gradient on rows that are spread over MPI ranks: mpi ROWS D B SECONDS, alone or
+//! under mpirun. Every rank makes its own leaves and keeps them in memory; rank 0 prints, last of all the milliseconds
+//! of every iteration.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use certus::Target;
 use certus_cluster::Spread;
 use certus_cluster::mpi::Mpi;
-use certus_models::likelihood::Logistic;
+use certus_likelihood::Logistic;
 use certus_models::rows::{LEAF, Leaf, Rows};
 use certus_models::{Design, Error, Glm, Memory, Prior, Ranks};
 

@@ -1,6 +1,7 @@
-//! `structure GROUPS ROWS [pass | draws GRADIENTS]`: a hierarchical logistic model, five effects per group and ROWS rows each, in memory: the phases of
-//! the exact route with their times (not with `pass`), and one exact pass and one step of draws against what the memory alone would take for the
-//! bytes that it must touch. With `draws`, the stochastic route with so many gradients instead.
+//! `structure GROUPS ROWS [pass | draws GRADIENTS]`: a hierarchical logistic model, five effects per group and ROWS
+//! rows each, in memory: the phases of the exact route with their times (not with `pass`), and one exact pass and one
+//! step of draws against what the memory alone would take for the bytes that it must touch. With `draws`, the
+//! stochastic route with so many gradients instead.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,9 +9,9 @@ use std::time::Instant;
 use certus::Goal;
 use certus::moving::{Moving, MovingMemory};
 use certus::random::{Purpose, Random};
+use certus_likelihood::Logistic;
 use certus_models::auto::{Method, Model, fit};
 use certus_models::hierarchical::GroupTerm;
-use certus_models::likelihood::Logistic;
 use certus_models::{Design, Hierarchical, Memory, Prior};
 
 const EFFECTS: usize = 5;
@@ -108,7 +109,8 @@ fn draws(model: &Hierarchical, gradients: u64) -> Result<(), Box<dyn std::error:
     Ok(())
 }
 
-/// One value and one gradient of f and one step of draws: the bytes they must read and write once, over the bandwidth of a copy in this very run.
+/// One value and one gradient of f and one step of draws: the bytes they must read and write once, over the bandwidth
+/// of a copy in this very run.
 fn bandwidth(
     model: &Hierarchical,
     w: &certus::Gaussian,

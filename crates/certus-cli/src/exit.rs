@@ -4,14 +4,15 @@ use std::fmt;
 use std::io::Write;
 
 use certus::Status;
-use certus_data::DataError;
+use certus_data::{DataError, ErrorKind};
+use certus_fit::{Interface, RequestError};
 
 /// An ending with its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// The goal is reached at the level asked.
+    /// The goal is reached at the requested level.
     Reached = 0,
-    /// A limit came first; the result is written, the certificate says what holds.
+    /// A limit was reached first; the result is written, the certificate says what holds.
     Limit = 10,
     /// Rounding floor or dead line search.
     NoProgress = 11,
@@ -82,13 +83,28 @@ impl From<&Status> for Code {
     }
 }
 
+impl From<ErrorKind> for Code {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Request => Code::Usage,
+            ErrorKind::Data => Code::Data,
+            ErrorKind::NotFound => Code::NoInput,
+            ErrorKind::Output => Code::CannotCreate,
+            ErrorKind::Io => Code::WriteFailed,
+            ErrorKind::NotFinite => Code::NonFinite,
+            ErrorKind::NotIdentified => Code::Violated,
+            ErrorKind::Defect => Code::Bug,
+        }
+    }
+}
+
 impl Code {
     /// True if a signal or `--max-time` ended it.
     pub fn is_stop(self) -> bool {
         matches!(self, Code::Limit | Code::HungUp | Code::Interrupted | Code::Terminated)
     }
 
-    /// The codes by number, for errors that know theirs.
+    /// The code of a number that another thread or rank left.
     pub fn by_number(number: u8) -> Code {
         const ALL: [Code; 14] = [
             Code::Limit,
@@ -112,7 +128,8 @@ impl Code {
 
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
-        Self::new(Code::by_number(error.exit_code()), error.to_string())
+        let message = Interface::CommandLine.spell(&error.to_string());
+        Self::new(error.kind().into(), message)
     }
 }
 
@@ -122,17 +139,27 @@ impl From<certus_models::Error> for Failure {
     }
 }
 
-impl From<certus_store::Error> for Failure {
-    fn from(error: certus_store::Error) -> Self {
-        let hint = match &error {
-            certus_store::Error::Exists { .. } => " (--overwrite)",
-            _ => "",
-        };
-        Self::new(Code::by_number(error.exit_code()), format!("{error}{hint}"))
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        let message = Interface::CommandLine.spell(&error.to_string());
+        Self::new(error.kind().into(), message)
     }
 }
 
-/// A remark on stderr that does not change how the program ends.
+impl From<certus_fit::Error> for Failure {
+    fn from(error: certus_fit::Error) -> Self {
+        match error {
+            certus_fit::Error::Request(error) => error.into(),
+            certus_fit::Error::Data(error) => error.into(),
+            certus_fit::Error::Exists { .. } => {
+                Self::new(error.kind().into(), format!("{error} (--overwrite)"))
+            }
+            _ => Self::new(error.kind().into(), error.to_string()),
+        }
+    }
+}
+
+/// A note on stderr that does not change how the program ends.
 pub fn note(words: &str) {
     let _ = writeln!(std::io::stderr(), "certus: note: {words}");
 }
@@ -143,4 +170,27 @@ pub fn print(text: &str) -> Result<(), Failure> {
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(|e| Failure::new(Code::WriteFailed, format!("the result cannot be written to stdout: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_failure_has_its_code() {
+        for (kind, number) in [
+            (ErrorKind::NotFinite, 12),
+            (ErrorKind::NotIdentified, 13),
+            (ErrorKind::Request, 64),
+            (ErrorKind::Data, 65),
+            (ErrorKind::NotFound, 66),
+            (ErrorKind::Defect, 70),
+            (ErrorKind::Output, 73),
+            (ErrorKind::Io, 74),
+        ] {
+            let code = Code::from(kind);
+            assert_eq!(code as u8, number, "{kind:?}");
+            assert_eq!(Code::by_number(number), code);
+        }
+    }
 }

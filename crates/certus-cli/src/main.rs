@@ -5,31 +5,29 @@
 
 mod arguments;
 mod config;
-mod crew;
 mod exit;
 mod fit;
-mod groups;
 mod many;
-mod number;
+mod mpi;
 mod output;
-mod port;
+mod progress;
+mod ranks;
 mod request;
 mod results;
 mod saving;
-mod scaled;
 mod signals;
 mod table;
 mod verify;
 mod verify_many;
-mod watch;
 
 use std::process::ExitCode;
 
 use arguments::{Arguments, Command, FitArguments};
+use certus_fit::Settings;
 use clap::{CommandFactory, Parser};
-use crew::{Crew, speaks};
 use exit::{Code, Failure, print};
-use port::Port;
+use mpi::MpiRank;
+use ranks::{Communicator, speaks};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -39,24 +37,25 @@ fn main() -> ExitCode {
             return before(code, || drop(error.print()));
         }
     };
-    let crew = match Crew::join(arguments.command.single()) {
-        Ok(crew) => crew,
+    let communicator = match Communicator::join(arguments.command.single()) {
+        Ok(communicator) => communicator,
         Err(failure) => return before(failure.code, || eprintln!("{failure}")),
     };
     // a panic is printed by its own hook
-    let run = std::panic::AssertUnwindSafe(|| run(arguments, &crew));
+    let run = std::panic::AssertUnwindSafe(|| run(arguments, &communicator));
     let ended = std::panic::catch_unwind(run).unwrap_or_else(|_| {
         Err(Failure::new(Code::Bug, "this is a bug in certus: please report it with the lines above"))
     });
     if let Err(failure) = ended.as_ref()
-        && crew.leads()
+        && communicator.leads()
     {
         eprintln!("{failure}");
     }
-    ExitCode::from(crew.leave(&ended) as u8)
+    ExitCode::from(communicator.leave(&ended) as u8)
 }
 
-/// The end before ranks have met: one of them speaks, and the others do not end with a code, at which a launcher would cut it off.
+/// The end before ranks have met: one of them speaks, and the others do not end with a code, at which a launcher would
+/// cut it off.
 fn before(code: Code, speak: impl FnOnce()) -> ExitCode {
     if speaks() {
         speak();
@@ -66,41 +65,48 @@ fn before(code: Code, speak: impl FnOnce()) -> ExitCode {
 }
 
 /// Flags over the config file, if there is one; `None` if the arguments were only to be printed.
-fn settled(flags: FitArguments, crew: &Crew) -> Result<Option<FitArguments>, Failure> {
-    let arguments = match &flags.config {
-        Some(path) => {
-            let file = config::read(path)?;
-            config::merge(flags, file)
-        }
-        None => flags,
+fn settled(flags: &FitArguments, communicator: &Communicator) -> Result<Option<Settings>, Failure> {
+    let settings = match &flags.config {
+        Some(path) => flags.settings.or(&config::read(path)?),
+        None => flags.settings.clone(),
     };
-    if arguments.print_config {
-        let text = config::print(&arguments)?;
-        crew.first(|| print(&text))?;
+    if flags.print_config {
+        let text = config::print(&settings)?;
+        communicator.first(|| print(&text))?;
         return Ok(None);
     }
-    Ok(Some(arguments))
+    Ok(Some(settings))
 }
 
-fn run(arguments: Arguments, crew: &Crew) -> Result<Code, Failure> {
+fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failure> {
     match arguments.command {
-        Command::Fit(flags) => settled(*flags, crew)?.map_or(Ok(Code::Reached), |a| fit::fit(&a, crew)),
-        Command::Plan(flags) => settled(*flags, crew)?.map_or(Ok(Code::Reached), |a| fit::plan(&a, crew)),
-        Command::FitMany(flags) => {
-            let many::ManyArguments { fit, .. } = &*flags;
-            settled(fit.clone(), crew)?
-                .map_or(Ok(Code::Reached), |fit| many::fit_many(&many::ManyArguments { fit, ..*flags }))
+        Command::Fit(flags) => {
+            settled(&flags, communicator)?.map_or(Ok(Code::Reached), |a| fit::fit(&a, communicator))
         }
-        Command::Resume { dir, data, json, quiet } if certus_store::many::ManyDirectory::is_one(&dir) => {
-            if crew.ranks().is_some() {
+        Command::Plan(flags) => {
+            settled(&flags, communicator)?.map_or(Ok(Code::Reached), |a| fit::plan(&a, communicator))
+        }
+        Command::FitMany(flags) => {
+            let mut arguments = *flags;
+            let Some(settings) = settled(&arguments.fit, communicator)? else { return Ok(Code::Reached) };
+            arguments.fit.settings = settings;
+            many::fit_many(&arguments)
+        }
+        Command::Resume { dir, data, json, quiet }
+            if certus_fit::many::files::ManyDirectory::is_one(&dir) =>
+        {
+            if communicator.ranks().is_some() {
                 return Err(Failure::new(
                     Code::Usage,
-                    "many fits are resumed by one process, or by several with `certus fit-many --part K/P`: leave mpirun out",
+                    "many fits are resumed by one process, or by several with `certus fit-many --part K/P`: leave \
+                        mpirun out",
                 ));
             }
-            many::go_on(&dir, data.as_deref(), json, quiet)
+            many::resume(&dir, data.as_deref(), json, quiet)
         }
-        Command::Resume { dir, data, json, quiet } => fit::go_on(&dir, data.as_deref(), json, quiet, crew),
+        Command::Resume { dir, data, json, quiet } => {
+            fit::resume(&dir, data.as_deref(), json, quiet, communicator)
+        }
         Command::Verify { dir, data } => verify::check(&dir, data.as_deref()),
         Command::Sample { dir, draws, seed, to, overwrite } => {
             results::sample(&dir, draws, seed, &to, overwrite)
@@ -124,7 +130,7 @@ fn run(arguments: Arguments, crew: &Crew) -> Result<Code, Failure> {
             print(&String::from_utf8_lossy(&page)).map(|()| Code::Reached)
         }
         #[cfg(feature = "bug")]
-        Command::Bug => panic!("a bug was asked for"),
+        Command::Bug => panic!("a bug was requested"),
     }
 }
 
@@ -135,16 +141,24 @@ fn doctor() -> String {
     let scans = if cfg!(feature = "scan") {
         "CSV, TSV, Parquet, Arrow; --where and --sql"
     } else {
-        "none: built without `scan`"
+        "none (built without `scan`)"
     };
     let lines = [
         ("certus", env!("CARGO_PKG_VERSION").to_string()),
-        ("machine", format!("{} {}, {cores} cores", std::env::consts::OS, std::env::consts::ARCH)),
+        (
+            "machine",
+            format!(
+                "{} {}, {}",
+                std::env::consts::OS,
+                std::env::consts::ARCH,
+                certus::certificate::counted(cores, "core")
+            ),
+        ),
         ("optimised", yes(!cfg!(debug_assertions)).into()),
         ("files", scans.into()),
-        ("models", "linear, logistic, binomial, probit, poisson, negative-binomial".into()),
+        ("models", certus_likelihood::Response::names()),
         ("fit-many", "threads; --part for many processes".into()),
-        ("mpi", yes(Port::BUILT).into()),
+        ("mpi", yes(MpiRank::BUILT).into()),
     ];
     lines.iter().map(|(what, value)| format!("{what:<14} {value}\n")).collect()
 }

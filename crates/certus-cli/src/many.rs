@@ -1,4 +1,5 @@
-//! `certus fit-many`: one certified model per value of a key column, in chunks that any process may make and none makes twice.
+//! `certus fit-many`: one certified model per value of a key column, in chunks that any process may make and none makes
+//! twice.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,39 +7,39 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use certus::certificate::words::{figure, nearest};
+use certus::certificate::words::{counted, figure, nearest};
 use certus_data::Source;
-use certus_data::many::{Chunks, Ended, GroupFit, Key, Many, ManyHow, Watcher};
-use certus_store::Fingerprint;
-use certus_store::many::{Chunk, FITS, GroupResult, Key as StoredKey, Manifest, ManyDirectory};
+use certus_fit::many::files::{Chunk, FITS, GroupResult, Key as StoredKey, Manifest, ManyDirectory};
+use certus_fit::many::{Chunks, GroupFit, Key, Many, ManyObserver, ManySettings, ManyStatus};
+use certus_fit::{Fingerprint, Settings};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::FitArguments;
 use crate::exit::{Code, Failure, note, print};
-use crate::request::{Stoppable, open};
-use crate::signals::{Parting, Signals};
+use crate::progress::Counter;
+use crate::request::{Stoppable, open, path, request};
+use crate::signals::{FinalWords, Signals};
 use crate::table::aligned;
-use crate::watch::{Counter, duration};
 
-/// Arguments of `fit-many`: those of `fit`, and which model a row belongs to.
+/// Arguments of `fit-many`: those of `fit`, and the column that assigns rows to models.
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ManyArguments {
     /// Those of `fit`.
     #[command(flatten)]
     pub fit: FitArguments,
-    /// The column that says which model a row belongs to
+    /// Column whose value determines the model that a row belongs to
     #[arg(long, value_name = "COL", help_heading = "Many")]
     pub by: Option<String>,
-    /// Groups per chunk [default: from the data, at most 1000]
+    /// Groups per chunk [default: depends on the data, at most 1000]
     #[arg(long, value_name = "N", help_heading = "Many")]
     pub chunk: Option<usize>,
-    /// Make only the K-th of P parts of the chunks, K from 1; other processes make the others
+    /// Compute only the K-th of P parts of the chunks, with K from 1 to P; other processes compute the other parts
     #[arg(long, value_name = "K/P", help_heading = "Many")]
     #[serde(skip)]
     pub part: Option<String>,
-    /// Make no chunk, only the table of those that are there
+    /// Compute no chunks, only assemble the table from existing ones
     #[arg(long, help_heading = "Many", conflicts_with = "part")]
     #[serde(skip)]
     pub collect: bool,
@@ -62,15 +63,15 @@ fn part(text: &str) -> Result<(usize, usize), Failure> {
 /// `certus fit-many`.
 pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
     let clock = Instant::now();
-    let fit = &arguments.fit;
-    let out = fit.out.as_deref().ok_or_else(|| usage("where to? fit-many needs a directory: --out DIR"))?;
+    let fit = &arguments.fit.settings;
+    let out = fit.out.as_deref().ok_or_else(|| usage("the output directory is not given: use --out DIR"))?;
     if arguments.collect {
         let directory = ManyDirectory::open(out)?;
         let manifest = directory.manifest()?;
         return finish(arguments, &directory, &manifest, None);
     }
     let by = arguments.by.as_deref().ok_or_else(|| {
-        usage("which column says which model a row belongs to? --by COL (for one model: certus fit)")
+        usage("the column that identifies the model of each row is not given: use --by COL (for one model: certus fit)")
     })?;
     let part = arguments.part.as_deref().map(part).transpose()?;
     if arguments.chunk == Some(0) {
@@ -78,23 +79,23 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
     }
     if fit.overwrite && part.is_some() {
         return Err(usage(
-            "--overwrite with --part would remove what the other parts made: remove the directory first",
+            "--overwrite with --part would remove the results of the other parts: remove the directory first",
         ));
     }
-    let limit = fit.max_time.as_deref().map(duration).transpose()?;
+    let limit = fit.goal()?.max_time;
     let how = how(fit)?;
-    let request = fit.request()?;
+    let request = request(fit)?;
     let signals = Signals::with_limit(limit, clock, true)?;
     signals.doing("reading the keys");
     signals.on_end(|reason| {
-        Parting::saying(format!("{} while {}; finished chunks are kept", reason.words, reason.doing))
+        FinalWords::saying(format!("{} while {}; finished chunks are kept", reason.words, reason.doing))
     });
     let counter = Counter::new(fit.quiet);
     counter.say("reading the keys");
-    let source = open(fit.path()?, fit.r#where.as_deref(), fit.sql.as_deref())?;
+    let source = open(path(fit)?, fit.r#where.as_deref(), fit.sql.as_deref())?;
     let source = Stoppable { source, signals: &signals };
-    let stopped = |e: certus_data::DataError| if source.stopped() { signals.end() } else { e.into() };
-    crate::output::apart(out, fit.path()?)?;
+    let stopped = |e: certus_fit::Error| if source.stopped() { signals.end() } else { e.into() };
+    crate::output::apart(out, path(fit)?)?;
     let many = Many::new(&source, &request, by).map_err(stopped)?;
     let (manifest, chunks) = manifest(arguments, &many, by);
     if let Some(words) = source.files_read(manifest.rows).filter(|_| !fit.quiet) {
@@ -122,19 +123,19 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
     let (theirs, all) = (left.clone(), chunks.count());
     signals.on_end(move |reason| {
         let left = theirs.load(Ordering::Relaxed);
-        Parting::saying(format!(
-            "{} with {left} of {all} chunks to make; the same command goes on",
+        FinalWords::saying(format!(
+            "{} with {left} of {all} chunks left; run the same command to continue",
             reason.words
         ))
     });
-    let watch = Watch { signals: &signals, counter: &counter, many: &many, left: &left };
-    let watch = Writing { watch, directory: &directory, manifest: &manifest, broken: Mutex::new(None) };
-    let ended = many.run(&source, &chunks, &todo, &known, &how, &watch);
+    let progress = ManyProgress { signals: &signals, counter: &counter, many: &many, left: &left };
+    let progress = Writing { progress, directory: &directory, manifest: &manifest, broken: Mutex::new(None) };
+    let ended = many.run(&source, &chunks, &todo, &known, &how, &progress);
     counter.done();
-    if let Some(error) = watch.broken.into_inner().expect("nobody panics while holding it") {
+    if let Some(error) = progress.broken.into_inner().expect("no thread panics while it holds the lock") {
         return Err(error.into());
     }
-    if ended.map_err(stopped)? == Ended::Stopped {
+    if ended.map_err(stopped)? == ManyStatus::Stopped {
         return Err(signals.end());
     }
     let speed = Some((groups, clock.elapsed())).filter(|(groups, _)| *groups > 0);
@@ -142,22 +143,22 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
 }
 
 /// How every group is fitted.
-pub(crate) fn how(fit: &FitArguments) -> Result<ManyHow, Failure> {
-    Ok(ManyHow {
+pub(crate) fn how(fit: &Settings) -> Result<ManySettings, Failure> {
+    Ok(ManySettings {
         goal: fit.goal()?,
-        way: fit.way()?,
-        level: fit.level.map(|level| level.asked()),
+        choice: fit.choice()?,
+        level: fit.asked()?,
         threads: fit.threads,
         memory: None,
     })
 }
 
 /// `certus resume` on a directory of many fits.
-pub fn go_on(dir: &Path, data: Option<&Path>, json: bool, quiet: bool) -> Result<Code, Failure> {
+pub fn resume(dir: &Path, data: Option<&Path>, json: bool, quiet: bool) -> Result<Code, Failure> {
     let manifest = ManyDirectory::open(dir)?.manifest()?;
     let mut arguments: ManyArguments = serde_json::from_value(manifest.settings)
         .map_err(|e| Failure::new(Code::Data, format!("the settings in {}: {e}", dir.display())))?;
-    let fit = &mut arguments.fit;
+    let fit = &mut arguments.fit.settings;
     (fit.json, fit.quiet, fit.overwrite, fit.out) = (json, quiet, false, Some(dir.to_path_buf()));
     if let Some(data) = data {
         fit.data = Some(data.to_path_buf());
@@ -171,15 +172,15 @@ pub(crate) fn manifest(arguments: &ManyArguments, many: &Many, by: &str) -> (Man
     let rows = (0..keys.len()).map(|g| keys.rows(g)).sum();
     let mut chunks = Chunks::usual(keys.len(), rows);
     chunks.size = arguments.chunk.unwrap_or(chunks.size);
-    let decisive = arguments.fit.decisive().to_string();
+    let decisive = arguments.fit.settings.decisive().to_string();
     let size = (chunks.size as u64).to_le_bytes();
     let fingerprint =
         Fingerprint::of([decisive.as_bytes(), by.as_bytes(), &keys.fingerprint().to_le_bytes(), &size]);
     let mut settings = arguments.clone();
-    (settings.fit.out, settings.fit.json, settings.fit.quiet, settings.fit.overwrite) =
-        (None, false, false, false);
+    let own = &mut settings.fit.settings;
+    (own.out, own.json, own.quiet, own.overwrite) = (None, false, false, false);
     // a relative path would mean another file elsewhere
-    settings.fit.data = settings.fit.data.map(|path| path.canonicalize().unwrap_or(path));
+    own.data = own.data.take().map(|path| path.canonicalize().unwrap_or(path));
     let manifest = Manifest {
         version: Manifest::VERSION,
         settings: serde_json::to_value(&settings).expect("arguments are plain values"),
@@ -194,7 +195,7 @@ pub(crate) fn manifest(arguments: &ManyArguments, many: &Many, by: &str) -> (Man
 }
 
 /// Progress, signals and the clock.
-struct Watch<'a> {
+struct ManyProgress<'a> {
     signals: &'a Signals,
     counter: &'a Counter,
     many: &'a Many,
@@ -204,29 +205,29 @@ struct Watch<'a> {
 
 /// And what is written.
 struct Writing<'a> {
-    watch: Watch<'a>,
+    progress: ManyProgress<'a>,
     directory: &'a ManyDirectory,
     manifest: &'a Manifest,
-    broken: Mutex<Option<certus_store::Error>>,
+    broken: Mutex<Option<certus_fit::Error>>,
 }
 
-impl Watcher for Writing<'_> {
+impl ManyObserver for Writing<'_> {
     fn stop(&self) -> bool {
-        self.watch.signals.asked().is_some()
+        self.progress.signals.asked().is_some()
     }
 
     fn group(&self) {
-        self.watch.counter.step();
+        self.progress.counter.step();
     }
 
     fn chunk(&self, chunk: usize, fits: Vec<GroupFit>, data: u64) -> bool {
-        let content = stored(self.watch.many, self.manifest, fits, data);
-        let _writing = self.watch.signals.writing();
+        let content = stored(self.progress.many, self.manifest, fits, data);
+        let _writing = self.progress.signals.writing();
         let written = self.directory.write_chunk(chunk, &content);
         let fine = written.is_ok();
-        self.watch.left.fetch_sub(usize::from(fine), Ordering::Relaxed);
+        self.progress.left.fetch_sub(usize::from(fine), Ordering::Relaxed);
         if let Err(error) = written {
-            self.broken.lock().expect("nobody panics while holding it").get_or_insert(error);
+            self.broken.lock().expect("no thread panics while it holds the lock").get_or_insert(error);
         }
         fine
     }
@@ -267,7 +268,7 @@ pub(crate) fn stored(many: &Many, manifest: &Manifest, fits: Vec<GroupFit>, data
     Chunk { of: manifest.fingerprint.clone(), data: format!("{data:016x}"), names, fits: results }
 }
 
-/// The table, if every chunk is there, and what is said of it.
+/// The table, if every chunk is complete, and its summary.
 fn finish(
     arguments: &ManyArguments,
     directory: &ManyDirectory,
@@ -278,10 +279,10 @@ fn finish(
     if let Err(missing) = directory.collect(manifest, &mut |fit| seen.add(fit))? {
         let (count, all) = (missing.len(), manifest.chunks());
         if arguments.part.is_some() {
-            if !arguments.fit.quiet {
+            if !arguments.fit.settings.quiet {
                 print(&format!(
-                    "this part is done; {count} of {all} chunks are missing: when the other parts are done, \
-                     certus fit-many --out {} --collect makes the table\n",
+                    "this part is done; {count} of {all} chunks are missing: when the other parts are done, run \
+                        certus fit-many --out {} --collect to write the table\n",
                     directory.path().display()
                 ))?;
             }
@@ -291,15 +292,15 @@ fn finish(
         return Err(Failure::new(
             Code::Limit,
             format!(
-                "{count} of {all} chunks are missing, the first is {first}: certus resume {} makes them",
+                "{count} of {all} chunks are missing, the first is {first}: run certus resume {} to compute them",
                 directory.path().display()
             ),
         ));
     }
     let path = directory.path().join(FITS);
-    if arguments.fit.json {
+    if arguments.fit.settings.json {
         print(&seen.json(manifest, &path))?;
-    } else if !arguments.fit.quiet {
+    } else if !arguments.fit.settings.quiet {
         print(&seen.table(manifest, &path, speed))?;
     }
     let all = seen.status.get("reached") == Some(&manifest.groups);
@@ -339,10 +340,10 @@ impl Seen {
         let mut rows = vec![["ended", "groups"].map(String::from).to_vec()];
         rows.extend(self.status.iter().map(|(status, count)| vec![status.clone(), count.to_string()]));
         let mut out = format!(
-            "{} models by {}, {} rows\n\n{}\n",
-            manifest.groups,
+            "{} by {}, {}\n\n{}\n",
+            counted(manifest.groups, "model"),
             manifest.by,
-            manifest.rows,
+            counted(manifest.rows, "row"),
             aligned(&rows)
         );
         let levels: Vec<String> =
@@ -361,7 +362,8 @@ impl Seen {
         if let Some((groups, time)) = speed {
             let seconds = time.as_secs_f64();
             out.push_str(&format!(
-                "{groups} fits in {seconds:.1} s, {:.0} a second, reading included\n",
+                "{} in {seconds:.1} s, {:.0} per second, including reading\n",
+                counted(groups, "fit"),
                 groups as f64 / seconds
             ));
         }

@@ -1,11 +1,12 @@
-//! Where results may be written: not over what was read, not over a file of a fit, and over other files only if that is asked for.
+//! Where results may be written: not over what was read, not over a file of a fit, and over other files only if that is
+//! asked for.
 
 use std::path::{Path, PathBuf};
 
 use certus_data::Identity;
-use certus_store::Sheet;
-use certus_store::directory::{MEANING, RECORD, RESULT, RUN};
-use certus_store::many::{FITS, ManyDirectory};
+use certus_fit::ColumnFile;
+use certus_fit::directory::{MEANING, RECORD, RESULT, RUN};
+use certus_fit::many::files::{FITS, ManyDirectory};
 
 use crate::exit::{Code, Failure};
 
@@ -16,14 +17,15 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Refuses what must not be written, before anything is computed. `fit` is the fit it is made of, `inputs` are files or directories of data.
+    /// Refuses what must not be written, before anything is computed. `fit` is the fit it is made of, `inputs` are
+    /// files or directories of data.
     pub fn new(to: &'a Path, overwrite: bool, fit: &Path, inputs: &[&Path]) -> Result<Self, Failure> {
         let refused = |words: String| Err(Failure::new(Code::CannotCreate, words));
         let shown = to.display();
         for input in inputs.iter().flat_map(|input| files(input)) {
             if same(to, &input) {
                 return refused(format!(
-                    "--to {shown} is {}, which holds data of the command or of the fit: choose another name",
+                    "--to {shown} is {}, which contains data of the command or of the fit: choose another name",
                     input.display()
                 ));
             }
@@ -36,14 +38,15 @@ impl<'a> Output<'a> {
             ));
         }
         if !overwrite && to.symlink_metadata().is_ok() {
-            return Err(certus_store::Error::Exists { path: to.to_path_buf() }.into());
+            return Err(certus_fit::Error::Exists { path: to.to_path_buf() }.into());
         }
         Ok(Self { to, overwrite })
     }
 
     /// Writes the columns, whole or not at all.
-    pub fn write(&self, sheet: &Sheet<'_>) -> Result<(), Failure> {
-        let written = if self.overwrite { sheet.write(self.to) } else { sheet.write_new(self.to) };
+    pub fn write(&self, column_file: &ColumnFile<'_>) -> Result<(), Failure> {
+        let written =
+            if self.overwrite { column_file.write(self.to) } else { column_file.write_new(self.to) };
         Ok(written?)
     }
 }
@@ -56,7 +59,7 @@ pub fn apart(out: &Path, data: &Path) -> Result<(), Failure> {
         Some(file) => Err(Failure::new(
             Code::CannotCreate,
             format!(
-                "--out {} would replace {}, which is read: choose another directory",
+                "--out {} would replace {}, which is an input: choose another directory",
                 out.display(),
                 file.display()
             ),
@@ -65,7 +68,7 @@ pub fn apart(out: &Path, data: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The files of data, as far as they can be found; what can't be is said when they are read.
+/// The data files, as far as they can be found; the others are reported when they are read.
 #[cfg(feature = "scan")]
 fn files(data: &Path) -> Vec<PathBuf> {
     certus_data::files_of(data).unwrap_or_else(|_| vec![data.to_path_buf()])
@@ -76,7 +79,7 @@ fn files(data: &Path) -> Vec<PathBuf> {
     vec![data.to_path_buf()]
 }
 
-/// True if both lead to one file.
+/// True if both are the same file.
 fn same(a: &Path, b: &Path) -> bool {
     matches!((Identity::of(a), Identity::of(b)), (Ok(a), Ok(b)) if a == b)
 }

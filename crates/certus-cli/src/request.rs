@@ -3,13 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use certus_data::{
-    DataError, Family, Features, GroupSpec, Missing as DataMissing, Problem, Request, ScaleRequest, Source,
-    Spec, Storage,
-};
+use certus_data::{DataError, Source, Storage};
+use certus_fit::{Problem, Request, Settings};
+use certus_likelihood::Response;
 use certus_models::Ranks;
 
-use crate::arguments::{FactorChoice, FitArguments, Missing, ModelName};
 use crate::exit::{Code, Failure};
 use crate::signals::Signals;
 
@@ -17,98 +15,41 @@ fn usage(message: impl Into<String>) -> Failure {
     Failure::new(Code::Usage, message)
 }
 
-impl ModelName {
-    /// As certus-data says it.
-    pub fn family(self) -> Family {
-        match self {
-            ModelName::Linear => Family::Linear,
-            ModelName::Logistic => Family::Logistic,
-            ModelName::Binomial => Family::Binomial,
-            ModelName::Probit => Family::Probit,
-            ModelName::Poisson => Family::Poisson,
-            ModelName::NegativeBinomial => Family::NegativeBinomial,
-        }
-    }
+/// The data, or the error without them.
+pub fn path(settings: &Settings) -> Result<&Path, Failure> {
+    settings.data.as_deref().ok_or_else(|| {
+        usage("the data are not given: name a CSV, TSV, Parquet or Arrow file, or a directory of them")
+    })
 }
 
-impl FitArguments {
-    /// The model, or what to say without one.
-    pub fn family(&self) -> Result<Family, Failure> {
-        let words = "which model? linear, logistic, binomial, probit, poisson or negative-binomial; for example: \
-                     certus fit logistic data.csv --response y";
-        self.model.map(ModelName::family).ok_or_else(|| usage(words))
+/// What is requested of the data.
+pub fn request(settings: &Settings) -> Result<Request, Failure> {
+    if settings.model.is_none() {
+        let names = Response::names();
+        return Err(usage(format!(
+            "the model is not given: use one of {names}; for example: certus fit logistic data.csv --response y"
+        )));
     }
+    if settings.response.is_none() {
+        return Err(usage("the response is not given: use --response COL"));
+    }
+    Ok(settings.request()?)
+}
 
-    /// The data, or what to say without them.
-    pub fn path(&self) -> Result<&Path, Failure> {
-        self.data.as_deref().ok_or_else(|| {
-            usage("which data? name a CSV, TSV, Parquet or Arrow file, or a directory of them")
-        })
-    }
-
-    /// What is asked of the data.
-    pub fn request(&self) -> Result<Request, Failure> {
-        let family = self.family()?;
-        let response =
-            self.response.as_deref().ok_or_else(|| usage("which column is the response? --response COL"))?;
-        let mut spec = Spec::new(response, family);
-        if let Some(terms) = &self.features {
-            spec.features = Features::Terms(terms.clone());
-        }
-        let none = Vec::new();
-        spec.groups =
-            GroupSpec::all(self.group.as_ref().unwrap_or(&none), self.group_sd.as_ref().unwrap_or(&none))?;
-        spec.weights.clone_from(&self.weights);
-        spec.offset.clone_from(&self.offset);
-        spec.trials.clone_from(&self.trials);
-        spec.intercept = !self.no_intercept;
-        spec.standardise = !self.no_standardise;
-        spec.missing = match self.missing.unwrap_or_default() {
-            Missing::Error => DataMissing::Error,
-            Missing::Drop => DataMissing::Drop,
-        };
-        match (self.factor.unwrap_or_default(), spec.groups.is_empty()) {
-            (FactorChoice::Diagonal, false) => {
-                return Err(usage(
-                    "--factor diagonal is not built for models with --group: the arrow loses nothing, leave it out",
-                ));
-            }
-            (FactorChoice::Arrow, true) => {
-                return Err(usage("--factor arrow needs a --group: without groups the factor is dense"));
-            }
-            (FactorChoice::Dense, false) => {
-                return Err(usage(
-                    "--factor dense does not go with --group: the arrow loses nothing and is smaller",
-                ));
-            }
-            (FactorChoice::Arrow, false) if spec.groups.iter().any(|g| g.sd.is_none()) => {
-                return Err(usage(
-                    "--factor arrow needs --group-sd: groups whose sd is not given are integrated out",
-                ));
-            }
-            _ => {}
-        }
-        let mut request = Request::new(spec);
-        (request.sigma, request.dispersion) = (self.sigma, self.dispersion);
-        request.prior_sd = self.prior_sd.unwrap_or(request.prior_sd);
-        request.intercept_prior_sd = self.intercept_prior_sd.unwrap_or(request.intercept_prior_sd);
-        request.scale =
-            ScaleRequest::new(self.sd_prior.as_deref(), self.sd_prior_scale, self.scales.as_deref())?;
-        request.priors.clone_from(&self.priors);
-        Ok(request)
-    }
-
-    /// Reads the data and builds the model, its rows spread over `ranks` if there are any.
-    pub fn problem(&self, signals: &Signals, ranks: Option<Arc<dyn Ranks>>) -> Result<Problem, Failure> {
-        let request = self.request()?;
-        let source = open(self.path()?, self.r#where.as_deref(), self.sql.as_deref())?;
-        let source = Stoppable { source, signals };
-        // ranks must stop together, so where there are several no pass ends before its last row
-        let stop = ranks.is_none().then(|| signals.flag().clone());
-        let storage = Storage { ranks, stop, ..Storage::default() };
-        let read = Problem::new(&source, &request, &storage);
-        read.map_err(|e| if source.stopped() { signals.end() } else { e.into() })
-    }
+/// Reads the data and builds the model, its rows spread over `ranks` if there are any.
+pub fn problem(
+    settings: &Settings,
+    signals: &Signals,
+    ranks: Option<Arc<dyn Ranks>>,
+) -> Result<Problem, Failure> {
+    let request = request(settings)?;
+    let source = open(path(settings)?, settings.r#where.as_deref(), settings.sql.as_deref())?;
+    let source = Stoppable { source, signals };
+    // ranks must stop together, so where there are several no pass ends before its last row
+    let stop = ranks.is_none().then(|| signals.flag().clone());
+    let storage = Storage { ranks, stop, ..Storage::default() };
+    let read = Problem::new(&source, &request, &storage);
+    read.map_err(|e| if source.stopped() { signals.end() } else { e.into() })
 }
 
 /// Opens files.
@@ -121,7 +62,7 @@ pub fn open(path: &Path, filter: Option<&str>, sql: Option<&str>) -> Result<Box<
 #[cfg(not(feature = "scan"))]
 pub fn open(path: &Path, _: Option<&str>, _: Option<&str>) -> Result<Box<dyn Source>, Failure> {
     Err(usage(format!(
-        "{} cannot be read: this build has no file scans (build it with the feature `scan`)",
+        "{} cannot be read: this build does not support files (build it with the feature `scan`)",
         path.display()
     )))
 }
@@ -156,7 +97,7 @@ impl Source for Stoppable<'_> {
         visit: &mut dyn FnMut(&certus_data::Batch<'_>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         self.source.scan(wanted, &mut |batch| {
-            if self.stopped() { Err(DataError::Read("stopped".into())) } else { visit(batch) }
+            if self.stopped() { Err(DataError::Stopped) } else { visit(batch) }
         })
     }
 }

@@ -1,8 +1,9 @@
-//! The states of a run that are saved: on the disk every so often, and in memory between two slow steps, for a run that must end within one.
+//! The states of a run that are saved: on the disk every so often, and in memory between two slow steps, for a run that
+//! must end within one.
 
 use std::time::{Duration, Instant};
 
-use certus_store::{Checkpoints, Error, Timer};
+use certus_fit::{Checkpoints, Error, Timer};
 
 /// A state is kept in memory no more often than this.
 const OFTEN: Duration = Duration::from_millis(250);
@@ -62,7 +63,7 @@ impl Saving {
         self.taken
     }
 
-    /// Iterations of the state that a resumed run would go on from, if this run has saved one.
+    /// Iterations of the state that a resumed run would start from, if this run has saved one.
     pub fn saved(&self) -> Option<u64> {
         self.saved
     }

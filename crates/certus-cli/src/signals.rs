@@ -1,12 +1,15 @@
-//! How a run is stopped from outside: signals, `--max-time`, and a thread that ends the process where a step takes too long to stop by itself.
+//! How a run is stopped from outside: signals, `--max-time`, and a thread that ends the process where a step takes too
+//! long to stop by itself.
 //!
 //! A stop is asked for by the first SIGINT, SIGTERM or SIGHUP, or by the clock. Then
 //!
-//! 1. at once: reading stops at the next batch of rows after a signal, and a run after its current step, which certifies what it found;
+//! 1. at once: reading stops at the next batch of rows after a signal, and a run after its current step, which
+//!    certifies what it found;
 //! 2. after [`PATIENCE`]: [`Signals::flag`] is set, and every pass over rows ends at its next leaf (`Error::Stopped`);
 //! 3. after [`LAST`]: the process ends where it is, with what was left to say and to write by [`Signals::on_end`].
 //!
-//! Whoever writes files or results does so inside of [`Signals::writing`], which the end waits for. Clocks stop a run and never steer it.
+//! Whoever writes files or results does so inside of [`Signals::writing`], which the end waits for. Clocks stop a run
+//! and never steer it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -16,36 +19,36 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Code, Failure, print};
 
-/// A run that was asked to stop has this long to end its step and to certify what it found.
+/// A run that is told to stop has this long to end its step and to certify what it found.
 const PATIENCE: Duration = Duration::from_millis(600);
-/// Work that can be done without is given up so long after the time is over.
+/// Optional work is abandoned this long after the time limit.
 const GIVE_UP: Duration = Duration::from_millis(800);
-/// The process ends after this long: the promise is 2 s, with the files that are written at the end and the gigabytes that are given back,
-/// which takes a second where the machine is short of memory.
+/// The process ends after this long: the promise is 2 s, with the files that are written at the end and the gigabytes
+/// that are given back, which takes a second where the machine is short of memory.
 const LAST: Duration = Duration::from_millis(900);
-/// How often signals and the clock are looked at.
+/// How often signals and the clock are checked.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the last words may take to be written: whoever should read them may have stopped to.
+/// How long the last message may take to be written: its reader may have stopped.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// What is printed when a run was stopped.
-pub struct Parting {
+pub struct FinalWords {
     /// On stderr.
     pub message: String,
     /// On stdout, if there is anything.
     pub record: Option<String>,
 }
 
-impl Parting {
+impl FinalWords {
     /// Nothing but a message.
     pub fn saying(message: String) -> Self {
         Self { message, record: None }
     }
 }
 
-/// Who or what stopped a run.
+/// What stopped a run.
 pub struct Reason {
-    /// The code to end with.
+    /// The exit code.
     pub code: Code,
     /// "stopped by SIGTERM".
     pub words: String,
@@ -54,7 +57,7 @@ pub struct Reason {
 }
 
 /// Writes what there is when a run is stopped before it has a result, and says so.
-type OnEnd = Box<dyn FnMut(&Reason) -> Parting + Send>;
+type OnEnd = Box<dyn FnMut(&Reason) -> FinalWords + Send>;
 
 struct Work {
     doing: String,
@@ -80,12 +83,14 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Listens for signals from now on. The first one asks the run to stop, the second one ends the process on the spot.
+    /// Listens for signals from now on. The first one tells the run to stop, the second one ends the process
+    /// immediately.
     pub fn listen() -> Result<Self, Failure> {
         Self::with_limit(None, Instant::now(), true)
     }
 
-    /// The same with the limit of time of a command that began at `began`. A process that does not `act` only takes note of signals: rank 0 says when all stop.
+    /// The same with the limit of time of a command that began at `began`. A process that does not `act` only takes
+    /// note of signals: rank 0 says when all stop.
     pub fn with_limit(limit: Option<Duration>, began: Instant, act: bool) -> Result<Self, Failure> {
         let (signal, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         for (number, code) in heard() {
@@ -95,7 +100,7 @@ impl Signals {
                 .map_err(|e| Failure::new(Code::Bug, format!("cannot listen for signals: {e}")))?;
         }
         let nothing = |reason: &Reason| {
-            Parting::saying(format!("{} while {}; nothing was written", reason.words, reason.doing))
+            FinalWords::saying(format!("{} while {}; nothing was written", reason.words, reason.doing))
         };
         let work = Work { doing: "starting".into(), on_end: Box::new(nothing) };
         let shared = Arc::new(Shared {
@@ -117,12 +122,12 @@ impl Signals {
         Ok(Self { shared })
     }
 
-    /// The code to end with, if a signal came.
+    /// The exit code, if a signal came.
     pub fn seen(&self) -> Option<Code> {
         self.shared.seen()
     }
 
-    /// The code to end with, if a signal came or the time is over.
+    /// The exit code, if a signal came or the time is over.
     pub fn asked(&self) -> Option<Code> {
         self.seen().or_else(|| self.shared.late().then_some(Code::Limit))
     }
@@ -153,7 +158,7 @@ impl Signals {
     }
 
     /// What is to be written and said if the run is stopped from now on without a result.
-    pub fn on_end(&self, on_end: impl FnMut(&Reason) -> Parting + Send + 'static) {
+    pub fn on_end(&self, on_end: impl FnMut(&Reason) -> FinalWords + Send + 'static) {
         self.shared.work().on_end = Box::new(on_end);
     }
 
@@ -169,7 +174,7 @@ impl Signals {
         write()
     }
 
-    /// The end of a run that was stopped before it had a result, by its own hand.
+    /// Ends a run that was stopped before it had a result.
     pub fn end(&self) -> Failure {
         self.finish(|| {
             let reason = self.shared.reason(self.asked().unwrap_or(Code::Interrupted));
@@ -181,7 +186,8 @@ impl Signals {
         })
     }
 
-    /// Does work that can be done without on a thread of its own, and gives it up: at once after a signal, and if it does not end soon after the time is over.
+    /// Does optional work on a thread of its own, and abandons it: at once after a signal, and if it does not end soon
+    /// after the time is over.
     pub fn unless_stopped<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::spawn(move || drop(send.send(work())));
@@ -287,7 +293,7 @@ fn heard() -> Vec<(i32, Code)> {
     all
 }
 
-/// True if this process was started deaf to a signal, as `nohup` does, or if that cannot be known (it can on Linux).
+/// True if this process was started with a signal ignored, as by `nohup`, or if that cannot be known (it can on Linux).
 #[cfg(unix)]
 fn ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -3,22 +3,11 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use certus::certificate::significant;
-use certus_store::Record;
-use certus_store::record::{GroupEffect, Parameter, Scale};
+use certus_fit::Record;
+use certus_fit::record::{Parameter, number};
 
 /// Parameters shown.
 const SHOWN: usize = 40;
-
-/// A number with five significant digits, or a dash.
-fn number(x: Option<f64>) -> String {
-    match x {
-        None => "-".into(),
-        Some(0.0) => "0".into(),
-        Some(x) if (1e-3..1e5).contains(&x.abs()) => significant(x, 5),
-        Some(x) => format!("{x:.4e}"),
-    }
-}
 
 /// Rows of a table, the first column to the left, the others to the right.
 pub fn aligned(rows: &[Vec<String>]) -> String {
@@ -48,59 +37,20 @@ pub fn parameters(parameters: &[Parameter]) -> String {
         std::iter::once(head).chain(parameters.iter().take(SHOWN).map(row)).collect();
     let mut out = aligned(&rows);
     if parameters.len() > SHOWN {
-        let _ = writeln!(out, "and {} more (--json or fit.json has them all)", parameters.len() - SHOWN);
+        let _ = writeln!(out, "and {} more (--json or fit.json lists all of them)", parameters.len() - SHOWN);
     }
     out
 }
 
-/// How far the Gaussian is from the best one and from the posterior.
-fn certificate(record: &Record) -> Vec<(&'static str, String)> {
-    let mut lines = Vec::new();
-    let parts =
-        [("gap", record.certificate.gap.facts()), ("posterior", record.certificate.posterior.facts())];
-    for (label, facts) in parts {
-        lines.push((label, facts.sentence().to_string()));
-        lines.extend(facts.errors().map(|errors| ("", errors)));
-    }
-    lines
-}
-
-/// What is known of scales that were not given.
-fn scaled(scale: &Scale, honest: Option<&str>) -> Vec<(&'static str, String)> {
-    let mut lines = vec![("scale", scale.sentence())];
-    lines.extend(scale.other_maxima().into_iter().map(|line| ("", line)));
-    lines.push(("", scale.likelihood()));
-    if let (Some(first), Some(last)) = (scale.smallest.first(), scale.largest.last()) {
-        let one = |e: &GroupEffect| format!("{} {} ± {}", e.group, number(Some(e.mean)), number(Some(e.sd)));
-        lines.push((
-            "effects",
-            format!(
-                "{} groups of {}, from {} to {}",
-                scale.groups,
-                scale.group.as_deref().unwrap_or_default(),
-                one(first),
-                one(last)
-            ),
-        ));
-    }
-    lines.extend(honest.map(|words| ("posterior", words.to_string())));
-    lines
-}
-
-/// The verdict, the certificate, the parameters, the remarks.
+/// The verdict, the certificate, the parameters, the notes.
 pub fn fit(record: &Record, written: Option<&Path>) -> String {
     let mut lines: Vec<(&str, String)> = Vec::new();
     lines.push((record.status.as_str(), record.message.clone()));
-    match &record.certificate.scale {
-        Some(scale) => lines.extend(scaled(scale, record.certificate.posterior.reason.as_deref())),
-        None => lines.extend(certificate(record)),
-    }
+    lines.extend(record.statements());
     if !record.route.is_empty() {
         lines.push(("route", record.route.clone()));
     }
-    let rows = record.data.rows.map_or(String::new(), |n| format!("{n} rows, "));
-    let unit = if record.certificate.scale.is_some() { "passes" } else { "gradients" };
-    lines.push(("spent", format!("{rows}{} {unit}, {:.2} s", record.counts.gradients, record.seconds)));
+    lines.push(("spent", record.spent()));
     let width = lines.iter().map(|l| l.0.chars().count()).max().unwrap_or(0);
     let mut out = String::new();
     for (what, text) in &lines {
@@ -117,7 +67,7 @@ pub fn fit(record: &Record, written: Option<&Path>) -> String {
     }
     if let Some(path) = written {
         let path = path.display();
-        let _ = writeln!(out, "\nwritten to {path}; see it with: certus report {path}");
+        let _ = writeln!(out, "\nwritten to {path}; for a report: certus report {path}");
     }
     out
 }

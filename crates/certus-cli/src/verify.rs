@@ -1,18 +1,18 @@
-//! `certus verify`: is what a fit directory says true? The checks are those of `certus_data::verify`; here files are read and findings printed.
+//! `certus verify`: is what a fit directory says true? The checks are those of `certus_fit::verify`; here files are
+//! read and findings printed.
 
 use std::path::Path;
 
-use certus_data::verify::{Recipe, Report, Stored, Word};
-use certus_data::{GroupTable, Mixed, Problem};
-use certus_store::FitDirectory;
-use certus_store::directory::GROUPS;
-use certus_store::many::ManyDirectory;
-use certus_store::record::GroupEffect;
+use certus_fit::FitDirectory;
+use certus_fit::directory::GROUPS;
+use certus_fit::many::files::ManyDirectory;
+use certus_fit::record::GroupEffect;
+use certus_fit::verify::{Recipe, Report, Stored, Word};
+use certus_fit::{GroupTable, MixturePosterior, Problem, Settings};
 
-use crate::arguments::FitArguments;
 use crate::exit::{Code, Failure, print};
-use crate::fit::{meta, moved};
-use crate::signals::{Parting, Signals};
+use crate::fit::moved;
+use crate::signals::{FinalWords, Signals};
 
 /// Sentences of what is wrong that are printed.
 const SHOWN: usize = 20;
@@ -26,7 +26,7 @@ pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
     directory.note().iter().for_each(|words| crate::exit::note(words));
     let stored = Stored::read(&directory)?;
     let report = if stored.is_black_box() {
-        certus_data::verify::check_black_box(&stored)
+        certus_fit::verify::check_black_box(&stored)
     } else {
         with_data(&stored, data)?
     };
@@ -45,7 +45,8 @@ pub(crate) fn damaged(what: &str) -> impl Fn(Failure) -> Failure {
 pub(crate) fn listen(left: &'static str) -> Result<Signals, Failure> {
     let signals = Signals::listen()?;
     signals.doing("reading and preparing the data");
-    signals.on_end(move |reason| Parting::saying(format!("{} while {}; {left}", reason.words, reason.doing)));
+    signals
+        .on_end(move |reason| FinalWords::saying(format!("{} while {}; {left}", reason.words, reason.doing)));
     Ok(signals)
 }
 
@@ -53,19 +54,23 @@ pub(crate) fn listen(left: &'static str) -> Result<Signals, Failure> {
 fn with_data(stored: &Stored, data: Option<&Path>) -> Result<Report, Failure> {
     let record = &stored.record;
     let of_settings = damaged("the settings in fit.json");
-    let mut arguments: FitArguments = serde_json::from_value(record.settings.clone())
+    let mut arguments: Settings = serde_json::from_value(record.settings.clone())
         .map_err(|e| Failure::new(Code::Data, format!("the settings in fit.json: {e}")))?;
     if let Some(data) = data {
         arguments.data = Some(data.to_path_buf());
     } else if arguments.data.is_none() {
         return Err(Failure::new(
             Code::Usage,
-            "which data? fit.json names none: certus verify DIR --data FILE",
+            "the data are not given, and fit.json names none: use certus verify DIR --data FILE",
         ));
     }
-    let (goal, way) = (arguments.goal().map_err(&of_settings)?, arguments.way().map_err(&of_settings)?);
+    let asked = arguments.asked().map_err(Failure::from).map_err(&of_settings)?;
+    let (goal, choice) = (
+        arguments.goal().map_err(Failure::from).map_err(&of_settings)?,
+        arguments.choice().map_err(Failure::from).map_err(&of_settings)?,
+    );
     let signals = listen("the fit was not verified")?;
-    let problem = arguments.problem(&signals, None).map_err(moved).map_err(&of_settings)?;
+    let problem = crate::request::problem(&arguments, &signals, None).map_err(moved).map_err(&of_settings)?;
     signals.doing("checking what is stored");
     let fingerprint = format!("{:016x}", problem.prepared.fingerprint);
     if record.data.fingerprint.as_deref() != Some(fingerprint.as_str()) {
@@ -76,14 +81,12 @@ fn with_data(stored: &Stored, data: Option<&Path>) -> Result<Report, Failure> {
     }
     let recipe = Recipe {
         problem: &problem,
-        asked: arguments.level.map(|level| level.asked()),
-        meta: &|outcome, parameters| {
-            meta(&arguments, &goal, &problem, parameters, problem.notes_of(&goal, outcome))
-        },
+        asked,
+        meta: &|outcome, parameters| problem.meta(&arguments, parameters, problem.notes_of(&goal, outcome)),
         goal: goal.clone(),
-        way,
+        choice,
     };
-    let mut report = certus_data::verify::check(&recipe, stored);
+    let mut report = certus_fit::verify::check(&recipe, stored);
     if signals.must_end() || signals.seen().is_some() {
         return Err(signals.end());
     }
@@ -95,11 +98,16 @@ fn with_data(stored: &Stored, data: Option<&Path>) -> Result<Report, Failure> {
 fn groups(problem: &Problem, stored: &Stored, report: &mut Report) -> Result<(), Failure> {
     let Some(there) = &stored.groups else { return Ok(()) };
     let own = match problem.collapsed() {
-        Some(varying) => {
-            let mixed =
-                Mixed::of_vectors(problem.meaning.dim(), varying.varies.scales.len(), &stored.arrays.vectors);
-            let effects = mixed.and_then(Result::ok).and_then(|mixed| mixed.effects);
-            match (effects, &varying.varies.effect, problem.prepared.encoding.groups.first()) {
+        Some(scale_model) => {
+            let mixture_posterior = MixturePosterior::of_vectors(
+                problem.meaning.dim(),
+                scale_model.unknown_scales.scales.len(),
+                &stored.arrays.vectors,
+            );
+            let effects = mixture_posterior
+                .and_then(Result::ok)
+                .and_then(|mixture_posterior| mixture_posterior.effects);
+            match (effects, &scale_model.unknown_scales.effect, problem.prepared.encoding.groups.first()) {
                 (Some(effects), Some(effect), Some(group)) => {
                     let row = |(k, row): (usize, &[f64])| GroupEffect {
                         group: group.level_name(k),
@@ -112,17 +120,21 @@ fn groups(problem: &Problem, stored: &Stored, report: &mut Report) -> Result<(),
                     };
                     let table = effects.table(effect);
                     let all: Vec<GroupEffect> = table.chunks_exact(6).enumerate().map(row).collect();
-                    Some(certus_store::groups_bytes(&all)?)
+                    let table = GroupTable::integrated(&problem.prepared.encoding, effect, &all);
+                    Some(table.to_parquet(GroupTable::NOTHING)?)
                 }
                 _ => None,
             }
         }
-        None => match (GroupTable::new(&problem.meaning, &stored.arrays.gaussian), problem.model()) {
-            (Some(table), Some(model)) => {
-                Some(crate::groups::bytes(table, &model.certified_gap(&stored.arrays.gaussian)?)?)
+        None => {
+            let w = &stored.arrays.gaussian;
+            match (GroupTable::new(&problem.meaning, &problem.rows_by_level(), w), problem.model()) {
+                (Some(table), Some(model)) => {
+                    Some(table.to_parquet(&GroupTable::stated(&model.certified_gap(w)?))?)
+                }
+                _ => None,
             }
-            _ => None,
-        },
+        }
     };
     let here = stored.record.versions.get("certus").map(String::as_str) == Some(env!("CARGO_PKG_VERSION"));
     match own {
@@ -130,7 +142,7 @@ fn groups(problem: &Problem, stored: &Stored, report: &mut Report) -> Result<(),
             report.lines.push(line(Word::Recomputed, format!("{GROUPS}: it follows from the arrays")));
         }
         Some(_) if !here => {
-            let words = format!("{GROUPS}: another version of certus wrote it");
+            let words = format!("{GROUPS}: written by another version of certus");
             report.lines.push(line(Word::NotChecked, words));
         }
         Some(_) => report.refuted.push(format!("{GROUPS} does not follow from the arrays")),
@@ -139,8 +151,8 @@ fn groups(problem: &Problem, stored: &Stored, report: &mut Report) -> Result<(),
     Ok(())
 }
 
-fn line(word: Word, what: String) -> certus_data::verify::Line {
-    certus_data::verify::Line { word, what }
+fn line(word: Word, what: String) -> certus_fit::verify::Line {
+    certus_fit::verify::Line { word, what }
 }
 
 /// Prints what was found; what is refuted ends with its code.

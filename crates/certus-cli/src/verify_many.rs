@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 
-use certus_data::many::{Ended, GroupFit, Many, Watcher};
-use certus_data::verify::{IDLE, Line, Report, Word, leaves_that_differ};
-use certus_store::many::{Chunk, FITS, MANIFEST, Manifest, ManyDirectory};
+use certus_fit::many::files::{Chunk, FITS, MANIFEST, Manifest, ManyDirectory};
+use certus_fit::many::{GroupFit, Many, ManyObserver, ManyStatus};
+use certus_fit::verify::{IDLE, Line, Report, Word, leaves_that_differ};
 
 use crate::exit::{Code, Failure};
 use crate::fit::moved;
 use crate::many::{ManyArguments, how, manifest, stored};
-use crate::request::{Stoppable, open};
+use crate::request::{Stoppable, open, path, request};
 use crate::signals::Signals;
 use crate::verify::{damaged, finish, listen};
 
@@ -22,7 +22,7 @@ pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
     let mut arguments: ManyArguments = serde_json::from_value(there.settings.clone())
         .map_err(|e| Failure::new(Code::Data, format!("the settings in {MANIFEST}: {e}")))?;
     if let Some(data) = data {
-        arguments.fit.data = Some(data.to_path_buf());
+        arguments.fit.settings.data = Some(data.to_path_buf());
     }
     let (own, chunks) = again(&arguments, &there)?;
     let mut report = Report::default();
@@ -41,7 +41,7 @@ pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
     for (index, made) in chunks.iter().enumerate() {
         let Some(chunk) = directory.chunk(&own, index)? else {
             match directory.json(Some(index)) {
-                Err(certus_store::Error::Missing { .. }) => missing += 1,
+                Err(certus_fit::Error::Missing { .. }) => missing += 1,
                 Err(error) => return Err(error.into()),
                 Ok(_) => refuted.push(format!("chunk {index} belongs to other fits, or has other groups")),
             }
@@ -62,7 +62,8 @@ pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
         line(
             Word::Recomputed,
             format!(
-                "{fits} fits: status, message, gap, negative ELBO and parameters of each group, by the same run on its rows again ({} proved)",
+                "{fits} fits: status, message, gap, negative ELBO and parameters of each group, by repeating the run \
+                    on its rows ({} proved)",
                 level("proved")
             ),
         );
@@ -78,10 +79,10 @@ pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
                 refuted.push(format!("{FITS} does not follow from {from}"));
             }
         }
-        Err(_) => line(Word::NotChecked, format!("{FITS}: it is not there")),
+        Err(_) => line(Word::NotChecked, format!("{FITS}: missing")),
     }
     if missing > 0 {
-        line(Word::NotChecked, format!("{missing} of {count} chunks, which are not there"));
+        line(Word::NotChecked, format!("{missing} of {count} chunks, which are missing"));
     }
     line(Word::NotChecked, format!("no claim rests on them: settings {}", IDLE.join(", ")));
     report.refuted = refuted;
@@ -95,15 +96,15 @@ fn value<T: serde::Serialize>(what: &T) -> serde_json::Value {
 /// The same run, with nothing written.
 fn again(arguments: &ManyArguments, there: &Manifest) -> Result<(Manifest, Vec<Chunk>), Failure> {
     let of_settings = damaged("the settings in many.json");
-    let fit = &arguments.fit;
+    let fit = &arguments.fit.settings;
     let by = arguments.by.as_deref().unwrap_or(&there.by);
-    let (how, request) = (how(fit).map_err(&of_settings)?, fit.request().map_err(&of_settings)?);
+    let (how, request) = (how(fit).map_err(&of_settings)?, request(fit).map_err(&of_settings)?);
     let signals = listen("the fits were not verified")?;
-    let path = fit.path().map_err(&of_settings)?;
+    let path = path(fit).map_err(&of_settings)?;
     let source =
         open(path, fit.r#where.as_deref(), fit.sql.as_deref()).map_err(moved).map_err(&of_settings)?;
     let source = Stoppable { source, signals: &signals };
-    let stopped = |e: certus_data::DataError| {
+    let stopped = |e: certus_fit::Error| {
         if source.stopped() { signals.end() } else { of_settings(e.into()) }
     };
     let many = Many::new(&source, &request, by).map_err(stopped)?;
@@ -111,10 +112,10 @@ fn again(arguments: &ManyArguments, there: &Manifest) -> Result<(Manifest, Vec<C
     signals.doing("fitting every group again");
     let todo: Vec<usize> = (0..chunks.count()).collect();
     let made = Made { signals: &signals, many: &many, manifest: &own, chunks: Mutex::default() };
-    if many.run(&source, &chunks, &todo, &[], &how, &made).map_err(stopped)? == Ended::Stopped {
+    if many.run(&source, &chunks, &todo, &[], &how, &made).map_err(stopped)? == ManyStatus::Stopped {
         return Err(signals.end());
     }
-    let found = made.chunks.into_inner().expect("nobody panics while holding it");
+    let found = made.chunks.into_inner().expect("no thread panics while it holds the lock");
     Ok((own, found.into_values().collect()))
 }
 
@@ -126,7 +127,7 @@ struct Made<'a> {
     chunks: Mutex<BTreeMap<usize, Chunk>>,
 }
 
-impl Watcher for Made<'_> {
+impl ManyObserver for Made<'_> {
     fn stop(&self) -> bool {
         self.signals.seen().is_some() || self.signals.must_end()
     }
@@ -135,7 +136,7 @@ impl Watcher for Made<'_> {
 
     fn chunk(&self, chunk: usize, fits: Vec<GroupFit>, data: u64) -> bool {
         let content = stored(self.many, self.manifest, fits, data);
-        self.chunks.lock().expect("nobody panics while holding it").insert(chunk, content);
+        self.chunks.lock().expect("no thread panics while it holds the lock").insert(chunk, content);
         true
     }
 }

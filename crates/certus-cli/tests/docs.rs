@@ -1,4 +1,5 @@
-//! The commands of README.md and docs/cli.md, run as they stand in an empty directory; what they are shown to print is what they print.
+//! The commands of README.md and docs/cli.md, run as they stand in an empty directory; what they are shown to print is
+//! what they print.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 

@@ -1,8 +1,8 @@
-//! Stops from outside hold in every phase: signals and `--max-time` end the process within 2 s, with the right code and words, and leave files that
-//! can be read or gone on from.
+//! Stops from outside hold in every phase: signals and `--max-time` end the process within 2 s, with the right code and
+//! words, and leave files that can be read or gone on from.
 //!
-//! The product promises 2 s. A machine with more to do than cores gives the process too little time, so that on such a machine 4 s are allowed here.
-//! The tests run one after the other, because each of them needs the machine.
+//! The product promises 2 s. A machine with more to do than cores gives the process too little time, so that on such a
+//! machine 4 s are allowed here. The tests run one after the other, because each of them needs the machine.
 #![cfg(all(unix, feature = "scan"))]
 #![allow(clippy::unwrap_used)]
 
@@ -223,7 +223,8 @@ fn reading() {
     table(&data, 3000, 1, 2);
     let (data, out) = (path(&data), path(&out));
     // no row comes out of this before 2.7e10 were joined
-    let silent = "select a.y, count(*) as k, avg(b.x0) as z from data a cross join data b cross join data c group by a.y";
+    let silent = "select a.y, count(*) as k, avg(b.x0) as z from data a cross join data b cross join data c group by \
+        a.y";
     // and out of this they never stop to come
     let endless = "select a.y, b.x0 as k, c.x0 as z from data a cross join data b cross join data c";
     let nothing = "while reading and preparing the data; nothing was fitted";
@@ -301,7 +302,8 @@ fn crossed_fit<'a>(data: &'a Path, method: &'a str, out: &'a Path) -> Vec<&'a st
     [&fit[..], &["--method", method, "--overwrite", "--out", path(out)]].concat()
 }
 
-/// The input of F3: preparing 1,500 columns of levels takes longer than 2 s (as do, in the build that ships, the mode and every step).
+/// The input of F3: preparing 1,500 columns of levels takes longer than 2 s (as do, in the build that ships, the mode
+/// and every step).
 #[test]
 fn preparing() {
     let _alone = alone();
@@ -318,7 +320,8 @@ fn preparing() {
     );
 }
 
-/// The mode of 2,000 coefficients, 1,000 of them in a dense block: steps and factorisations that nobody can look into. It can be gone on with, and stopped again.
+/// The mode of 2,000 coefficients, 1,000 of them in a dense block: steps and factorisations that nobody can look into.
+/// It can be gone on with, and stopped again.
 #[test]
 fn mode_and_factorisation() {
     let _alone = alone();
@@ -326,15 +329,15 @@ fn mode_and_factorisation() {
     let (data, out) = (crossed(1000), dir.join("fit"));
     for method in ["exact", "stochastic"] {
         let fit = crossed_fit(&data, method, &out);
-        signalled("looking for the mode", Duration::from_millis(700), &fit, "stopped by");
+        signalled("searching for the mode", Duration::from_millis(700), &fit, "stopped by");
         let found = record(&out);
         assert_eq!(found["status"], "interrupted");
         assert!(
-            found["message"].as_str().unwrap().contains("stopped by SIGHUP while looking for the mode"),
+            found["message"].as_str().unwrap().contains("stopped by SIGHUP while searching for the mode"),
             "{found}"
         );
         let ended = limited(3, &fit, "");
-        assert!(ended.stderr.contains("while looking for the mode"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("while searching for the mode"), "{}", ended.stderr);
         assert_eq!(record(&out)["status"], "limit");
         let again = start(&["resume", path(&out)]);
         let began = again.began;
@@ -448,7 +451,7 @@ fn comparing_with_the_posterior() {
     running.signal("TERM").expect(
         143,
         Duration::ZERO,
-        "KL(q‖p) not known: stopped by SIGTERM before it was done",
+        "KL(q‖p) not known: stopped by SIGTERM before the comparison was finished",
     );
     let found = record(&out);
     assert_eq!(found["status"], "reached");
@@ -468,16 +471,16 @@ fn scales() {
     let group =
         ["fit", "logistic", path(&data), "--response", "y", "--group", "g", "--overwrite", "--out", out];
     let words = "before there was an estimate of what was not given";
-    signalled("looking for the scales", Duration::from_millis(100), &group, words);
+    signalled("searching for the scales", Duration::from_millis(100), &group, words);
     assert_eq!(record(Path::new(out))["status"], "interrupted");
     // once there is an estimate it is returned
     let mut running = start(&group);
-    running.wait_for("posterior on a grid");
+    running.wait_for("computing the posterior on a grid");
     running.signal("TERM").expect(143, Duration::ZERO, "sd(g)");
     assert_eq!(record(Path::new(out))["status"], "interrupted");
     for model in ["linear", "negative-binomial"] {
         let fit = ["fit", model, path(&data), "--response", "y", "--group", "g", "--overwrite", "--out", out];
-        signalled("looking for the scales", Duration::ZERO, &fit, "stopped");
+        signalled("searching for the scales", Duration::ZERO, &fit, "stopped");
     }
 }
 
@@ -505,7 +508,7 @@ fn many() {
         "--out",
         out,
     ];
-    signalled("groups, ", Duration::ZERO, &many, "chunks to make; the same command goes on");
+    signalled("groups, ", Duration::ZERO, &many, "chunks left; run the same command to continue");
     // one group of which each step takes longer than 2 s
     let (wide, one) = (wide(1500), dir.join("one"));
     let many = [
@@ -523,7 +526,7 @@ fn many() {
         "--out",
         path(&one),
     ];
-    signalled("reading the rows of 1 groups", Duration::from_secs(3), &many, "with 1 of 1 chunks to make");
+    signalled("reading the rows of 1 group", Duration::from_secs(3), &many, "with 1 of 1 chunks left");
     limited(4, &many, "stopped by --max-time 4s");
 }
 

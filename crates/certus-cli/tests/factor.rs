@@ -19,8 +19,9 @@ fn features(i: usize) -> [f64; 2] {
     [x, 0.8 * x + 0.6 * (i as f64 * 0.9).cos()]
 }
 
-/// A linear model as given (no standardising): precision Λ = XᵀX/σ² + diag(1/sd²), sd_i = Λ_ii^(−1/2), and the family costs
-/// ½(Σ log Λ_ii − log det Λ). The fit is verified, refused where it is not built, and the checkpointed settings say what was asked.
+/// A linear model as given (no standardising): precision Λ = XᵀX/σ² + diag(1/sd²), sd_i = Λ_ii^(−1/2), and the family
+/// costs ½(Σ log Λ_ii − log det Λ). The fit is verified, refused where it is not supported, and the checkpointed
+/// settings say what was asked.
 #[test]
 fn independent_coefficients_by_hand() {
     let dir = scratch("diagonal");
@@ -65,7 +66,7 @@ fn independent_coefficients_by_hand() {
     expect(
         &certus(&with(&["--factor", "diagonal", "--group", "g", "--group-sd", "1"])),
         64,
-        "not built for models with --group",
+        "not supported for models with a --group",
     );
     expect(
         &certus(&with(&["--factor", "diagonal", "--method", "prox-energy"])),
@@ -75,7 +76,8 @@ fn independent_coefficients_by_hand() {
     let _ = std::fs::remove_dir_all(&dir);
 }
 
-/// 22,000 groups of three effects: the list has the coefficients of all rows, groups.parquet the others, and it reads back as data.
+/// 22,000 groups of three effects: the list has the coefficients of all rows, groups.parquet the others, and it reads
+/// back as data.
 #[test]
 fn many_groups_have_a_table() {
     let dir = scratch("table");
@@ -103,7 +105,7 @@ fn many_groups_have_a_table() {
         "--out",
         place,
     ];
-    expect(&certus(&fit), 0, "loses nothing");
+    expect(&certus(&fit), 0, "nothing is lost");
     let record = record(&out);
     assert_eq!(record["parameters"].as_array().unwrap().len(), 3);
     assert_eq!(record["certificate"]["gap"]["level"], "proved");
@@ -126,7 +128,8 @@ fn many_groups_have_a_table() {
     ];
     let again = certus(&read);
     expect(&again, 0, "66000");
-    // own coefficient − deviation is the coefficient of all rows: regressed on both, `mean` has the slope 1 and the levels give −θ
+    // own coefficient − deviation is the coefficient of all rows: regressed on both, `mean` has the slope 1 and the
+    // levels give −θ
     let shown: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
     let slope = shown["parameters"].as_array().unwrap().iter().find(|p| p["name"] == "mean").unwrap();
     assert!((slope["mean"].as_f64().unwrap() - 1.0).abs() < 1e-3, "{slope}");

@@ -1,5 +1,5 @@
-//! Files on disk: results that were changed are refused, results are replaced as a whole, outputs replace nothing that was not meant, and no
-//! row is read twice.
+//! Files on disk: results that were changed are refused, results are replaced as a whole, outputs replace nothing that
+//! was not meant, and no row is read twice.
 #![allow(clippy::unwrap_used)]
 #![cfg(all(feature = "scan", unix))]
 
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use certus_store::directory::{ARRAYS, MEANING, RECORD, SETTINGS};
-use certus_store::{FitDirectory, Record};
+use certus_fit::directory::{ARRAYS, MEANING, RECORD, SETTINGS};
+use certus_fit::{ErrorKind, FitDirectory, Record};
 use serde_json::Value;
 
 use common::{BINARY, certus, expect, scratch};
@@ -93,8 +93,8 @@ fn run(words: &[String]) -> std::process::Output {
     certus(&words.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Finding V3: all edits of meaning.json went through and changed predictions. Every leaf of every JSON file of a result, changed alone, is
-/// refused by whoever opens it, and every command does so.
+/// Finding V3: all edits of meaning.json went through and changed predictions. Every leaf of every JSON file of a
+/// result, changed alone, is refused by whoever opens it, and every command does so.
 #[test]
 fn a_changed_leaf_is_refused_by_every_command() {
     let (dir, data, out) = fitted("leaves", &[]);
@@ -107,7 +107,7 @@ fn a_changed_leaf_is_refused_by_every_command() {
         for (k, edit) in all.iter().enumerate() {
             fs::write(&file, edit.to_string()).unwrap();
             let error = FitDirectory::open(&out).unwrap_err();
-            assert!(error.exit_code() == 65 && error.to_string().contains(name), "{error}");
+            assert!(error.kind() == ErrorKind::Data && error.to_string().contains(name), "{error}");
             // every leaf of meaning.json by one command after the other, a few of the others
             if name == MEANING || k % 29 == 0 {
                 let commands = readers(&dir, &out, &data, count);
@@ -125,7 +125,8 @@ fn a_changed_leaf_is_refused_by_every_command() {
     fs::remove_dir_all(&dir).unwrap();
 }
 
-/// Finding V3: one-bit flips in the arrays went through `sample` 80 of 120, `predict` 40 of 60, `verify` 65 of 240 times.
+/// Finding V3: one-bit flips in the arrays went through `sample` 80 of 120, `predict` 40 of 60, `verify` 65 of 240
+/// times.
 #[test]
 fn a_flipped_bit_is_refused_by_every_command() {
     let (dir, data, out) = fitted("flips", &[]);
@@ -152,13 +153,14 @@ fn a_flipped_bit_is_refused_by_every_command() {
     for words in readers(&dir, &out, &data, 100) {
         // what it states can be read, but not checked
         let code = if words.iter().any(|word| word == "verify") { 65 } else { 0 };
-        expect(&run(&words), code, "has no manifest.json, its files are not checked");
+        expect(&run(&words), code, "has no manifest.json, so its files are not checked");
         let _ = fs::remove_file(dir.join("out-100.csv"));
     }
     fs::remove_dir_all(&dir).unwrap();
 }
 
-/// What a reader sees: the seed of the result, after every file was compared with the manifest. One that is replaced meanwhile is read again.
+/// What a reader sees: the seed of the result, after every file was compared with the manifest. One that is replaced
+/// meanwhile is read again.
 fn seed(out: &Path) -> u64 {
     let read = || {
         let directory = FitDirectory::open(out)?;
@@ -166,7 +168,7 @@ fn seed(out: &Path) -> u64 {
     };
     let (settings, record) = loop {
         match read() {
-            Err(certus_store::Error::Replaced { .. }) => {}
+            Err(certus_fit::Error::Replaced { .. }) => {}
             other => break other.unwrap(),
         }
     };
@@ -175,8 +177,8 @@ fn seed(out: &Path) -> u64 {
     record.seed
 }
 
-/// Finding F5: `--overwrite` deleted the old fit before the new one was there. A run with bad data, one that ends without a result, and kills at
-/// any moment leave the old result or the new one, which can be read at every moment.
+/// Finding F5: `--overwrite` deleted the old fit before the new one was there. A run with bad data, one that ends
+/// without a result, and kills at any moment leave the old result or the new one, which can be read at every moment.
 #[test]
 fn overwriting_keeps_the_old_result_until_the_new_one_is_there() {
     let (dir, data, out) = fitted("overwrite", &["--seed", "1"]);
@@ -274,7 +276,7 @@ fn a_changed_chunk_never_arrives_in_the_table() {
     fs::write(out.join("fits.parquet"), &whole).unwrap();
     // replaced as a whole: the old table stays until the new one is there
     let other = [&many[..], &["--prior-sd", "1", "--overwrite"]].concat();
-    expect(&certus(&[&other[..], &["--max-time", "0s"]].concat()), 10, "chunks to make");
+    expect(&certus(&[&other[..], &["--max-time", "0s"]].concat()), 10, "chunks left");
     assert_eq!(fs::read(out.join("fits.parquet")).unwrap(), whole);
     assert!(out.join("chunks/000001.json").exists());
     // the same command without a limit goes on with the new ones
@@ -297,6 +299,8 @@ fn outputs_replace_nothing_that_was_not_meant() {
     fs::create_dir(dir.join("many")).unwrap();
     fs::write(dir.join("many/a.csv"), rows(100, 5)).unwrap();
     symlink(dir.join("many"), dir.join("linked")).unwrap();
+    fs::create_dir(dir.join("fits")).unwrap();
+    fs::write(dir.join("fits/many.json"), "").unwrap();
     let at = |name: &str| dir.join(name).to_str().unwrap().to_string();
     let predict = |new: &str, to: &str, more: &[&str]| {
         let words = ["predict", text(&out), new, "--to", to];
@@ -316,11 +320,15 @@ fn outputs_replace_nothing_that_was_not_meant() {
             ("many", "linked/a.csv"),
             ("new.csv", "d.csv"),
         ] {
-            expect(&predict(&at(new), &at(to), more), 73, "which holds data");
+            expect(&predict(&at(new), &at(to), more), 73, "which contains data");
         }
-        for to in
-            ["fit/groups.parquet", "fit/../fit/groups.parquet", "fit/.run/x.csv", "linkfit/groups.parquet"]
-        {
+        for to in [
+            "fit/groups.parquet",
+            "fit/../fit/groups.parquet",
+            "fit/.run/x.csv",
+            "linkfit/groups.parquet",
+            "fits/fits.parquet",
+        ] {
             let _ = symlink(&out, dir.join("linkfit"));
             fs::create_dir_all(out.join(".run")).unwrap();
             let words = ["sample", text(&out), "--draws", "3", "--to", &at(to)];
@@ -334,7 +342,7 @@ fn outputs_replace_nothing_that_was_not_meant() {
     expect(&predict(&at("new.csv"), &at("p.csv"), &[]), 0, "rows: 5");
     let first = fs::read(dir.join("p.csv")).unwrap();
     fs::write(dir.join("other.csv"), rows(200, 7)).unwrap();
-    expect(&predict(&at("other.csv"), &at("p.csv"), &[]), 73, "p.csv exists already");
+    expect(&predict(&at("other.csv"), &at("p.csv"), &[]), 73, "p.csv already exists");
     assert_eq!(fs::read(dir.join("p.csv")).unwrap(), first);
     expect(&predict(&at("other.csv"), &at("p.csv"), &["--overwrite"]), 0, "rows: 7");
     assert_ne!(fs::read(dir.join("p.csv")).unwrap(), first);
@@ -343,8 +351,8 @@ fn outputs_replace_nothing_that_was_not_meant() {
     symlink(dir.join("nowhere"), dir.join("w.csv")).unwrap();
     // the name that temporary files had, which could be foreseen
     symlink(dir.join("victim"), dir.join(".q.csv.tmp")).unwrap();
-    expect(&predict(&at("new.csv"), &at("v.csv"), &[]), 73, "exists already");
-    expect(&predict(&at("new.csv"), &at("w.csv"), &[]), 73, "exists already");
+    expect(&predict(&at("new.csv"), &at("v.csv"), &[]), 73, "already exists");
+    expect(&predict(&at("new.csv"), &at("w.csv"), &[]), 73, "already exists");
     expect(&predict(&at("new.csv"), &at("v.csv"), &["--overwrite"]), 0, "");
     expect(&predict(&at("new.csv"), &at("q.csv"), &[]), 0, "");
     assert_eq!(fs::read_to_string(dir.join("victim")).unwrap(), "mine");
@@ -355,7 +363,7 @@ fn outputs_replace_nothing_that_was_not_meant() {
     fs::copy(&data, out.join("groups.parquet")).unwrap();
     let own =
         ["fit", "logistic", &at("fit/groups.parquet"), "--response", "y", "--out", text(&out), "--overwrite"];
-    expect(&certus(&own), 73, "which is read");
+    expect(&certus(&own), 73, "which is an input");
     let halves = fs::read_dir(&dir).unwrap().filter(|e| {
         let name = e.as_ref().unwrap().file_name().to_string_lossy().into_owned();
         name.ends_with(".tmp") && name != ".q.csv.tmp"

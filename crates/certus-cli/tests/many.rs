@@ -188,7 +188,7 @@ fn other_settings_or_changed_data_are_refused() {
         out.display()
     );
     expect(&run(&command), 0, "");
-    expect(&run(&format!("{command} --prior-sd 1")), 73, "holds fits of other settings");
+    expect(&run(&format!("{command} --prior-sd 1")), 73, "contains fits with other settings");
     expect(&run(&format!("{command} --prior-sd 1 --overwrite")), 0, "");
     expect(&run(&format!("{command} --overwrite")), 0, "");
     // one cell of a finished chunk
@@ -198,13 +198,13 @@ fn other_settings_or_changed_data_are_refused() {
     assert_eq!(line, format!("0,{y},{a},{b}"));
     std::fs::write(&data, text.replacen(line, &format!("0,{y},{a},{}", b + 1.0), 1)).unwrap();
     std::fs::remove_file(out.join("chunks/000001.json")).unwrap();
-    expect(&run(&command), 65, "the data of chunk 0 (groups '0' and on) changed since it was fitted");
+    expect(&run(&command), 65, "the data of chunk 0 (from group '0' on) have changed since it was fitted");
     // a directory of somebody else
     std::fs::create_dir(dir.join("mine")).unwrap();
     std::fs::write(dir.join("mine/letter.txt"), "dear").unwrap();
     let words =
         format!("fit-many logistic {shown} --response y --by store --out {}", dir.join("mine").display());
-    expect(&run(&words), 73, "holds other files and no fit");
+    expect(&run(&words), 73, "contains other files and no fit");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The real binary under the real `mpirun`: the bits of one process for any number of ranks, lost and silent ranks, what travels.
+//! The real binary under the real `mpirun`: the bits of one process for any number of ranks, lost and silent ranks,
+//! what travels.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -112,7 +113,7 @@ fn failures_are_told_once() {
     for (arguments, code, words) in [
         ([&fit[..], &["nobody"]].concat(), 65, "no column 'nobody'"),
         ([&fit[..], &["b", "--group", "site", "--group-sd", "1"]].concat(), 64, "can't be spread over 3"),
-        ([&fit[..], &["b", "--out", out.to_str().unwrap()]].concat(), 73, "exists already"),
+        ([&fit[..], &["b", "--out", out.to_str().unwrap()]].concat(), 73, "already exists"),
         (vec!["sample", "somewhere", "--to", "x.csv"], 64, "leave mpirun out"),
         (vec!["fit", "logistic", "--no-such-flag"], 64, "unexpected argument"),
     ] {
@@ -175,7 +176,8 @@ fn long<'a>(data: &'a str, out: &'a str) -> Vec<&'a str> {
     arguments
 }
 
-/// Kills a rank at random moments and goes on with another number of ranks, until the run has ended by itself and `kills` were made.
+/// Kills a rank at random moments and goes on with another number of ranks, until the run has ended by itself and
+/// `kills` were made.
 fn killed(kills: usize, name: &str) {
     let (_one, dir) = (alone(), scratch(name));
     let data = table(&dir, 9300);
@@ -257,7 +259,7 @@ fn a_silent_rank_is_named() {
         let began = Instant::now();
         let output = child.wait_with_output().unwrap();
         let lasted = began.elapsed();
-        expect(&output, 69, &format!("rank {stopped} (no sign of life for"));
+        expect(&output, 69, &format!("rank {stopped} (no heartbeat for"));
         assert!(lasted < Duration::from_secs(12), "it took {lasted:?}");
         expect(&mpirun(2, &["resume", to]).output().unwrap(), 10, "1000 iterations");
         assert!(result(&whole).0 == result(&out).0, "the arrays differ");
@@ -292,7 +294,7 @@ fn all_stop_together() {
     let mut arguments = long(&data, out.to_str().unwrap());
     arguments.extend(["--max-time", "500ms"]);
     arguments.retain(|word| *word != "--quiet");
-    expect(&mpirun(3, &arguments).output().unwrap(), 10, "the time was up");
+    expect(&mpirun(3, &arguments).output().unwrap(), 10, "the time limit was reached");
 }
 
 /// Ranks that do not run the same program are found by their iterates.
@@ -309,7 +311,8 @@ fn ranks_that_differ_are_found() {
     expect(&command.output().unwrap(), 69, "rank 1 and rank 0 do not agree after iteration 1");
 }
 
-/// Numbers that travel per iteration, from two runs of different length, against what docs/scaling.md says and against a ring.
+/// Numbers that travel per iteration, from two runs of different length, against what docs/scaling.md says and against
+/// a ring.
 #[test]
 fn what_travels_is_what_the_documentation_says() {
     let (_one, dir) = (alone(), scratch("bytes"));

@@ -1,4 +1,5 @@
-//! `certus plan` and `--steps`: printed numbers against the Rust API and the paper's formulas, runs against `planned`, and refused combinations.
+//! `certus plan` and `--steps`: printed numbers against the Rust API and the paper's formulas, runs against `planned`,
+//! and refused combinations.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 
@@ -10,9 +11,11 @@ use std::sync::Arc;
 
 use certus::theorem::Constants;
 use certus::{Goal, MethodName, StepRule, Target};
-use certus_data::{Family, FileSource, Problem, Request, Spec, Storage};
-use certus_models::auto::{Chosen, planned};
-use certus_models::likelihood::Logistic;
+use certus_data::{FileSource, Spec, Storage};
+use certus_fit::{Problem, Request};
+use certus_likelihood::Logistic;
+use certus_likelihood::Response;
+use certus_models::auto::{PlannedMethod, planned};
 use certus_models::{Design, Glm, Memory, Prior};
 use common::{certus, expect, scratch};
 
@@ -142,7 +145,7 @@ fn printed_steps_are_the_papers() {
 #[test]
 fn runs_are_those_of_the_api() {
     let goal = Goal { seed: 2, ..Goal::default() };
-    let mut spec = Spec::new("y", Family::Logistic);
+    let mut spec = Spec::new("y", Response::Logistic);
     (spec.intercept, spec.standardise) = (false, false);
     let request = Request { prior_sd: 1.0, ..Request::new(spec) };
     let source = FileSource::open(&[data("logit_d10.csv")], None, None).unwrap();
@@ -170,7 +173,7 @@ fn runs_are_those_of_the_api() {
                 continue;
             }
             let constant = if paper { Constants::Paper } else { Constants::Sharp };
-            let chosen = Chosen { method, constants: constant, steps: rule, batch: 3, iterations: 25 };
+            let chosen = PlannedMethod { method, constants: constant, steps: rule, batch: 3, iterations: 25 };
             let wanted = planned(model, &goal, &chosen, None, &mut |_, _| ControlFlow::Continue(())).unwrap();
             let mut more = vec!["--method", name, "--batch", "3", "--iterations", "25", "--seed", "2"];
             more.extend(["--json", "--quiet"]);
@@ -211,9 +214,9 @@ fn runs_are_those_of_the_api() {
 #[test]
 fn refused_steps() {
     for (more, words) in [
-        (vec!["--steps", "paper"], "steps belongs to the paper's methods"),
-        (vec!["--steps", "greedy", "--method", "exact"], "steps belongs to the paper's methods"),
-        (vec!["--steps", "decaying", "--method", "stochastic"], "steps belongs to the paper's methods"),
+        (vec!["--steps", "paper"], "steps applies only to the paper's methods"),
+        (vec!["--steps", "greedy", "--method", "exact"], "steps applies only to the paper's methods"),
+        (vec!["--steps", "decaying", "--method", "stochastic"], "steps applies only to the paper's methods"),
         (vec!["--steps", "horizon", "--method", "subsampled"], "subsampled"),
         (vec!["--steps", "paper", "--method", "proj-stl", "--constants", "sharp"], "constants are 'sharp'"),
         (
@@ -235,11 +238,12 @@ fn refused_steps() {
     let mut arguments = vec!["fit", "logistic", path.to_str().unwrap(), "--response", "y", "--no-intercept"];
     arguments.extend(flat);
     expect(&certus(&arguments), 64, "not strongly convex everywhere (μ = 0");
-    // the paper's steps need no distance to the optimum; nothing is promised, with the reason, and the end is certified all the same
+    // the paper's steps need no distance to the optimum; nothing is promised, with the reason, and the end is certified
+    // all the same
     *arguments.last_mut().unwrap() = "paper";
     arguments.extend(["--iterations", "20", "--json", "--quiet"]);
     let fit = json(&certus(&arguments));
-    assert!(fit["route"].as_str().unwrap().contains("beforehand nothing was promised: μ = 0"), "{fit}");
+    assert!(fit["route"].as_str().unwrap().contains("nothing was promised in advance: μ = 0"), "{fit}");
     assert_eq!(fit["parameters"].as_array().unwrap().len(), 10);
 }
 
@@ -284,5 +288,5 @@ fn plans_of_other_models() {
     let unknown = of("lin_d10", "linear", &[]);
     assert!(unknown.contains("theorem       none: a scale of the model is not given"), "{unknown}");
     let diagonal = of("logit_d10", "logistic", &["--factor", "diagonal"]);
-    assert!(diagonal.contains("theorem       none: the paper's methods do not run"), "{diagonal}");
+    assert!(diagonal.contains("theorem       none: the paper's methods do not support"), "{diagonal}");
 }

@@ -1,4 +1,5 @@
-//! Priors through the real binary: their units with and without scales (T10), means and sds of single coefficients from a TOML file, and the notes.
+//! Priors through the real binary: their units with and without scales (T10), means and sds of single coefficients from
+//! a TOML file, and the notes.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 
@@ -27,7 +28,8 @@ fn noted(record: &Value, words: &str) -> bool {
     record["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().contains(words))
 }
 
-/// Reaction times like those of sleepstudy: 18 subjects on days 0 to 9, so that coefficients of all rows are least squares whatever the variances.
+/// Reaction times like those of sleepstudy: 18 subjects on days 0 to 9, so that coefficients of all rows are least
+/// squares whatever the variances.
 fn reactions(path: &Path) -> (f64, f64) {
     let wave = |k: f64, i: usize| (k * (i + 1) as f64).sin();
     let mut text = String::from("Reaction,Days,Subject\n");
@@ -58,7 +60,8 @@ fn sigma_does_not_change_the_units_of_priors() {
     let given = ["--group", "Subject: Days", "--sigma", "25.6", "--group-sd", "24"];
     for more in [&[][..], &["--sigma", "48"], &given] {
         let record = fitted(&[&base[..], more].concat());
-        // a prior takes (se/prior sd)² of a slope: its sd is about 50, the standard error at most 2.1 (with 18 slopes of sd 24 per sd of Days)
+        // a prior takes (se/prior sd)² of a slope: its sd is about 50, the standard error at most 2.1 (with 18 slopes
+        // of sd 24 per sd of Days)
         assert!((mean(&record, "Days") / slope - 1.0).abs() < 3e-3, "{more:?}: {}", mean(&record, "Days"));
         assert!((mean(&record, "(Intercept)") - intercept).abs() < 0.015 * slope, "{more:?}: {record}");
         assert!(!noted(&record, "disagree"), "{record}");
@@ -70,7 +73,8 @@ fn sigma_does_not_change_the_units_of_priors() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// Mean and sd of single coefficients in a TOML file: in the fit, its checks, its predictions, many fits, and what --print-config gives back.
+/// Mean and sd of single coefficients in a TOML file: in the fit, its checks, its predictions, many fits, and what
+/// --print-config gives back.
 #[test]
 fn single_priors_from_a_file() {
     let dir = scratch("single");
@@ -131,8 +135,8 @@ fn single_priors_from_a_file() {
     for (priors, code, words) in [
         ("wet = { mu = 1.0 }", 78, "'mu'"),
         ("wet = { mean = 1.0, sd = inf }", 64, "no effect"),
-        ("rain = 1.0", 64, "'rain', which is no coefficient"),
-        ("wet = \"wide\"", 78, "no number"),
+        ("rain = 1.0", 64, "'rain', which is not a coefficient"),
+        ("wet = \"wide\"", 78, "not a number"),
     ] {
         config(priors);
         expect(&certus(&fit), code, words);

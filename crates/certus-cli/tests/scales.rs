@@ -1,4 +1,5 @@
-//! Noise and dispersion that are not given, through the real binary: against inverse gamma and t laws, balanced groups by hand, sums over fine grids.
+//! Noise and dispersion that are not given, through the real binary: against inverse gamma and t laws, balanced groups
+//! by hand, sums over fine grids.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 
@@ -7,7 +8,7 @@ mod common;
 use std::f64::consts::TAU;
 use std::path::Path;
 
-use certus_models::special::ln_gamma;
+use certus_likelihood::special::ln_gamma;
 use serde_json::Value;
 
 use common::{certus, expect, scratch};
@@ -65,8 +66,8 @@ fn t_below(x: f64, nu: f64) -> f64 {
     0.5 + constant * h * (0..steps).map(|k| density((f64::from(k) + 0.5) * h)).sum::<f64>()
 }
 
-/// With flat priors, of sigma, too: σ² is inverse gamma (ν/2, RSS/2) with ν = n − 3, coefficients and predictions are t with ν degrees of freedom. The maximum of the
-/// likelihood is at σ² = RSS/n.
+/// With flat priors, of sigma, too: σ² is inverse gamma (ν/2, RSS/2) with ν = n − 3, coefficients and predictions are t
+/// with ν degrees of freedom. The maximum of the likelihood is at σ² = RSS/n.
 #[test]
 fn noise_without_groups_by_hand() {
     let dir = scratch("noise");
@@ -123,7 +124,8 @@ fn noise_without_groups_by_hand() {
     }
     expect(&certus(&["verify", out]), 0, "weights of the");
 
-    // predictions: the expected response at x has the mean m + b(x − x̄) and a t law of the scale √(RSS/ν (1/n + (x − x̄)²/Sxx))
+    // predictions: the expected response at x has the mean m + b(x − x̄) and a t law of the scale √(RSS/ν (1/n + (x −
+    // x̄)²/Sxx))
     let to = dir.join("new.csv");
     let new = write(&dir.join("x.csv"), "x", ["-1", "4"].map(String::from).into_iter());
     expect(&certus(&["predict", out, &new, "--to", to.to_str().unwrap()]), 0, "rows: 2");
@@ -131,12 +133,12 @@ fn noise_without_groups_by_hand() {
         let unit = (rss / nu * (1.0 / n + (x - mx) * (x - mx) / sxx)).sqrt();
         near(found[0], my + slope * (x - mx), 1e-6, "a prediction");
         // of a thinned grid: K6 says 1e-4 sd for moments; a quantile may move by some 1e-3 in probability
-        near(t_below((found[3] - found[0]) / unit, nu), 0.95, 1e-3, "its q95");
+        near(t_below((found[4] - found[0]) / unit, nu), 0.95, 1e-3, "its q95");
     }
     expect(
         &certus(&["predict", out, &new, "--to", to.to_str().unwrap(), "--overwrite", "--groups", "new"]),
         64,
-        "there are none",
+        "but this fit has none",
     );
 
     let draws = dir.join("draws.csv");
@@ -149,7 +151,10 @@ fn noise_without_groups_by_hand() {
     }
     expect(&certus(&["report", out]), 0, "report.html");
     let page = std::fs::read_to_string(dir.join("fit/report.html")).unwrap();
-    assert!(page.contains("sigma is found, with a proof") && page.contains("Posterior density of sigma"));
+    assert!(
+        page.contains("sigma is estimated, with a proved interval")
+            && page.contains("Posterior density of sigma")
+    );
 
     // another interval, another likelihood, another prior: none holds
     for (place, value, words) in [
@@ -159,23 +164,24 @@ fn noise_without_groups_by_hand() {
             "a maximum of the likelihood is claimed",
         ),
         ("log_likelihood", serde_json::json!(-30.0), "the log likelihood at the estimate"),
-        ("name", serde_json::json!("sd(g)"), "speaks of"),
+        ("name", serde_json::json!("sd(g)"), "is about"),
     ] {
         let mut other = record.clone();
         other["certificate"]["scale"][place] = value;
         std::fs::write(dir.join("fit/fit.json"), other.to_string()).unwrap();
-        certus_store::manifest::write(&dir.join("fit")).unwrap();
+        certus_fit::rewrite_manifest(&dir.join("fit")).unwrap();
         expect(&certus(&["verify", out]), 14, words);
     }
     let mut other = record.clone();
     other["settings"]["sd-prior"] = serde_json::json!("exponential");
     std::fs::write(dir.join("fit/fit.json"), other.to_string()).unwrap();
-    certus_store::manifest::write(&dir.join("fit")).unwrap();
+    certus_fit::rewrite_manifest(&dir.join("fit")).unwrap();
     expect(&certus(&["verify", out]), 14, "the weights of the grid");
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// With x the same in all J groups of n rows, the likelihood falls into J(n − 1) directions within groups of variance σ² and J between of variance σ² + n s².
+/// With x the same in all J groups of n rows, the likelihood falls into J(n − 1) directions within groups of variance
+/// σ² and J between of variance σ² + n s².
 #[test]
 fn noise_with_balanced_groups_by_hand() {
     let dir = scratch("balanced");
@@ -273,7 +279,7 @@ fn noise_with_balanced_groups_by_hand() {
     assert!(drawn.iter().all(|d| (d[3] - d[2] * d[2] / (d[2] * d[2] + d[4] * d[4])).abs() < 1e-9));
     expect(&certus(&["report", out]), 0, "report.html");
     let page = std::fs::read_to_string(dir.join("fit/report.html")).unwrap();
-    assert!(page.contains("sd(g) and sigma are found, without a proof"), "{page}");
+    assert!(page.contains("sd(g) and sigma are estimated, without a proof"), "{page}");
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
@@ -317,7 +323,8 @@ fn log_likelihood(y: &[f64], b: f64, k: f64) -> f64 {
     y.iter().map(one).sum()
 }
 
-/// One coefficient, so that its posterior with s is a sum over a plane, and the maximum is where y is y on average and a search by hand ends.
+/// One coefficient, so that its posterior with s is a sum over a plane, and the maximum is where y is y on average and
+/// a search by hand ends.
 #[test]
 fn dispersion_by_hand() {
     let dir = scratch("counts");
@@ -369,7 +376,8 @@ fn dispersion_by_hand() {
     }
     let mean = first / sum;
     let sd = (second / sum - mean * mean).sqrt();
-    // β given s is taken to be normal: with 40 rows per coefficient that moves the law of s by a few hundredths of its sd
+    // β given s is taken to be normal: with 40 rows per coefficient that moves the law of s by a few hundredths of its
+    // sd
     near(row(&record, "sd(rates)", "mean"), mean, 0.03 * sd, "sd(rates)");
     near(row(&record, "sd(rates)", "sd"), sd, 0.03 * sd, "its sd");
     let parameters = record["parameters"].as_array().unwrap();
@@ -399,7 +407,8 @@ fn dispersion_by_hand() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// Counts that vary less than Poisson ones: the scale is 0, the dispersion infinite and not a number, and groups are still found.
+/// Counts that vary less than Poisson ones: the scale is 0, the dispersion infinite and not a number, and groups are
+/// still found.
 #[test]
 fn counts_without_extra_spread() {
     let dir = scratch("poisson");

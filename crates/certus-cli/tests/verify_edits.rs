@@ -1,5 +1,6 @@
-//! Whatever is edited in the files of a fit, `certus verify` ends 14 or 65, or no claim rests on it and it says so: every leaf of every JSON file and entries
-//! of every array of six kinds of fits. Most edits are checked in this process, by the function that the binary calls; some of each kind by the binary.
+//! Whatever is edited in the files of a fit, `certus verify` ends 14 or 65, or no claim rests on it and it says so:
+//! every leaf of every JSON file and entries of every array of six kinds of fits. Most edits are checked in this
+//! process, by the function that the binary calls; some of each kind by the binary.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 #![cfg(feature = "scan")]
 
@@ -11,11 +12,13 @@ use std::path::{Path, PathBuf};
 use certus::error::TargetError;
 use certus::target::PointTarget;
 use certus::{Goal, auto};
-use certus_data::verify::{Own, Recipe, Stored, check_black_box, unchecked, unchecked_of_black_box};
-use certus_data::{Family, Features, FileSource, GroupSpec, Problem, Request, Spec, Storage, Way};
+use certus_data::{Features, FileSource, GroupSpec, Spec, Storage};
+use certus_fit::record::{Data, Parameter};
+use certus_fit::verify::{Own, Recipe, Stored, check_black_box, unchecked, unchecked_of_black_box};
+use certus_fit::{Arrays, ErrorKind, FitDirectory, Meta, Record};
+use certus_fit::{MethodChoice, Problem, Request};
+use certus_likelihood::Response;
 use certus_models::auto::Method;
-use certus_store::record::{Data, Parameter};
-use certus_store::{Arrays, FitDirectory, Meta, Record};
 use common::{certus, expect, scratch};
 use serde_json::{Value, json};
 
@@ -23,7 +26,7 @@ use serde_json::{Value, json};
 fn put(dir: &Path, name: &str, bytes: &[u8]) {
     std::fs::write(dir.join(name), bytes).unwrap();
     // what is no JSON any more cannot be sealed, and is refused for that
-    certus_store::manifest::write(dir).unwrap();
+    certus_fit::rewrite_manifest(dir).unwrap();
 }
 
 fn wave(k: f64, i: usize) -> f64 {
@@ -54,21 +57,28 @@ struct Case {
 
 struct With {
     problem: Problem,
-    way: Way,
+    choice: MethodChoice,
 }
 
 impl Case {
-    fn new(name: &'static str, dir: &Path, data: &Path, arguments: &[&str], spec: Spec, way: Way) -> Self {
+    fn new(
+        name: &'static str,
+        dir: &Path,
+        data: &Path,
+        arguments: &[&str],
+        spec: Spec,
+        choice: MethodChoice,
+    ) -> Self {
         let out = dir.join(name);
         let base = ["fit", "logistic", data.to_str().unwrap(), "--response", "y", "--features", "a,b"];
         let all = [&base[..], arguments, &["--quiet", "--out", out.to_str().unwrap()]].concat();
         expect(&certus(&all), 0, "");
         let source = FileSource::open(&[data.to_path_buf()], None, None).unwrap();
         let problem = Problem::new(&source, &Request::new(spec), &Storage::default()).unwrap();
-        Self { name, out, with: Some(With { problem, way }) }
+        Self { name, out, with: Some(With { problem, choice }) }
     }
 
-    fn stored(&self) -> Result<Stored, certus_store::Error> {
+    fn stored(&self) -> Result<Stored, certus_fit::Error> {
         Stored::read(&FitDirectory::open(&self.out)?)
     }
 
@@ -77,18 +87,22 @@ impl Case {
         self.with.as_ref().map(|with| with.recipe(stored, &mut |recipe| Own::of(recipe, stored)))
     }
 
-    /// The exit code of `certus verify`, and why; `known` is the fit computed again, if nothing that it depends on has changed.
+    /// The exit code of `certus verify`, and why; `known` is the fit computed again, if nothing that it depends on has
+    /// changed.
     fn code(&self, known: Option<&Own>) -> (i32, String) {
         let stored = match self.stored() {
             Ok(stored) => stored,
-            Err(error) => return (i32::from(error.exit_code()), error.to_string()),
+            Err(error) => {
+                let code = if error.kind() == ErrorKind::Data { 65 } else { 66 };
+                return (code, error.to_string());
+            }
         };
         let report = match &self.with {
             None if stored.is_black_box() => check_black_box(&stored),
             None => return (65, "no black box".into()),
             Some(with) => with.recipe(&stored, &mut |recipe| match known {
                 Some(own) => own.compare(recipe, &stored),
-                None => certus_data::verify::check(recipe, &stored),
+                None => certus_fit::verify::check(recipe, &stored),
             }),
         };
         match report.refuted.first() {
@@ -114,7 +128,7 @@ impl With {
             notes: problem.notes_of(&Goal::default(), outcome),
             versions: stored.record.versions.clone(),
         };
-        use_it(&Recipe { problem, goal: Goal::default(), way: self.way, asked: None, meta: &meta })
+        use_it(&Recipe { problem, goal: Goal::default(), choice: self.choice, asked: None, meta: &meta })
     }
 }
 
@@ -434,7 +448,7 @@ fn everything(case: &Case, allowed: &dyn Fn(&str) -> bool) {
 }
 
 fn spec(groups: &[&str], sds: &[&str]) -> Spec {
-    let mut spec = Spec::new("y", Family::Logistic);
+    let mut spec = Spec::new("y", Response::Logistic);
     spec.features = Features::Terms(vec!["a".into(), "b".into()]);
     let owned = |list: &[&str]| list.iter().map(|s| s.to_string()).collect::<Vec<_>>();
     spec.groups = GroupSpec::all(&owned(groups), &owned(sds)).unwrap();
@@ -445,7 +459,7 @@ fn spec(groups: &[&str], sds: &[&str]) -> Spec {
 fn dense() {
     let dir = scratch("dense");
     let data = data(&dir);
-    let case = Case::new("dense", &dir, &data, &[], spec(&[], &[]), Way::Auto(Method::Auto));
+    let case = Case::new("dense", &dir, &data, &[], spec(&[], &[]), MethodChoice::Auto(Method::Auto));
     everything(&case, &unchecked);
     std::fs::remove_dir_all(&dir).unwrap();
 }
@@ -455,7 +469,14 @@ fn groups_whose_sds_are_given() {
     let dir = scratch("groups");
     let data = data(&dir);
     let arguments = ["--group", "g", "--group-sd", "0.8"];
-    let case = Case::new("groups", &dir, &data, &arguments, spec(&["g"], &["0.8"]), Way::Auto(Method::Auto));
+    let case = Case::new(
+        "groups",
+        &dir,
+        &data,
+        &arguments,
+        spec(&["g"], &["0.8"]),
+        MethodChoice::Auto(Method::Auto),
+    );
     everything(&case, &unchecked);
     std::fs::remove_dir_all(&dir).unwrap();
 }
@@ -464,8 +485,14 @@ fn groups_whose_sds_are_given() {
 fn unknown_scales() {
     let dir = scratch("scales");
     let data = data(&dir);
-    let case =
-        Case::new("scales", &dir, &data, &["--group", "g"], spec(&["g"], &[]), Way::Auto(Method::Auto));
+    let case = Case::new(
+        "scales",
+        &dir,
+        &data,
+        &["--group", "g"],
+        spec(&["g"], &[]),
+        MethodChoice::Auto(Method::Auto),
+    );
     everything(&case, &unchecked);
     // the table of groups is a function of the arrays
     let table = std::fs::read(case.out.join("groups.parquet")).unwrap();
@@ -479,8 +506,8 @@ fn unknown_scales() {
 fn diagonal() {
     let dir = scratch("diagonal");
     let data = data(&dir);
-    let way = Way::Auto(Method::Auto).with_independence().unwrap();
-    let case = Case::new("diagonal", &dir, &data, &["--factor", "diagonal"], spec(&[], &[]), way);
+    let choice = MethodChoice::Auto(Method::Auto).with_independence().unwrap();
+    let case = Case::new("diagonal", &dir, &data, &["--factor", "diagonal"], spec(&[], &[]), choice);
     everything(&case, &unchecked);
     std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -1,5 +1,5 @@
-//! The same bound with the same digits in everything a command writes, never below the stored one; an estimate is never "at most"; progress
-//! lines too (finding T1).
+//! The same bound with the same digits in everything a command writes, never below the stored one; an estimate is never
+//! "at most"; progress lines too (finding T1).
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 

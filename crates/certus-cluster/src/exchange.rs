@@ -1,13 +1,16 @@
-//! Which partial sums travel. A node of the fixed tree whose leaves are all at one rank is summed there; a node that straddles ranks is
-//! combined at the rank that makes the number of messages smallest. The tree is the same for every number of ranks, and so are the bits.
+//! Which partial sums travel. A node of the fixed tree whose leaves are all at one rank is summed there; a node that
+//! straddles ranks is combined at the rank that makes the number of messages smallest. The tree is the same for every
+//! number of ranks, and so are the bits.
 //!
-//! Per boundary between two ranks at most half of the nodes beside its path travel; the sum then goes to the P − 1 others.
+//! Per boundary between two ranks at most half of the nodes beside its path travel; the sum then goes to the P − 1
+//! others.
 
 use std::ops::Range;
 
 use certus::parallel::halves;
 
-/// One thing to do, in the order in which all ranks do them; a rank takes part where it is named. Values are kept in numbered places.
+/// One thing to do, in the order in which all ranks do them; a rank takes part where it is named. Values are kept in
+/// numbered places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Rank `at` makes the value of a node that it has all leaves of.
@@ -173,8 +176,8 @@ mod tests {
         }
     }
 
-    /// A ring all-reduce sends 2(P − 1) times the numbers, and so do we where leaves are a multiple of P that is a power of two; never more than
-    /// twice that for P = 2 and 4.
+    /// A ring all-reduce sends 2(P − 1) times the numbers, and so do we where leaves are a multiple of P that is a
+    /// power of two; never more than twice that for P = 2 and 4.
     #[test]
     fn few_sums_travel() {
         for ranks in [2, 4] {

@@ -2,15 +2,16 @@
 
 use crate::exchange::Exchange;
 
-/// A boundary may be one over this of a rank's share away from the even split: the first of these with few messages, or the last.
+/// A boundary may be one over this of a rank's share away from the even split: the first of these with few messages, or
+/// the last.
 const TOLERANCES: [usize; 4] = [128, 64, 32, 16];
 
 /// Where the leaves of each rank begin, and where the last one's end.
 ///
-/// Boundary r is the number near r·leaves/ranks that is divisible by the highest power of two (the nearest of several): in a tree that splits at
-/// powers of two, few nodes then straddle it, so that few partial sums travel (see [`Exchange`]). Near is as near as at most 3(ranks − 1) of them
-/// allow, which with the result are twice what a ring all-reduce sends: whoever has the most leaves is waited for. A rank has at most 9/8 of its share, and
-/// a leaf more.
+/// Boundary r is the number near r·leaves/ranks that is divisible by the highest power of two (the nearest of several):
+/// in a tree that splits at powers of two, few nodes then straddle it, so that few partial sums travel (see
+/// [`Exchange`]). Near is as near as at most 3(ranks − 1) of them allow, which with the result are twice what a ring
+/// all-reduce sends: whoever has the most leaves is waited for. A rank has at most 9/8 of its share, and a leaf more.
 pub fn manifest(leaves: usize, ranks: usize) -> Vec<usize> {
     if leaves == 0 {
         return vec![0; ranks + 1];

@@ -14,16 +14,17 @@ use crate::transport::Transport;
 
 /// Marks the last message of a rank.
 const FAREWELL: Tag = 0x7fff + 1;
-/// A process that waits yields its core this long before it begins to sleep: as long as an iteration where it has a core of its own (a core that
-/// sleeps is given to others, and comes back late), not long where ranks outnumber the cores.
+/// A process that waits yields its core this long before it begins to sleep: as long as an iteration where it has a
+/// core of its own (a core that sleeps is given to others, and comes back late), not long where ranks outnumber the
+/// cores.
 const EAGER: [Duration; 2] = [Duration::from_millis(250), Duration::from_millis(2)];
 /// The longest sleep between two looks at a message.
 const NAP: Duration = Duration::from_millis(1);
 /// How much longer every further rank waits before it speaks, so that mostly one does.
 const STAGGER: Duration = Duration::from_millis(300);
 
-/// What to do when a wait was too long: told whom it was for (`None` for a message to all) and how long it lasted. The job is ended
-/// afterwards.
+/// What to do when a wait was too long: told whom it was for (`None` for a message to all) and how long it lasted. The
+/// job is ended afterwards.
 pub type Silence = Box<dyn Fn(Option<usize>, Duration) + Send + Sync>;
 
 /// This process among the ranks of `mpirun`.
@@ -51,7 +52,8 @@ pub fn local_count() -> usize {
 }
 
 impl Mpi {
-    /// Joins the ranks; call it once, before any thread is started. `None` if MPI does not let several threads take turns.
+    /// Joins the ranks; call it once, before any thread is started. `None` if MPI does not let several threads take
+    /// turns.
     ///
     /// Waits longer than `limit` end the job with `code` after `silence` was called.
     pub fn start(limit: Duration, code: u8, silence: Silence) -> Option<Self> {
@@ -86,7 +88,8 @@ impl Mpi {
         SimpleCommunicator::world().abort(i32::from(code))
     }
 
-    /// The last call: waits until every rank is here. If one is not within `limit`, calls `late` and ends all ranks with `code`.
+    /// The last call: waits until every rank is here. If one is not within `limit`, calls `late` and ends all ranks
+    /// with `code`.
     pub fn farewell(&self, limit: Duration, code: u8, late: &dyn Fn()) {
         let world = SimpleCommunicator::world();
         let pass = |from: usize, to: usize| {
@@ -108,7 +111,7 @@ impl Mpi {
         others().for_each(|r| pass(0, r));
         self.over.store(true, Ordering::Relaxed);
         // MPI_Finalize, while nobody else is in MPI
-        self.universe.lock().expect("nobody panics while holding it").take();
+        self.universe.lock().expect("no thread panics while it holds the lock").take();
     }
 
     fn wait<'a, D: ?Sized, S: Scope<'a>>(&self, request: Request<'a, D, S>, peer: Option<usize>) {
@@ -116,7 +119,8 @@ impl Mpi {
     }
 }
 
-/// Waits for a message, for the first `eager` of it without sleep. If it does not come within the limit, calls `late` and ends all ranks with `code`.
+/// Waits for a message, for the first `eager` of it without sleep. If it does not come within the limit, calls `late`
+/// and ends all ranks with `code`.
 fn finish<'a, D: ?Sized, S: Scope<'a>>(
     mut request: Request<'a, D, S>,
     eager: Duration,

@@ -48,7 +48,7 @@ impl<T: Transport> Spread<T> {
     }
 
     fn exchange(&self, bounds: &[usize]) -> Arc<Exchange> {
-        let mut known = self.exchanges.lock().expect("nobody panics while holding it");
+        let mut known = self.exchanges.lock().expect("no thread panics while it holds the lock");
         if let Some(exchange) = known.get(bounds) {
             return exchange.clone();
         }
@@ -86,7 +86,7 @@ impl<T: Transport> Ranks for Spread<T> {
     }
 
     fn manifest(&self, leaves: usize) -> Vec<usize> {
-        let mut known = self.manifests.lock().expect("nobody panics while holding it");
+        let mut known = self.manifests.lock().expect("no thread panics while it holds the lock");
         known.entry(leaves).or_insert_with(|| manifest(leaves, self.transport.count())).clone()
     }
 

@@ -1,7 +1,8 @@
 //! What moves numbers between processes.
 
-/// Messages between ranks. They arrive or the process ends: a rank that is lost or silent for too long ends the whole job, so nothing here
-/// returns an error. Pairs of ranks see their messages in order; `tag` tells when two ranks do not run the same program.
+/// Messages between ranks. They arrive or the process ends: a rank that is lost or silent for too long ends the whole
+/// job, so nothing here returns an error. Pairs of ranks see their messages in order; `tag` tells when two ranks do not
+/// run the same program.
 pub trait Transport: Send + Sync + std::fmt::Debug {
     /// The number of this process.
     fn rank(&self) -> usize;

@@ -1,5 +1,5 @@
-//! Models on rows that are spread over ranks, here threads that talk over channels: the bits are those of one process, for every number of
-//! ranks, every likelihood and every pass.
+//! Models on rows that are spread over ranks, here threads that talk over channels: the bits are those of one process,
+//! for every number of ranks, every likelihood and every pass.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use certus::Goal;
 use certus_cluster::{Spread, Transport};
+use certus_likelihood::{Likelihood, Linear, Logistic, Poisson};
 use certus_models::auto::{Method, fit};
-use certus_models::likelihood::{Likelihood, Linear, Logistic, Poisson};
 use certus_models::rows::{LEAF, Leaf, Rows, own_leaves};
 use certus_models::{Design, EnvelopeSettings, Error, Glm, Memory, PosteriorSettings, Prior, Ranks};
 

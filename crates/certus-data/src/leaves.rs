@@ -1,7 +1,9 @@
-//! Encoded rows in leaves: in memory up to a budget, beyond it in a file without a name, from which any leaf can be read again.
+//! Encoded rows in leaves: in memory up to a budget, beyond it in a file without a name, from which any leaf can be
+//! read again.
 //!
-//! DIFFERENCE: design.md streams files anew on every pass. Models ask for leaves from several threads and, by group, in any order; a
-//! scratch file of plain numbers answers that at the speed of the disk, while a scan would decode the file again up to each leaf.
+//! DIFFERENCE: design.md streams files anew on every pass. Models ask for leaves from several threads and, by group, in
+//! any order; a scratch file of plain numbers answers that at the speed of the disk, while a scan would decode the file
+//! again up to each leaf.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,10 +12,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use certus_models::error::InvalidData;
 use certus_models::rows::{Block, LEAF, Leaf, Rows};
 use certus_models::{Error, Ranks};
 
-use crate::error::DataError;
+use crate::error::{DataError, FileError};
 
 /// How much memory encoded rows may take, and where the rest goes.
 #[derive(Clone, Debug)]
@@ -24,8 +27,8 @@ pub struct Storage {
     pub directory: Option<PathBuf>,
     /// Processes that share the rows: each reads all of the data and keeps the leaves of its rank.
     pub ranks: Option<Arc<dyn Ranks>>,
-    /// Once it is true, no leaf can be read any more ([`Error::Stopped`]), so that every pass over the rows ends at its next leaf. Not for rows that are spread: ranks must
-    /// stop together.
+    /// Once it is true, no leaf can be read any more ([`Error::Stopped`]), so that every pass over the rows ends at its
+    /// next leaf. Not for rows that are spread: ranks must stop together.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
@@ -122,18 +125,13 @@ impl Writer {
             self.memory.push(leaf);
             return Ok(());
         }
-        let failed = |error: std::io::Error| {
-            DataError::Read(format!(
-                "the rows do not fit the memory given and can't be put into a scratch file in {}: {error}",
-                self.directory.display()
-            ))
-        };
+        let failed = |source| FileError::Scratch { directory: self.directory.clone(), source };
         let bytes: Vec<u8> = leaf.iter().flat_map(|x| x.to_le_bytes()).collect();
         if self.spilled.is_none() {
             self.spilled = Some(scratch(&self.directory).map_err(failed)?);
         }
         let file = self.spilled.as_mut().expect("made above");
-        file.write_all(&bytes).map_err(failed)
+        Ok(file.write_all(&bytes).map_err(failed)?)
     }
 
     pub(crate) fn finish(mut self, extras: Extras) -> Result<Leaves, DataError> {
@@ -152,7 +150,8 @@ impl Writer {
     }
 }
 
-/// A new file that nobody else can name: it is unlinked at once (where the system allows it) and gone when it is closed.
+/// A new file that nobody else can name: it is unlinked at once (where the system allows it) and gone when it is
+/// closed.
 fn scratch(directory: &std::path::Path) -> std::io::Result<File> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = format!("certus-rows-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -162,7 +161,8 @@ fn scratch(directory: &std::path::Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Encoded rows: per leaf, column after column, the features and then response, trials, offset and weight, as far as they are there.
+/// Encoded rows: per leaf, column after column, the features and then response, trials, offset and weight, as far as
+/// they are there.
 #[derive(Debug)]
 pub(crate) struct Leaves {
     rows: usize,
@@ -178,8 +178,8 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    /// Leaves out features: leaves in memory are closed up, those in the file are skipped over when read.
-    pub(crate) fn remove(&mut self, features: &[usize]) {
+    /// Without some features: leaves in memory are closed up, those in the file are skipped over when read.
+    pub(crate) fn without(mut self, features: &[usize]) -> Self {
         let rows = self.rows;
         for (index, leaf) in self.memory.iter_mut().enumerate() {
             let n = LEAF.min(rows - (self.own.start + index) * LEAF);
@@ -188,6 +188,7 @@ impl Leaves {
         }
         let mut place = 0..;
         self.kept.retain(|_| !features.contains(&place.next().expect("endless")));
+        self
     }
 
     fn read(&self, index: usize, n: usize) -> std::io::Result<Vec<f64>> {
@@ -246,15 +247,15 @@ impl Rows for Leaves {
             return Err(Error::Stopped);
         }
         if !self.own.contains(&index) {
-            return Err(Error::Data(format!("leaf {index} is kept by another rank")));
+            return Err(InvalidData::LeafElsewhere { leaf: index }.into());
         }
         let owned;
         let values = match self.memory.get(index - self.own.start) {
             Some(leaf) => leaf,
             None => {
-                owned = self.read(index, n).map_err(|e| {
-                    Error::Data(format!("leaf {index} of the scratch file can't be read: {e}"))
-                })?;
+                owned = self
+                    .read(index, n)
+                    .map_err(|error| InvalidData::LeafUnreadable { leaf: index, error })?;
                 &owned
             }
         };
@@ -282,6 +283,7 @@ impl Rows for Leaves {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     /// Column c of row i is 10 i + c.
     fn filled(rows: usize, storage: &Storage, extras: Extras) -> Leaves {
@@ -305,8 +307,7 @@ mod tests {
         for storage in [Storage::default(), small, Storage { memory: 0, ..Storage::default() }] {
             for removed in [vec![], vec![1], vec![0, 2]] {
                 let rows = 5 * LEAF + 17;
-                let mut leaves = filled(rows, &storage, extras);
-                leaves.remove(&removed);
+                let leaves = filled(rows, &storage, extras).without(&removed);
                 let kept: Vec<usize> = (0..3).filter(|c| !removed.contains(c)).collect();
                 assert_eq!((leaves.len(), leaves.columns()), (rows, kept.len()));
                 let mut seen = 0;
@@ -336,6 +337,6 @@ mod tests {
         let storage = Storage { memory: 0, directory: Some("/no/such/place".into()), ..Storage::default() };
         let mut writer = Writer::new(1, &storage);
         let error = writer.push(&[vec![1.0; LEAF]], LEAF).unwrap_err();
-        assert!(error.exit_code() == 74 && error.to_string().contains("/no/such/place"), "{error}");
+        assert!(error.kind() == ErrorKind::Io && error.to_string().contains("/no/such/place"), "{error}");
     }
 }

@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use certus_models::rows::{Rows, leaves};
 
-use crate::account::dependence;
-use crate::encoding::{Coding, Encoding, Feature, How, Part};
-use crate::error::DataError;
+use crate::encoding::{Coding, ColumnEncoding, Encoding, Feature, Part};
+use crate::error::{ColumnError, DataError, NoFeature, Subject};
+use crate::notes::dependence;
 use crate::prepare::Prepared;
 use crate::spec::Spec;
 use crate::summary::{Extent, dependent, fingerprint, summarise};
 
 impl Prepared {
-    /// Rows of complete finite numbers, `names` of their columns in order. `None` if a column must be dropped for being constant, which only
-    /// a copy can do; then prepare a table instead.
+    /// Rows of complete finite numbers, `names` of their columns in order. `None` if a column must be dropped for being
+    /// constant, which only a copy can do; then prepare a table instead.
     pub fn of_rows(rows: Arc<dyn Rows>, names: &[String], spec: &Spec) -> Result<Option<Self>, DataError> {
         spec.check()?;
         if let Some(k) = (1..names.len()).find(|&k| names[..k].contains(&names[k])) {
-            return Err(DataError::BadData(format!("two columns are called '{}': rename one", names[k])));
+            return Err(ColumnError::Repeated { name: names[k].clone(), file: None }.into());
         }
         if rows.is_empty() {
-            return Err(DataError::BadData("there is no row of data".into()));
+            return Err(ColumnError::NoRows { incomplete: 0 }.into());
         }
         check(&*rows, names, spec)?;
         let extent = Extent::of(&*rows)?;
@@ -28,7 +28,7 @@ impl Prepared {
             return Ok(None);
         }
         if names.is_empty() && !spec.intercept {
-            return Err(DataError::BadData("no feature is left: there is no column and no intercept".into()));
+            return Err(ColumnError::NoFeature(NoFeature::NoColumn).into());
         }
         let summary = summarise(&*rows, &extent, spec.intercept, &[])?;
         let feature = |(column, (name, (mean, sd))): (usize, (&String, &(f64, f64)))| Feature {
@@ -41,7 +41,7 @@ impl Prepared {
         };
         let encoding = Encoding {
             response: spec.response.clone(),
-            columns: names.iter().map(|n| Coding { name: n.clone(), how: How::Number }).collect(),
+            columns: names.iter().map(|n| Coding { name: n.clone(), how: ColumnEncoding::Number }).collect(),
             features: names.iter().zip(&summary.moments).enumerate().map(feature).collect(),
             groups: Vec::new(),
             trials: spec.trials.clone(),
@@ -72,35 +72,29 @@ fn check(rows: &dyn Rows, names: &[String], spec: &Spec) -> Result<(), DataError
         let mut bad = None;
         rows.leaf(index, &mut |leaf| {
             for i in 0..leaf.y.len() {
-                let row = leaf.first + i + 1;
+                let place = format!("row {}", leaf.first + i + 1);
                 let column = (0..names.len()).find(|&j| !leaf.x.get(i, j).is_finite());
-                let reason = if let Some(j) = column {
-                    let x = leaf.x.get(i, j);
-                    Some(format!(
-                        "row {row} of column '{}' is {x}, but a finite number is required",
-                        names[j]
-                    ))
+                let error = if let Some(j) = column {
+                    let subject = Subject::Column(names[j].clone());
+                    Some(ColumnError::not_finite(place, subject, leaf.x.get(i, j).to_string()))
                 } else if !leaf.offset_of(i).is_finite() {
-                    Some(format!(
-                        "row {row}: the offset is {}, but a finite number is required",
-                        leaf.offset_of(i)
-                    ))
+                    Some(ColumnError::not_finite(place, Subject::Offset, leaf.offset_of(i).to_string()))
                 } else if !(leaf.weight_of(i) >= 0.0 && leaf.weight_of(i).is_finite()) {
-                    let w = leaf.weight_of(i);
-                    Some(format!("row {row}: the weight is {w}, but a number of at least 0 is required"))
+                    Some(ColumnError::weight(place, leaf.weight_of(i)))
                 } else {
                     let datum = leaf.datum(i);
-                    let reason = spec.family.reject(datum.y, datum.trials);
-                    reason.map(|reason| format!("row {row}, column '{}': {reason}", spec.response))
+                    let reason = spec.model.reject(datum);
+                    let column = spec.response.clone();
+                    reason.map(|reason| ColumnError::Response { place, column, reason })
                 };
-                if reason.is_some() {
-                    bad = reason;
+                if error.is_some() {
+                    bad = error;
                     return;
                 }
             }
         })?;
-        if let Some(reason) = bad {
-            return Err(DataError::BadData(reason));
+        if let Some(error) = bad {
+            return Err(error.into());
         }
     }
     Ok(())
@@ -111,13 +105,15 @@ mod tests {
     use certus_models::rows::Memory;
 
     use super::*;
+    use crate::error::ErrorKind;
     use crate::prepare::prepare;
-    use crate::spec::{Family, Features};
+    use crate::spec::Features;
     use crate::table::{Column, Table};
+    use certus_likelihood::Response;
 
     fn spec() -> Spec {
         let features = Features::Terms(vec!["a".into(), "b".into()]);
-        Spec { features, ..Spec::new("y", Family::Logistic) }
+        Spec { features, ..Spec::new("y", Response::Logistic) }
     }
 
     fn rows(x: Vec<f64>, y: Vec<f64>) -> Arc<dyn Rows> {
@@ -147,7 +143,7 @@ mod tests {
         let names = ["a".to_string(), "b".to_string()];
         let refused = |x: Vec<f64>, y: Vec<f64>, word: &str| {
             let error = Prepared::of_rows(rows(x, y), &names, &spec()).err().unwrap();
-            assert!(error.exit_code() == 65 && error.to_string().contains(word), "{error}");
+            assert!(error.kind() == ErrorKind::Data && error.to_string().contains(word), "{error}");
         };
         refused(vec![1.0, 2.0, f64::NAN, 4.0], vec![0.0, 1.0], "row 2 of column 'a'");
         refused(vec![1.0, 2.0, 3.0, 4.0], vec![0.0, 0.5], "row 2, column 'y'");

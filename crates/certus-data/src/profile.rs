@@ -1,12 +1,15 @@
-//! The first pass over the columns: how many rows are complete, where values are missing, which levels and dates there are.
+//! The first pass over the columns: how many rows are complete, where values are missing, which levels and dates there
+//! are.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
-use crate::encoding::{Encoding, How, Reader, SEPARATOR, group_key, label};
-use crate::error::DataError;
+use crate::encoding::{Reading, SEPARATOR};
+use crate::error::{ColumnError, DataError, MissingIn};
+use crate::reader::{group_key, label};
 use crate::spec::Missing;
-use crate::table::{Kind, Source};
+use crate::table::Source;
+use crate::terms::Terms;
 
 /// Levels that a column of text may have as a feature; more are the business of groups.
 const MOST_LEVELS: usize = 10_000;
@@ -17,24 +20,25 @@ pub(crate) struct Profile {
     pub(crate) used: usize,
     /// Rows with a missing value.
     pub(crate) incomplete: usize,
-    /// Per column with a missing value: name, how many, where first.
-    pub(crate) missing: Vec<(String, usize, String)>,
+    /// The columns with missing values.
+    pub(crate) missing: Vec<MissingIn>,
+    /// Per column of the terms, its levels in order.
+    pub(crate) levels: Vec<Vec<String>>,
+    /// Per column of the terms, its first date.
+    pub(crate) first_dates: Vec<f64>,
+    /// Per group, its levels in order.
+    pub(crate) group_levels: Vec<Vec<String>>,
 }
 
-/// Fills in levels, first dates and group levels of the encoding from the complete rows.
-pub(crate) fn profile(
-    source: &dyn Source,
-    encoding: &mut Encoding,
-    policy: Missing,
-) -> Result<Profile, DataError> {
-    let reader = Reader::new(encoding, source.columns(), true)?;
+/// Levels, first dates and group levels of the complete rows.
+pub(crate) fn profile(source: &dyn Source, terms: &Terms, policy: Missing) -> Result<Profile, DataError> {
     let (mut used, mut incomplete) = (0, 0);
-    let mut gaps: Vec<(usize, String)> = vec![(0, String::new()); reader.wanted.len()];
-    let mut levels: Vec<HashSet<String>> = vec![HashSet::new(); encoding.columns.len()];
-    let mut first: Vec<f64> = vec![f64::INFINITY; encoding.columns.len()];
-    let mut groups: Vec<HashSet<String>> = vec![HashSet::new(); encoding.groups.len()];
+    let mut gaps: Vec<(usize, String)> = vec![(0, String::new()); terms.wanted.len()];
+    let mut levels: Vec<HashSet<String>> = vec![HashSet::new(); terms.columns.len()];
+    let mut first: Vec<f64> = vec![f64::INFINITY; terms.columns.len()];
+    let mut groups: Vec<HashSet<String>> = vec![HashSet::new(); terms.groups.len()];
     let mut key = String::new();
-    source.scan(&reader.wanted, &mut |batch| {
+    source.scan(&terms.wanted, &mut |batch| {
         for i in 0..batch.rows() {
             let mut complete = true;
             for (c, (count, place)) in gaps.iter_mut().enumerate() {
@@ -51,29 +55,26 @@ pub(crate) fn profile(
                 continue;
             }
             used += 1;
-            for (c, coding) in encoding.columns.iter().enumerate() {
-                match coding.how {
-                    How::Levels { .. } => {
+            for (c, (name, reading)) in terms.columns.iter().enumerate() {
+                match reading {
+                    Reading::Levels => {
                         let label = label(batch, c, i);
                         if !levels[c].contains(label.as_ref()) {
                             levels[c].insert(label.into_owned());
                             if levels[c].len() > MOST_LEVELS {
-                                return Err(DataError::BadData(format!(
-                                    "column '{}' has more than {MOST_LEVELS} different values, too many for a \
-                                     feature: make it a group or leave it out",
-                                    coding.name
-                                )));
+                                let (column, most) = (name.clone(), MOST_LEVELS);
+                                return Err(ColumnError::TooManyLevels { column, most }.into());
                             }
                         }
                     }
-                    How::Days { .. } => {
+                    Reading::Days => {
                         let (column, row) = batch.cell(c, i);
                         first[c] = first[c].min(column.number(row).unwrap_or(f64::INFINITY));
                     }
                     _ => (),
                 }
             }
-            for (group, seen) in encoding.groups.iter().zip(&mut groups) {
+            for (group, seen) in terms.groups.iter().zip(&mut groups) {
                 group_key(batch, &group.columns, i, &mut key);
                 if !seen.contains(&key) {
                     seen.insert(key.clone());
@@ -82,43 +83,27 @@ pub(crate) fn profile(
         }
         Ok(())
     })?;
-    let named = reader.wanted.iter().map(|&c| source.columns()[c].name.clone());
-    let missing: Vec<(String, usize, String)> = named
+    let named = terms.wanted.iter().map(|&c| source.columns()[c].name.clone());
+    let missing: Vec<MissingIn> = named
         .zip(gaps)
         .filter(|(_, (count, _))| *count > 0)
-        .map(|(n, (count, place))| (n, count, place))
+        .map(|(column, (count, first))| MissingIn { column, count, first })
         .collect();
     if policy == Missing::Error && incomplete > 0 {
-        let each: Vec<String> = missing
-            .iter()
-            .map(|(name, count, place)| format!("column '{name}' misses {count}, the first in {place}"))
-            .collect();
-        return Err(DataError::BadData(format!(
-            "{incomplete} of {} rows have missing values: {}; fill them in, leave these columns out, or leave out the \
-             rows (--missing drop, in Python missing=\"drop\")",
-            used + incomplete,
-            each.join("; ")
-        )));
+        let rows = used + incomplete;
+        return Err(ColumnError::Missing { incomplete, rows, columns: missing }.into());
     }
     if used == 0 {
-        return Err(DataError::BadData(match incomplete {
-            0 => "there is no row of data".into(),
-            n => {
-                format!("none of the {n} rows is complete: every one misses a value in a column that is used")
-            }
-        }));
+        return Err(ColumnError::NoRows { incomplete }.into());
     }
-    for (c, coding) in encoding.columns.iter_mut().enumerate() {
-        match &mut coding.how {
-            How::Levels { levels: sorted, .. } => *sorted = in_order(std::mem::take(&mut levels[c])),
-            How::Days { first: origin } => *origin = first[c],
-            _ => (),
-        }
-    }
-    for (group, seen) in encoding.groups.iter_mut().zip(groups) {
-        group.levels = in_order(seen);
-    }
-    Ok(Profile { used, incomplete, missing })
+    Ok(Profile {
+        used,
+        incomplete,
+        missing,
+        levels: levels.into_iter().map(in_order).collect(),
+        first_dates: first,
+        group_levels: groups.into_iter().map(in_order).collect(),
+    })
 }
 
 /// Levels in order: part by part, numbers by size and before names, names by their letters.
@@ -136,24 +121,6 @@ pub(crate) fn in_order(levels: HashSet<String>) -> Vec<String> {
         pairs.map(|(a, b)| part(a, b)).find(|o| o.is_ne()).unwrap_or_else(|| a.cmp(b))
     });
     sorted
-}
-
-/// The first cell of a column that is not missing, in words.
-pub(crate) fn first_cell(source: &dyn Source, column: usize) -> Result<String, DataError> {
-    if matches!(source.columns()[column].kind, Kind::Other(_)) {
-        return Ok("of a type that can't be read".into());
-    }
-    let mut found = None;
-    source.scan(&[column], &mut |batch| {
-        if found.is_none() {
-            found = (0..batch.rows()).find_map(|i| {
-                let (cells, row) = batch.cell(0, i);
-                (!cells.is_missing(row)).then(|| format!("'{}' in {}", cells.label(row), batch.place(i)))
-            });
-        }
-        Ok(())
-    })?;
-    Ok(found.unwrap_or_else(|| "missing in every row".into()))
 }
 
 #[cfg(test)]

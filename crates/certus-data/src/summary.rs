@@ -1,18 +1,19 @@
-//! What the encoded rows are like, in two passes: ranges, means and standard deviations, a fingerprint; and which columns follow from others.
-//! Sums run over leaves in the one fixed tree, so that they do not depend on threads or ranks.
+//! What the encoded rows are like, in two passes: ranges, means and standard deviations, a fingerprint; and which
+//! columns follow from others. Sums run over leaves in the one fixed tree, so that they do not depend on threads or
+//! ranks.
 
 use certus_models::ranks::{self, halves, whole};
 use certus_models::rows::{LEAF, Leaf, Rows, add, leaves};
 
 use crate::encoding::Encoding;
 use crate::error::DataError;
-use crate::prepare::ResponseSummary;
 
-/// A column is said to follow from others if they explain all but this part of its square sum; rounding leaves about 1e-13.
+/// A column is said to follow from others if they explain all but this part of its square sum; rounding leaves about
+/// 1e-13.
 const UNEXPLAINED: f64 = 1e-10;
 
 /// Combines numbers of the leaves `which` (in order): `work(leaf, out)` changes those of one, which are `empty` before.
-pub(crate) fn over_leaves(
+pub fn over_leaves(
     rows: &dyn Rows,
     which: &[usize],
     empty: &[f64],
@@ -33,8 +34,22 @@ pub(crate) fn over_leaves(
     Ok(all.unwrap_or_else(|| empty.to_vec()))
 }
 
-pub(crate) fn all(rows: &dyn Rows) -> Vec<usize> {
+/// All leaves that are here.
+pub fn all(rows: &dyn Rows) -> Vec<usize> {
     (0..leaves(rows)).collect()
+}
+
+/// The response in a few numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ResponseSummary {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation (divided by N).
+    pub sd: f64,
+    /// Least value.
+    pub min: f64,
+    /// Greatest value.
+    pub max: f64,
 }
 
 /// What one pass tells of every feature and of the response: least, greatest, sum.
@@ -85,10 +100,10 @@ impl Extent {
         self.features.iter().enumerate().filter_map(constant).collect()
     }
 
-    /// Forgets features.
-    pub(crate) fn remove(&mut self, features: &[usize]) {
-        let mut place = 0..;
-        self.features.retain(|_| !features.contains(&place.next().expect("endless")));
+    /// Without some features.
+    pub(crate) fn without(self, features: &[usize]) -> Self {
+        let kept = self.features.into_iter().enumerate().filter(|(j, _)| !features.contains(j));
+        Self { features: kept.map(|(_, part)| part).collect(), response: self.response }
     }
 }
 
@@ -96,18 +111,20 @@ impl Extent {
 pub(crate) struct Summary {
     /// Mean and standard deviation of every feature.
     pub(crate) moments: Vec<(f64, f64)>,
-    /// One of every feature by itself, to its prior (docs/priors.md, P1): the distance between its values if it has two, else its sd.
+    /// One of every feature by itself, to its prior (docs/priors.md, P1): the distance between its values if it has
+    /// two, else its sd.
     pub(crate) units: Vec<f64>,
     pub(crate) response: ResponseSummary,
     /// A hash of all cells.
     cells: u64,
 }
 
-/// Mean and standard deviation of every feature, with the operations of `Design::standardised`, so that the bits agree: the deviations
-/// are taken from the mean if there is an intercept, else from 0. A standard deviation below 1e-12 of the size counts as 0.
+/// Mean and standard deviation of every feature, with the operations of `Design::standardised`, so that the bits agree:
+/// the deviations are taken from the mean if there is an intercept, else from 0. A standard deviation below 1e-12 of
+/// the size counts as 0.
 ///
-/// The hash is of all cells of every leaf (features, response, trials, offset, weight, groups) as 64-bit words in order; leaves are joined in
-/// the fixed tree.
+/// The hash is of all cells of every leaf (features, response, trials, offset, weight, groups) as 64-bit words in
+/// order; leaves are joined in the fixed tree.
 pub(crate) fn summarise(
     rows: &dyn Rows,
     extent: &Extent,
@@ -117,13 +134,15 @@ pub(crate) fn summarise(
     let (p, n) = (rows.columns(), rows.len() as f64);
     let means: Vec<f64> = extent.features.iter().map(|part| part[2] / n).collect();
     let about: Vec<f64> = if intercept { means.clone() } else { vec![0.0; p] };
-    // squares of numbers below 1e-154 or above 1e154 would leave the range of doubles; a power of two changes no other bit
+    // squares of numbers below 1e-154 or above 1e154 would leave the range of doubles; a power of two changes no other
+    // bit
     let shrink: Vec<f64> = std::iter::zip(&extent.features, &about)
         .map(|(part, about)| power_of_two((part[0] - about).abs().max((part[1] - about).abs())).recip())
         .collect();
     let [min, max, sum] = extent.response;
     let mean = sum / n;
-    // per feature Σ x and Σ x² about its center and how many cells are neither its least nor its greatest; Σ (y − mean)²; the hash in two halves
+    // per feature Σ x and Σ x² about its center and how many cells are neither its least nor its greatest; Σ (y −
+    // mean)²; the hash in two halves
     let sums = over_leaves(
         rows,
         &all(rows),
@@ -166,8 +185,8 @@ pub(crate) fn summarise(
     })
 }
 
-/// The largest power of two that is not above `size`, within a range whose reciprocals and their squares are ordinary numbers; 1 for a size that
-/// has no logarithm.
+/// The largest power of two that is not above `size`, within a range whose reciprocals and their squares are ordinary
+/// numbers; 1 for a size that has no logarithm.
 fn power_of_two(size: f64) -> f64 {
     if !(size > 0.0 && size.is_finite()) {
         return 1.0;
@@ -193,8 +212,8 @@ pub(crate) fn dependent(rows: &dyn Rows, encoding: &Encoding) -> Result<Vec<Depe
     if found.is_empty() || some.len() == count { Ok(found) } else { dependent_on(rows, encoding, &all(rows)) }
 }
 
-/// The Cholesky factorisation of G = AᵀA (A standardised) column by column: the pivot of column j is the part of its square sum that the
-/// columns before it leave unexplained; where that is nothing, L⁻ᵀ gives the combination.
+/// The Cholesky factorisation of G = AᵀA (A standardised) column by column: the pivot of column j is the part of its
+/// square sum that the columns before it leave unexplained; where that is nothing, L⁻ᵀ gives the combination.
 fn dependent_on(rows: &dyn Rows, encoding: &Encoding, which: &[usize]) -> Result<Vec<Dependent>, DataError> {
     let first = usize::from(encoding.intercept);
     let d = rows.columns() + first;
@@ -259,7 +278,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// h ← mix(h, word): both steps can be undone, so that a change of one word always shows.
-pub(crate) fn mix(hash: u64, word: u64) -> u64 {
+pub fn mix(hash: u64, word: u64) -> u64 {
     let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash ^ (hash >> 29)
 }
@@ -284,8 +303,8 @@ fn cells_hash(leaf: &Leaf<'_>, codes: &[Vec<u32>]) -> u64 {
     hash
 }
 
-/// The fingerprint of the data used: the names of features, levels and groups, then all cells. It tells data apart, it does not protect
-/// them.
+/// The fingerprint of the data used: the names of features, levels and groups, then all cells. It tells data apart, it
+/// does not protect them.
 pub(crate) fn fingerprint(rows: &dyn Rows, encoding: &Encoding, summary: &Summary) -> u64 {
     let mut header = mix(0, rows.len() as u64);
     for name in encoding.coefficients() {

@@ -1,6 +1,7 @@
 //! Columns as they are given: typed cells with gaps, and the sources that hand them out in the order of their rows.
 
-use crate::error::DataError;
+use crate::error::{ColumnError, DataError};
+pub use crate::kind::Kind;
 
 /// Rows that a table hands out at a time.
 const BATCH: usize = 8192;
@@ -95,40 +96,6 @@ pub(crate) fn date_label(days: f64) -> String {
     if fraction == 0.0 { date } else { format!("{date}+{fraction}d") }
 }
 
-/// What a column holds.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// Numbers.
-    Number,
-    /// Truth values.
-    Boolean,
-    /// Text.
-    Text,
-    /// Dates.
-    Date,
-    /// Numbers and text in one column; the words say which cells.
-    Mixed(String),
-    /// No value in any row.
-    Empty,
-    /// A type of the file that is no column of cells, such as a list.
-    Other(String),
-}
-
-impl Kind {
-    pub(crate) fn words(&self) -> String {
-        match self {
-            Self::Number => "numbers".into(),
-            Self::Boolean => "truth values".into(),
-            Self::Text => "text".into(),
-            Self::Date => "dates".into(),
-            Self::Mixed(_) => "numbers and text mixed".into(),
-            Self::Empty => "no value at all".into(),
-            Self::Other(name) => format!("cells of type {name}"),
-        }
-    }
-}
-
 /// A column's name and kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnInfo {
@@ -149,7 +116,8 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// `columns[..][start..start + rows]`. `first` is the number of the first row within `place`, such as " of trips.csv" or nothing.
+    /// `columns[..][start..start + rows]`. `first` is the number of the first row within `place`, such as " of
+    /// trips.csv" or nothing.
     pub fn new(columns: Vec<&'a Column>, start: usize, rows: usize, first: usize, place: &'a str) -> Self {
         debug_assert!(columns.iter().all(|c| c.len() >= start + rows));
         Self { columns, start, rows, first, place }
@@ -202,15 +170,16 @@ impl Table {
         let mut table = Self::default();
         for (name, column) in columns {
             if table.info.iter().any(|c| c.name == name) {
-                return Err(DataError::BadData(format!("two columns are called '{name}': rename one")));
+                return Err(ColumnError::Repeated { name, file: None }.into());
             }
             if let Some(first) = table.columns.first().filter(|first| first.len() != column.len()) {
-                return Err(DataError::BadData(format!(
-                    "column '{name}' has {} rows, but '{}' has {}",
-                    column.len(),
-                    table.info[0].name,
-                    first.len()
-                )));
+                return Err(ColumnError::Lengths {
+                    column: name,
+                    rows: column.len(),
+                    other: table.info[0].name.clone(),
+                    other_rows: first.len(),
+                }
+                .into());
             }
             let gaps = !column.is_empty() && (0..column.len()).all(|i| column.is_missing(i));
             let kind = if gaps { Kind::Empty } else { column.kind() };

@@ -1,9 +1,10 @@
-//! What one of a feature is to its prior (docs/priors.md, P1): an sd of a number, the distance between the values of a column that has two, 1 for a level; the product
-//! over the parts of an interaction.
+//! What one of a feature is to its prior (docs/priors.md, P1): an sd of a number, the distance between the values of a
+//! column that has two, 1 for a level; the product over the parts of an interaction.
 
-use crate::encoding::{Encoding, Feature, How, Part};
+use crate::encoding::{Coding, ColumnEncoding, Part};
 
-/// What is known of a column of numbers, one after the other in the order of the rows, so that every process finds the same.
+/// What is known of a column of numbers, one after the other in the order of the rows, so that every process finds the
+/// same.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spread {
     count: f64,
@@ -43,23 +44,25 @@ impl Spread {
 }
 
 /// Columns of numbers that are parts of interactions.
-pub(crate) fn parts_of_products(encoding: &Encoding) -> Vec<usize> {
-    let products = encoding.features.iter().filter(|f| f.parts.len() > 1);
+pub(crate) fn parts_of_products<'a>(features: impl Iterator<Item = &'a [Part]>) -> Vec<usize> {
+    let products = features.filter(|parts| parts.len() > 1);
     let mut columns: Vec<usize> =
-        products.flat_map(|f| &f.parts).filter(|p| p.level.is_none()).map(|p| p.column).collect();
+        products.flatten().filter(|p| p.level.is_none()).map(|p| p.column).collect();
     columns.sort_unstable();
     columns.dedup();
     columns
 }
 
-/// The unit of a feature; `alone` is that of a column of numbers which is a feature by itself.
-pub(crate) fn unit_of(feature: &Feature, encoding: &Encoding, alone: f64, parts: &[(usize, Spread)]) -> f64 {
-    let one = |part: &Part| match (&encoding.columns[part.column].how, part.level) {
-        (How::Levels { .. }, _) | (_, Some(_)) => 1.0,
-        _ if feature.parts.len() == 1 => alone,
-        _ => parts.iter().find(|(column, _)| *column == part.column).map_or(1.0, |(_, spread)| spread.unit()),
+/// The unit of the product of `parts`; `alone` is that of a column of numbers which is a feature by itself.
+pub(crate) fn unit_of(parts: &[Part], columns: &[Coding], alone: f64, spreads: &[(usize, Spread)]) -> f64 {
+    let one = |part: &Part| match (&columns[part.column].how, part.level) {
+        (ColumnEncoding::Levels { .. }, _) | (_, Some(_)) => 1.0,
+        _ if parts.len() == 1 => alone,
+        _ => {
+            spreads.iter().find(|(column, _)| *column == part.column).map_or(1.0, |(_, spread)| spread.unit())
+        }
     };
-    feature.parts.iter().map(one).product()
+    parts.iter().map(one).product()
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use certus::Gaussian;
 use certus::factor::{Factor, Lower};
 use certus_data::{
-    Column, DataError, Encoding, Family, Features, GroupSpec, How, Missing, Prepared, Slopes, Source, Spec,
-    Storage, Table, prepare, prepare_with,
+    Column, ColumnEncoding, ColumnError, DataError, Encoding, ErrorKind, Features, GroupSpec, Missing,
+    MissingIn, Prepared, Slopes, Source, Spec, Storage, Table, prepare, prepare_with,
 };
-use certus_models::likelihood::Logistic;
+use certus_likelihood::Logistic;
+use certus_likelihood::Response;
 use certus_models::rows::{LEAF, Rows};
 use certus_models::{Design, Glm, Hierarchical, Memory, Prior, laplace};
 
@@ -46,15 +47,15 @@ fn trips() -> Table {
 }
 
 #[track_caller]
-fn refused(result: Result<Prepared, DataError>, code: u8, words: &[&str]) {
+fn refused(result: Result<Prepared, DataError>, kind: ErrorKind, words: &[&str]) {
     let error = result.err().expect("it must be refused");
-    assert_eq!(error.exit_code(), code, "{error}");
+    assert_eq!(error.kind(), kind, "{error}");
     words.iter().for_each(|w| assert!(error.to_string().contains(w), "'{w}' is not in: {error}"));
 }
 
 #[test]
 fn columns_are_encoded_as_by_hand() {
-    let mut spec = Spec::new("late", Family::Logistic);
+    let mut spec = Spec::new("late", Response::Logistic);
     spec.features = terms(&["rain", "city", "toll", "day", "city:rain", "toll:city"]);
     let prepared = prepare(&trips(), &spec).unwrap();
     // the reference is Breda; days count from 19998
@@ -83,7 +84,7 @@ fn columns_are_encoded_as_by_hand() {
     assert_eq!(prepared.dropped[0].name, "toll:city[Utrecht]");
     let how = &prepared.encoding.columns[1].how;
     let levels = ["Breda", "Ede", "Utrecht"].map(String::from).to_vec();
-    assert_eq!(*how, How::Levels { levels, reference: Some("Breda".into()) });
+    assert_eq!(*how, ColumnEncoding::Levels { levels, reference: Some("Breda".into()) });
     let notes = prepared.notes.join("\n");
     assert!(notes.contains("the reference is Breda") && notes.contains("days since 2024-10-02"), "{notes}");
     let y = prepared.response;
@@ -92,7 +93,7 @@ fn columns_are_encoded_as_by_hand() {
 
 #[test]
 fn without_an_intercept_the_first_text_keeps_its_levels() {
-    let mut spec = Spec::new("late", Family::Logistic);
+    let mut spec = Spec::new("late", Response::Logistic);
     spec.features = terms(&["city"]);
     spec.intercept = false;
     let prepared = prepare(&trips(), &spec).unwrap();
@@ -104,7 +105,7 @@ fn without_an_intercept_the_first_text_keeps_its_levels() {
 
 #[test]
 fn all_means_numbers_and_names_the_rest() {
-    let mut spec = Spec::new("late", Family::Logistic);
+    let mut spec = Spec::new("late", Response::Logistic);
     spec.groups = vec![GroupSpec { factor: "city".into(), slopes: Slopes::Terms(vec![]), sd: Some(1.0) }];
     let prepared = prepare(&trips(), &spec).unwrap();
     assert_eq!(names(&prepared), ["rain", "toll"]);
@@ -125,7 +126,7 @@ fn moments_are_those_of_the_design() {
         ("wave2", number(&wave.iter().map(|w| w * w).collect::<Vec<_>>())),
     ]);
     for intercept in [true, false] {
-        let mut spec = Spec::new("y", Family::Linear);
+        let mut spec = Spec::new("y", Response::Linear);
         spec.intercept = intercept;
         let prepared = prepare(&data, &spec).unwrap();
         let f = &prepared.encoding.features[0];
@@ -159,15 +160,15 @@ fn missing_values_are_refused_or_dropped_with_their_number() {
         ("city", text(&["a", "b", "NA", "b", "c"])),
         ("unused", number(&[f64::NAN; 5])),
     ]);
-    let mut spec = Spec::new("y", Family::Linear);
+    let mut spec = Spec::new("y", Response::Linear);
     spec.features = terms(&["x"]);
     refused(
         prepare(&data, &spec),
-        65,
+        ErrorKind::Data,
         &[
             "3 of 5 rows",
-            "'x' misses 2, the first in row 2",
-            "'y' misses 1, the first in row 3",
+            "'x' has 2 missing values, the first in row 2",
+            "'y' has 1 missing value, the first in row 3",
             "--missing drop",
         ],
     );
@@ -180,7 +181,28 @@ fn missing_values_are_refused_or_dropped_with_their_number() {
     spec.features = terms(&["x", "city"]);
     assert_eq!(names(&prepare(&data, &spec).unwrap()), ["x", "city[c]"]);
     spec.features = terms(&["unused"]);
-    refused(prepare(&data, &spec), 65, &["'unused' holds no value at all"]);
+    refused(prepare(&data, &spec), ErrorKind::Data, &["'unused' holds no value at all"]);
+}
+
+#[test]
+fn errors_have_their_parts_as_fields() {
+    let data = table(&[("y", number(&[1.0, f64::NAN])), ("x", number(&[1.0, 2.0]))]);
+    match prepare(&data, &Spec::new("y", Response::Linear)).err() {
+        Some(DataError::Column(ColumnError::Missing { incomplete: 1, rows: 2, columns })) => {
+            let missing = MissingIn { column: "y".into(), count: 1, first: "row 2".into() };
+            assert_eq!(columns, [missing]);
+        }
+        other => panic!("{other:?}"),
+    }
+    match prepare(&data, &Spec::new("z", Response::Linear)).err() {
+        Some(DataError::Column(ColumnError::NotFound { name, within: None, available })) => {
+            assert_eq!((name.as_str(), available), ("z", vec!["y".to_string(), "x".to_string()]));
+        }
+        other => panic!("{other:?}"),
+    }
+    let groups = |sd: &str| GroupSpec::all(&["batch/cask".into()], &[sd.into()]).unwrap_err().to_string();
+    assert_eq!(groups("batch=1"), "group-sd: unknown group 'batch'; available: batch/cask");
+    assert_eq!(groups("wide"), "group-sd is 'wide', but a number above 0, or GROUP=NUMBER, is required");
 }
 
 #[test]
@@ -197,36 +219,50 @@ fn bad_cells_and_names_are_refused_by_name() {
         spec.features = terms(features);
         spec
     };
-    refused(prepare(&data, &spec("y", Family::Linear, &["x"])), 65, &["row 2", "'x'", "inf", "finite"]);
-    refused(prepare(&data, &spec("y", Family::Logistic, &["z"])), 65, &["row 3", "'y'", "2", "0 or 1"]);
-    refused(prepare(&data, &spec("y", Family::Probit, &["z"])), 65, &["row 3", "0 or 1"]);
     refused(
-        prepare(&data, &spec("name", Family::Logistic, &["z"])),
-        65,
+        prepare(&data, &spec("y", Response::Linear, &["x"])),
+        ErrorKind::Data,
+        &["row 2", "'x'", "inf", "finite"],
+    );
+    refused(
+        prepare(&data, &spec("y", Response::Logistic, &["z"])),
+        ErrorKind::Data,
+        &["row 3", "'y'", "2", "0 or 1"],
+    );
+    refused(prepare(&data, &spec("y", Response::Probit, &["z"])), ErrorKind::Data, &["row 3", "0 or 1"]);
+    refused(
+        prepare(&data, &spec("name", Response::Logistic, &["z"])),
+        ErrorKind::Data,
         &["'name'", "'anna' in row 1", "0, 1"],
     );
     refused(
-        prepare(&data, &spec("y", Family::Linear, &["zz"])),
-        65,
+        prepare(&data, &spec("y", Response::Linear, &["zz"])),
+        ErrorKind::Data,
         &["no column 'zz'", "did you mean 'z'?"],
     );
-    refused(prepare(&data, &spec("Y", Family::Linear, &["z"])), 65, &["did you mean 'y'?"]);
-    let mut weighted = spec("y", Family::Linear, &["z"]);
+    refused(prepare(&data, &spec("Y", Response::Linear, &["z"])), ErrorKind::Data, &["did you mean 'y'?"]);
+    let mut weighted = spec("y", Response::Linear, &["z"]);
     weighted.weights = Some("w".into());
-    refused(prepare(&data, &weighted), 65, &["row 2", "weight is -1"]);
+    refused(prepare(&data, &weighted), ErrorKind::Data, &["row 2", "weight is -1"]);
     let only = table(&[("y", number(&[0.0, 1.0])), ("name", text(&["anna", "ben"]))]);
     refused(
-        prepare(&only, &Spec::new("y", Family::Linear)),
-        65,
+        prepare(&only, &Spec::new("y", Response::Linear)),
+        ErrorKind::Data,
         &["no feature is left", "'name'", "'anna' in row 1"],
     );
     let flat = table(&[("y", number(&[0.0, 1.0])), ("x", number(&[3.0, 3.0]))]);
     refused(
-        prepare(&flat, &Spec::new("y", Family::Linear)),
-        65,
-        &["no feature is left", "'x' is 3 in every row"],
+        prepare(&flat, &Spec::new("y", Response::Linear)),
+        ErrorKind::Data,
+        &["no feature is left", "'x' is 3 in every row, so confounded with the intercept"],
     );
-    let mut kept = Spec::new("y", Family::Linear);
+    let alone = table(&[("y", number(&[0.0, 1.0])), ("name", text(&["anna", "anna"]))]);
+    refused(
+        prepare(&alone, &spec("y", Response::Linear, &["name"])),
+        ErrorKind::Data,
+        &["no feature is left", "one level only"],
+    );
+    let mut kept = Spec::new("y", Response::Linear);
     kept.intercept = false;
     assert_eq!(names(&prepare(&flat, &kept).unwrap()), ["x"]);
 }
@@ -246,7 +282,7 @@ fn copies_and_combinations_are_named() {
         // a thousandth of something new is enough to be independent
         ("near", at(&|i| a(i) + 1e-3 * (1.9 * i).sin())),
     ]);
-    let mut spec = Spec::new("y", Family::Linear);
+    let mut spec = Spec::new("y", Response::Linear);
     let dependent = |spec: &Spec| -> Vec<String> {
         let notes = prepare(&data, spec).unwrap().notes;
         notes.into_iter().map(|n| n.split(';').next().unwrap().to_string()).collect()
@@ -275,7 +311,7 @@ fn groups_nest_and_slopes_are_found() {
     ]);
     let group = |factor: &str, slopes, sd| GroupSpec { factor: factor.into(), slopes, sd };
     let some = |names: &[&str]| Slopes::Terms(names.iter().map(|s| s.to_string()).collect());
-    let mut spec = Spec::new("y", Family::Logistic);
+    let mut spec = Spec::new("y", Response::Logistic);
     spec.groups = vec![group("school/class", some(&["b"]), Some(0.5))];
     let prepared = prepare(&data, &spec).unwrap();
     let groups = &prepared.encoding.groups;
@@ -292,17 +328,17 @@ fn groups_nest_and_slopes_are_found() {
     assert_eq!((&built[0].slopes, &built[1].slopes, built[1].within), (&vec![0, 1, 2], &vec![0], Some(0)));
     assert!(prepared.group_terms(None).unwrap_err().to_string().contains("'school/class'"));
     spec.groups = vec![group("school", some(&["c"]), None)];
-    refused(prepare(&data, &spec), 64, &["'c'", "no such feature"]);
+    refused(prepare(&data, &spec), ErrorKind::Request, &["'c'", "no such feature"]);
     spec.intercept = false;
     spec.groups = vec![group("school", some(&[]), None)];
-    refused(prepare(&data, &spec), 64, &["nothing varies"]);
+    refused(prepare(&data, &spec), ErrorKind::Request, &["nothing varies"]);
     spec.groups = vec![group("school", Slopes::All, None), group("school", Slopes::All, None)];
-    refused(prepare(&data, &spec), 64, &["twice"]);
+    refused(prepare(&data, &spec), ErrorKind::Request, &["twice"]);
 }
 
 #[test]
 fn the_encoding_reads_new_data_the_same_way() {
-    let mut spec = Spec::new("late", Family::Logistic);
+    let mut spec = Spec::new("late", Response::Logistic);
     spec.features = terms(&["rain", "city", "day", "city:rain"]);
     spec.groups = vec![GroupSpec { factor: "toll".into(), slopes: Slopes::All, sd: Some(1.0) }];
     let prepared = prepare(&trips(), &spec).unwrap();
@@ -327,7 +363,7 @@ fn the_encoding_reads_new_data_the_same_way() {
     assert_eq!(matrix(&*rows), [[3.0, 1.0, 0.0, 12.0, 3.0, 0.0, 0.0]]);
     let error = new("Delft", true, 3.0).err().unwrap();
     assert!(
-        error.exit_code() == 65
+        error.kind() == ErrorKind::Data
             && error.to_string().contains("'Delft'")
             && error.to_string().contains("row 1"),
         "{error}"
@@ -339,7 +375,7 @@ fn the_encoding_reads_new_data_the_same_way() {
 fn fingerprints_tell_data_apart() {
     let print = |x: &[f64], name: &str, y: &[f64]| {
         let data = table(&[("y", number(y)), (name, number(x)), ("other", number(&[1.0, 5.0, 2.0]))]);
-        prepare(&data, &Spec::new("y", Family::Linear)).unwrap().fingerprint
+        prepare(&data, &Spec::new("y", Response::Linear)).unwrap().fingerprint
     };
     let (x, y) = ([1.0, 2.0, 4.0], [0.5, 0.25, 0.0]);
     let base = print(&x, "x", &y);
@@ -357,7 +393,7 @@ fn fingerprints_tell_data_apart() {
         let y: Vec<f64> =
             (0..2 * LEAF).map(|i| (i % LEAF) as f64 + if i < LEAF { first } else { -first }).collect();
         let data = table(&[("y", number(&y)), ("x", number(&y))]);
-        prepare(&data, &Spec::new("y", Family::Linear)).unwrap().fingerprint
+        prepare(&data, &Spec::new("y", Response::Linear)).unwrap().fingerprint
     };
     assert_ne!(halves(0.5), halves(-0.5));
 }
@@ -383,7 +419,7 @@ fn bench_table(names: &[String], columns: &[Vec<f64>]) -> Table {
 #[test]
 fn a_logistic_fit_is_that_of_the_matrix_made_by_hand() {
     let (names, columns) = benchmark("logit_bc.csv");
-    let prepared = prepare(&bench_table(&names, &columns), &Spec::new("y", Family::Logistic)).unwrap();
+    let prepared = prepare(&bench_table(&names, &columns), &Spec::new("y", Response::Logistic)).unwrap();
     assert_eq!(prepared.dropped.len(), 1);
     assert_eq!(prepared.dropped[0].name, "x0");
     assert!(prepared.notes.iter().any(|n| n.contains("'x0' is left out: it is 1 in every row")));
@@ -412,7 +448,7 @@ fn a_logistic_fit_is_that_of_the_matrix_made_by_hand() {
 #[test]
 fn a_hierarchical_model_is_that_made_by_hand() {
     let (names, columns) = benchmark("hier_logit.csv");
-    let mut spec = Spec::new("y", Family::Logistic);
+    let mut spec = Spec::new("y", Response::Logistic);
     (spec.intercept, spec.standardise) = (false, false);
     spec.groups = vec![GroupSpec { factor: "group".into(), slopes: Slopes::All, sd: Some(1.0) }];
     let prepared = prepare(&bench_table(&names, &columns), &spec).unwrap();
@@ -449,7 +485,7 @@ fn a_scratch_file_and_threads_change_nothing() {
         ("b", column(0.3)),
         ("w", number(&vec![2.0; n])),
     ]);
-    let mut spec = Spec::new("y", Family::Linear);
+    let mut spec = Spec::new("y", Response::Linear);
     spec.weights = Some("w".into());
     let run = |memory: usize, threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -467,14 +503,15 @@ fn a_scratch_file_and_threads_change_nothing() {
     assert_eq!(data.columns().len(), 5);
 }
 
-/// T14. Squares of 1e-170 are 0 and those of 1e170 infinite: such columns were left as they are, and called a combination of nothing.
+/// T14. Squares of 1e-170 are 0 and those of 1e170 infinite: such columns were left as they are, and called a
+/// combination of nothing.
 #[test]
 fn features_of_any_size_are_standardised() {
     let sd = |size: f64, intercept: bool| {
         let at = |f: &dyn Fn(f64) -> f64| number(&(0..40).map(|i| f(f64::from(i))).collect::<Vec<_>>());
         let a = |i: f64| size * ((0.7 * i).sin() + 0.2);
         let data = table(&[("y", at(&|i| i)), ("a", at(&a)), ("b", at(&|i| (1.9 * i).cos()))]);
-        let mut spec = Spec::new("y", Family::Linear);
+        let mut spec = Spec::new("y", Response::Linear);
         spec.intercept = intercept;
         let prepared = prepare(&data, &spec).unwrap();
         assert_eq!(prepared.notes, Vec::<String>::new(), "size {size}");

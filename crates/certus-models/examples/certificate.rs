@@ -1,13 +1,13 @@
-//! What a fit says about itself: a logistic regression whose Laplace approximation and exact optimum are certified, and whose distance from
-//! the posterior is bounded from the inside with exact posterior draws.
+//! What a fit says about itself: a logistic regression whose Laplace approximation and exact optimum are certified, and
+//! whose distance from the posterior is bounded from the inside with exact posterior draws.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use certus::Certificate;
 use certus::certificate::Posterior;
+use certus_likelihood::Logistic;
 use certus_models::envelope::EnvelopeSettings;
-use certus_models::likelihood::Logistic;
 use certus_models::{Design, Error, Glm, Memory, Prior, laplace};
 
 /// What is printed; docs/certificates.md shows it.

@@ -1,9 +1,9 @@
-//! A logistic regression from rows in memory to the best Gaussian on the user's scale, without sampling; then the same rows with an
-//! intercept for each site.
+//! A logistic regression from rows in memory to the best Gaussian on the user's scale, without sampling; then the same
+//! rows with an intercept for each site.
 
 use std::sync::Arc;
 
-use certus_models::likelihood::Logistic;
+use certus_likelihood::Logistic;
 use certus_models::{Design, Glm, GroupTerm, Hierarchical, Memory, Prior};
 
 #[allow(clippy::print_stdout)]

@@ -1,16 +1,16 @@
-//! From feature columns to the design matrix A: an intercept first if wanted, columns centred and scaled inside the leaf, and
-//! the affine map of coefficients back to the user's scale.
+//! From feature columns to the design matrix A: an intercept first if wanted, columns centred and scaled inside the
+//! leaf, and the affine map of coefficients back to the user's scale.
 
 use std::sync::Arc;
 
 use certus::Gaussian;
 use certus::factor::{Factor, Lower};
 use certus::linalg;
-use faer::MatRef;
 
-use crate::error::Error;
-use crate::likelihood::{Datum, Likelihood};
+use crate::error::{Error, InvalidData};
+use crate::matrix::{Matrix, view};
 use crate::rows::{Leaf, Pool, Rows};
+use certus_likelihood::{Datum, Likelihood};
 
 /// How columns become coefficients: column j of A is (x_j − center_j)/scale_j.
 #[derive(Clone)]
@@ -21,12 +21,17 @@ pub struct Design {
 }
 
 /// One leaf of the design: A (rows × d) and the data of its rows.
-pub(crate) struct DesignLeaf<'a> {
-    pub(crate) first: usize,
-    pub(crate) a: MatRef<'a, f64>,
-    pub(crate) data: &'a [Datum],
-    pub(crate) offset: &'a [f64],
-    pub(crate) weight: &'a [f64],
+pub struct DesignLeaf<'a> {
+    /// The number of its first row.
+    pub first: usize,
+    /// A.
+    pub a: Matrix<'a>,
+    /// Responses and trials.
+    pub data: &'a [Datum],
+    /// Offsets.
+    pub offset: &'a [f64],
+    /// Weights.
+    pub weight: &'a [f64],
 }
 
 impl Design {
@@ -35,8 +40,8 @@ impl Design {
         Self { rows, intercept, transform: None }
     }
 
-    /// Columns centred (if there is an intercept to take it up) and scaled to unit standard deviation, in two passes; a constant
-    /// column keeps scale 1.
+    /// Columns centred (if there is an intercept to take it up) and scaled to unit standard deviation, in two passes; a
+    /// constant column keeps scale 1.
     pub fn standardised(rows: Arc<dyn Rows>, intercept: bool) -> Result<Self, Error> {
         let (p, n) = (rows.columns(), rows.len() as f64);
         let pool = Pool::default();
@@ -63,7 +68,8 @@ impl Design {
         };
         let mut shrink = vec![1.0; p];
         let mut sums = moments(&shrink)?;
-        // squares of very small or large numbers leave the range of doubles: once more with those columns in a power of two
+        // squares of very small or large numbers leave the range of doubles: once more with those columns in a power of
+        // two
         if (0..p).any(|j| !(1e-280..1e280).contains(&sums[p + j])) {
             let sizes = pool.sum(&*rows, p, &|leaf, _, out| {
                 for j in 0..p {
@@ -97,18 +103,12 @@ impl Design {
     ) -> Result<Self, Error> {
         let p = rows.columns();
         if center.len() != p || scale.len() != p {
-            return Err(Error::Data(format!(
-                "{} centers and {} scales for {p} columns: one of each is required",
-                center.len(),
-                scale.len()
-            )));
+            let (centers, scales) = (center.len(), scale.len());
+            return Err(InvalidData::Standardisation { centers, scales, columns: p }.into());
         }
         if let Some(j) = (0..p).find(|&j| !(center[j].is_finite() && scale[j].is_finite() && scale[j] > 0.0))
         {
-            return Err(Error::Data(format!(
-                "column {j} has the center {} and the scale {}, but finite numbers and a scale above 0 are required",
-                center[j], scale[j]
-            )));
+            return Err(InvalidData::Scale { column: j, center: center[j], scale: scale[j] }.into());
         }
         Ok(Self { rows, intercept, transform: Some((center, scale)) })
     }
@@ -124,39 +124,45 @@ impl Design {
     }
 
     /// Checks every number for being finite, naming the first bad row.
-    pub(crate) fn check_numbers(&self) -> Result<(), Error> {
+    pub fn check_numbers(&self) -> Result<(), Error> {
         self.check(&first_bad_number)
     }
 
     /// Checks every observation against the likelihood.
-    pub(crate) fn check_responses(&self, likelihood: &dyn Likelihood) -> Result<(), Error> {
+    pub fn check_responses(&self, likelihood: &dyn Likelihood) -> Result<(), Error> {
         self.check(&|leaf| {
             (0..leaf.y.len()).find_map(|i| {
-                likelihood.reject(leaf.datum(i)).map(|reason| format!("row {}: {reason}", leaf.first + i))
+                let row = leaf.first + i;
+                likelihood.reject(leaf.datum(i)).map(|reason| InvalidData::Response { row, reason })
             })
         })
     }
 
-    fn check(&self, first_bad: &(impl Fn(&Leaf<'_>) -> Option<String> + Sync)) -> Result<(), Error> {
+    fn check(&self, first_bad: &(impl Fn(&Leaf<'_>) -> Option<InvalidData> + Sync)) -> Result<(), Error> {
         let own = crate::rows::own_leaves(&*self.rows);
         let leaf = |k: usize| {
             let mut bad = None;
             self.rows.leaf(own.start + k, &mut |leaf| bad = first_bad(&leaf))?;
             Ok(bad)
         };
-        let first = |a: Result<Option<String>, Error>, b: Result<Option<String>, Error>| Ok(a?.or(b?));
+        let first = |a: FirstInvalid, b: FirstInvalid| Ok(a?.or(b?));
         let bad = certus::parallel::reduce(own.len(), 1, &leaf, &first).transpose()?.flatten();
         // ranks hold rows in order, so the first rank with a bad row has the first one
         let bad = match self.rows.ranks() {
-            Some(ranks) => ranks.first_words(bad),
+            Some(ranks) => {
+                let words = ranks.first_words(bad.as_ref().map(ToString::to_string));
+                words.map(|words| {
+                    bad.filter(|bad| bad.to_string() == words).unwrap_or(InvalidData::OtherRank(words))
+                })
+            }
             None => bad,
         };
-        bad.map_or(Ok(()), |message| Err(Error::Data(message)))
+        bad.map_or(Ok(()), |bad| Err(bad.into()))
     }
 
-    /// Prepares a leaf: A is the source's own memory unless an intercept or a transformation makes a copy necessary, in which
-    /// case it is built column by column in `scratch`.
-    pub(crate) fn prepare<R>(
+    /// Prepares a leaf: A is the source's own memory unless an intercept or a transformation makes a copy necessary, in
+    /// which case it is built column by column in `scratch`.
+    pub fn prepare<R>(
         &self,
         leaf: Leaf<'_>,
         scratch: &mut Vec<f64>,
@@ -189,7 +195,7 @@ impl Design {
                 }
             }
         }
-        let a = if copied { MatRef::from_column_major_slice(&scratch[..n * d], n, d) } else { leaf.x.view() };
+        let a = if copied { view(&scratch[..n * d], n, d) } else { leaf.x.view() };
         work(DesignLeaf { first: leaf.first, a, data: &data[..n], offset, weight })
     }
 
@@ -223,19 +229,22 @@ impl Design {
     }
 }
 
-fn first_bad_number(leaf: &Leaf<'_>) -> Option<String> {
+/// The first thing wrong in some leaves, unless they could not be read.
+type FirstInvalid = Result<Option<InvalidData>, Error>;
+
+fn first_bad_number(leaf: &Leaf<'_>) -> Option<InvalidData> {
     for i in 0..leaf.y.len() {
         let row = leaf.first + i;
         if let Some(j) = (0..leaf.x.columns()).find(|&j| !leaf.x.get(i, j).is_finite()) {
-            return Some(format!(
-                "row {row}, column {j} is {}, but a finite number is required",
-                leaf.x.get(i, j)
-            ));
+            return Some(InvalidData::Feature { row, column: j, value: leaf.x.get(i, j) });
         }
-        for (name, part, least) in [("offset", leaf.offset, f64::NEG_INFINITY), ("weight", leaf.weight, 0.0)]
-        {
-            if let Some(x) = part.get(i).filter(|x| !x.is_finite() || **x < least) {
-                return Some(format!("row {row}: the {name} is {x}, which is not allowed"));
+        let beside = [
+            ("offset", leaf.offset, f64::NEG_INFINITY, "a finite number"),
+            ("weight", leaf.weight, 0.0, "a finite number of at least 0"),
+        ];
+        for (name, part, least, required) in beside {
+            if let Some(&value) = part.get(i).filter(|x| !x.is_finite() || **x < least) {
+                return Some(InvalidData::OffsetOrWeight { row, name, value, required });
             }
         }
     }

@@ -1,16 +1,14 @@
-//! The exact solver: minimises the negative ELBO over all Gaussians without sampling, by Newton-CG in the frame of the iterate
-//! (docs/maths.md, "Exact mode"), as `step` on a saveable state.
+//! The exact solver: minimises the negative ELBO over all Gaussians without sampling, by Newton-CG in the frame of the
+//! iterate (docs/maths.md, "Exact mode"), as `step` on a saveable state.
 
 use certus::factor::{Factor, Lower};
 use certus::{Gaussian, linalg};
-use faer::linalg::matmul::matmul;
-use faer::linalg::matmul::triangular::{self, BlockStructure};
-use faer::{Accum, MatMut, MatRef, Par};
 
 use crate::design::DesignLeaf;
-use crate::error::Error;
+use crate::error::{Error, NotFinite};
 use crate::expectation::Quadrature;
 use crate::glm::{Glm, add_columns, predictors};
+use crate::matrix::{Matrix, add_lower_gram, product, product_with_factor, view};
 use crate::newton::{ExactState, NOISE, Newton, dot};
 use crate::rows::{most, own_rows};
 
@@ -47,7 +45,8 @@ impl Glm {
 
     /// f(w) = ½[(m−μ₀)ᵀJ(m−μ₀) + tr CᵀJC] + c₀ + Σ E φ − log det C − (d/2)(1 + log 2π), exact to rounding.
     pub fn neg_elbo(&self, w: &Gaussian) -> Result<f64, Error> {
-        // two numbers of every row, and not the six of a gradient: a trial needs them while those of the last gradient are kept
+        // two numbers of every row, and not the six of a gradient: a trial needs them while those of the last gradient
+        // are kept
         Ok(self.expected_loss(&self.spreads::<2>(w)?)? + self.prior_energy(w) + w.neg_entropy())
     }
 
@@ -99,7 +98,7 @@ impl Glm {
     /// The mean of every row's predictor and, K − 1 places on, its sd.
     fn spreads<const K: usize>(&self, w: &Gaussian) -> Result<Vec<f64>, Error> {
         let (d, c) = (self.dim(), w.factor().to_dense());
-        let c = MatRef::from_column_major_slice(&c, d, d);
+        let c = view(&c, d, d);
         let mut rows = vec![0.0; K * self.here().len()];
         self.pool.map(self.design.rows(), K, &mut rows, &|leaf, scratch, out| {
             self.design.prepare(leaf, scratch, |leaf| {
@@ -127,7 +126,7 @@ impl Glm {
         most(self.design.rows(), &mut both);
         let [largest, bad] = both;
         if bad > 0.0 {
-            return Err(Error::NotFinite("a linear predictor is not finite".into()));
+            return Err(NotFinite::Quantity { what: "a linear predictor" }.into());
         }
         Quadrature::within_reason(self.likelihood.strip(), largest)
     }
@@ -148,7 +147,8 @@ impl Glm {
         Ok(rows)
     }
 
-    /// About what rounding does to Σ E φ, from the kept numbers of every row: losses are of the size of their scale times that of t.
+    /// About what rounding does to Σ E φ, from the kept numbers of every row: losses are of the size of their scale
+    /// times that of t.
     pub(crate) fn noise(&self, rows: &[f64]) -> Result<f64, Error> {
         let origin = self.here().start;
         let sum = self.pool.sum(self.design.rows(), 1, &|leaf, scratch, out| {
@@ -178,7 +178,7 @@ impl Glm {
                     (e1[i], q0[i]) = (kept[i * KEPT + 1], kept[i * KEPT + 2]);
                 }
                 let (gradient, gram) = out.split_at_mut(d);
-                add_columns(gradient, d, leaf.a, e1, n);
+                add_columns(gradient, leaf.a, e1);
                 self.add_gram(leaf.a, q0, gram);
                 self.pool.give(work);
             });
@@ -196,7 +196,7 @@ impl Glm {
         let mut whitened = Vec::new();
         if here.len() * d <= KEEP {
             whitened.resize(here.len() * d, 0.0);
-            let c = MatRef::from_column_major_slice(&c, d, d);
+            let c = view(&c, d, d);
             self.pool.map(self.design.rows(), d, &mut whitened, &|leaf, scratch, out| {
                 self.design.prepare(leaf, scratch, |leaf| whiten(&leaf, c, is_lower(w), out));
             })?;
@@ -205,8 +205,8 @@ impl Glm {
     }
 
     /// The Hessian of f at w applied to (dm, dC), in the whitened frame (Lemma B). With Σ q₀ããᵀ + J̃ = S + I it is
-    /// ((S + I)dm + Σ q₁β ã, sym((S + I)dC) + Σ (v/s) ããᵀ + dC), β = ãᵀdC ã/s, v = q₁α + (q₂ − q₀)β, so that the rows are needed for
-    /// one product with dC and one weighted Gram matrix only.
+    /// ((S + I)dm + Σ q₁β ã, sym((S + I)dC) + Σ (v/s) ããᵀ + dC), β = ãᵀdC ã/s, v = q₁α + (q₂ − q₀)β, so that the rows
+    /// are needed for one product with dC and one weighted Gram matrix only.
     fn hessian_times(
         &self,
         w: &Gaussian,
@@ -218,7 +218,7 @@ impl Glm {
     ) -> Result<(), Error> {
         let (d, origin) = (self.dim(), self.here().start);
         let c = if g.whitened.is_empty() { w.factor().to_dense() } else { vec![0.0; d * d] };
-        let (c, dcv) = (MatRef::from_column_major_slice(&c, d, d), MatRef::from_column_major_slice(dc, d, d));
+        let (c, dcv) = (view(&c, d, d), view(dc, d, d));
         let sums = self.pool.sum(self.design.rows(), d + d * d, &|leaf, scratch, out| {
             let n = leaf.y.len();
             let first = leaf.first - origin;
@@ -234,9 +234,8 @@ impl Glm {
             let mut work = self.pool.buffer(n * d + 2 * n);
             let (turned, rest) = work.split_at_mut(n * d);
             let (alpha, beta) = rest.split_at_mut(n);
-            let view = MatRef::from_column_major_slice(at, n, d);
-            let product = MatMut::from_column_major_slice_mut(turned, n, d);
-            matmul(product, Accum::Replace, view, dcv, 1.0, Par::Seq);
+            let matrix = view(at, n, d);
+            product(turned, matrix, dcv);
             for ((x, y), dm) in at.chunks_exact(n).zip(turned.chunks_exact(n)).zip(dm) {
                 for i in 0..n {
                     alpha[i] += x[i] * dm;
@@ -257,18 +256,8 @@ impl Glm {
                 }
             }
             let (mean, square) = out.split_at_mut(d);
-            add_columns(mean, d, view, alpha, n);
-            triangular::matmul(
-                MatMut::from_column_major_slice_mut(square, d, d),
-                BlockStructure::TriangularLower,
-                Accum::Add,
-                view.transpose(),
-                BlockStructure::Rectangular,
-                MatRef::from_column_major_slice(turned, n, d),
-                BlockStructure::Rectangular,
-                1.0,
-                Par::Seq,
-            );
+            add_columns(mean, matrix, alpha);
+            add_lower_gram(square, matrix, view(turned, n, d));
             self.pool.give(work);
             self.pool.give(made);
         })?;
@@ -359,20 +348,8 @@ pub(crate) fn is_lower(w: &Gaussian) -> bool {
 }
 
 /// A C for one leaf.
-pub(crate) fn whiten(leaf: &DesignLeaf<'_>, c: MatRef<'_, f64>, lower: bool, out: &mut [f64]) {
-    let (n, d) = (leaf.data.len(), c.ncols());
-    let shape = if lower { BlockStructure::TriangularLower } else { BlockStructure::Rectangular };
-    triangular::matmul(
-        MatMut::from_column_major_slice_mut(out, n, d),
-        BlockStructure::Rectangular,
-        Accum::Replace,
-        leaf.a,
-        BlockStructure::Rectangular,
-        c,
-        shape,
-        1.0,
-        Par::Seq,
-    );
+pub(crate) fn whiten(leaf: &DesignLeaf<'_>, c: Matrix<'_>, lower: bool, out: &mut [f64]) {
+    product_with_factor(out, leaf.a, c, lower);
 }
 
 /// The largest τ ≤ 1 of the form 2⁻ᵏ with I + τ dC ≥ 0.1 I.
@@ -414,11 +391,12 @@ pub(crate) fn lower(w: &Gaussian) -> Result<Gaussian, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::likelihood::Logistic;
     use crate::{Design, Memory, Prior};
+    use certus_likelihood::Logistic;
     use std::sync::Arc;
 
-    /// The product is the same whether A C is kept or made again, and it is the Hessian: against differences of the gradient.
+    /// The product is the same whether A C is kept or made again, and it is the Hessian: against differences of the
+    /// gradient.
     #[test]
     fn hessian_vector_products() {
         let (n, d) = (50, 3);

@@ -1,14 +1,15 @@
-//! Exact one-dimensional expectations E φ(mean + sd·x), x ~ N(0, 1), by the trapezoid rule, whose error is proved (math: E).
+//! Exact one-dimensional expectations E φ(mean + sd·x), x ~ N(0, 1), by the trapezoid rule, whose error is proved
+//! (math: E).
 //!
-//! For an integrand analytic in |Im x| ≤ a the rule with step η errs by at most 2M_a/(e^{2πa/η} − 1) plus the tails. With
-//! a = min(strip/sd, 8) and η = min(2πa/(40 + a²/2), 1/2) that is below 1e-16 of the scale of φ. Rows are bucketed by sd
-//! (factor 1.25), so that nodes and weights are shared; the step of a bucket is that of its largest sd.
+//! For an integrand analytic in |Im x| ≤ a the rule with step η errs by at most 2M_a/(e^{2πa/η} − 1) plus the tails.
+//! With a = min(strip/sd, 8) and η = min(2πa/(40 + a²/2), 1/2) that is below 1e-16 of the scale of φ. Rows are bucketed
+//! by sd (factor 1.25), so that nodes and weights are shared; the step of a bucket is that of its largest sd.
 
 use std::f64::consts::{PI, TAU};
 use std::sync::OnceLock;
 
-use crate::error::Error;
-use crate::likelihood::{Datum, Likelihood, Moments};
+use crate::error::{Error, Unidentified};
+use certus_likelihood::{Datum, Likelihood, Moments};
 
 /// Where the nodes end: 2Q(9) < 3e-19.
 const END: f64 = 9.0;
@@ -22,8 +23,8 @@ struct Grid {
     weights: Vec<f64>,
 }
 
-/// Trapezoid grids for rows of every sd up to a given one. A bucket's grid is made when a row first asks for it, and buckets with the same
-/// strip share one: for a model of a hundred rows the weights would else cost more than the sums.
+/// Trapezoid grids for rows of every sd up to a given one. A bucket's grid is made when a row first asks for it, and
+/// buckets with the same strip share one: for a model of a hundred rows the weights would else cost more than the sums.
 pub struct Quadrature {
     /// Per bucket, the first bucket with the same strip.
     first: Vec<usize>,
@@ -46,8 +47,8 @@ fn sds(largest: f64) -> impl Iterator<Item = f64> {
 }
 
 impl Quadrature {
-    /// Grids for the lower bounds of Lemma C on E_r: √(1 + x²/ω) has its branch points at ±i√ω, and the shift of t by D(x) may use up
-    /// r/√ω of the strip, so a = min(√ω, strip/(sd(1 + r/√ω))), and the step is at most 0.2.
+    /// Grids for the lower bounds of Lemma C on E_r: √(1 + x²/ω) has its branch points at ±i√ω, and the shift of t by
+    /// D(x) may use up r/√ω of the strip, so a = min(√ω, strip/(sd(1 + r/√ω))), and the step is at most 0.2.
     pub fn lower(strip: f64, largest_sd: f64, radius: f64, omega: f64) -> Self {
         let (widest, strip) = (omega.sqrt(), strip / (1.0 + radius / omega.sqrt()));
         Self::over(sds(largest_sd).map(|sd| (strip / sd).min(widest)).collect(), FINE)
@@ -75,10 +76,7 @@ impl Quadrature {
         if largest_sd <= WIDEST * strip {
             return Ok(Self::new(strip, largest_sd));
         }
-        let reason = format!(
-            "a linear predictor has the sd {largest_sd:.1e}: the data say next to nothing of some coefficient, and neither does its prior; \
-             give it a prior sd that you believe"
-        );
+        let reason = Unidentified::WidePredictor { sd: largest_sd };
         Err(Error::NotIdentified { reason, direction: Vec::new() })
     }
 
@@ -101,7 +99,8 @@ impl Quadrature {
         likelihood.lower_trapezoid(mean, sd, datum, &grid.nodes, &grid.weights, reach, omega)
     }
 
-    /// E φ″(t)e^D(1, x, x²) and E(φ″(t)e^D)², D = reach·√(1 + x²): where |φ‴| ≤ φ″ they bound Q and E φ‴² for every t within D.
+    /// E φ″(t)e^D(1, x, x²) and E(φ″(t)e^D)², D = reach·√(1 + x²): where |φ‴| ≤ φ″ they bound Q and E φ‴² for every t
+    /// within D.
     pub fn upper_moments(
         &self,
         likelihood: &dyn Likelihood,
@@ -112,21 +111,22 @@ impl Quadrature {
     ) -> [f64; 4] {
         let (grid, mut out) = (self.grid(sd), [0.0; 4]);
         for (x, w) in grid.nodes.iter().zip(&grid.weights) {
-            let bend = likelihood.bend(mean + sd * x, datum) * (reach * (1.0 + x * x).sqrt()).exp();
-            let term = w * bend;
-            out = [out[0] + term, out[1] + term * x, out[2] + term * x * x, out[3] + term * bend];
+            let curvature =
+                likelihood.second_derivative(mean + sd * x, datum) * (reach * (1.0 + x * x).sqrt()).exp();
+            let term = w * curvature;
+            out = [out[0] + term, out[1] + term * x, out[2] + term * x * x, out[3] + term * curvature];
         }
         out
     }
 
     /// √E φ‴² of one row, 0 where φ‴ is not known.
-    pub fn twist(&self, likelihood: &dyn Likelihood, mean: f64, sd: f64, datum: Datum) -> f64 {
+    pub fn third_derivative(&self, likelihood: &dyn Likelihood, mean: f64, sd: f64, datum: Datum) -> f64 {
         let grid = self.grid(sd);
         let square = |x: &f64| {
             let t = mean + sd * x;
             likelihood
-                .log_bend(t, datum)
-                .map_or(0.0, |(slope, _)| (slope * likelihood.bend(t, datum)).powi(2))
+                .log_second_derivative(t, datum)
+                .map_or(0.0, |(slope, _)| (slope * likelihood.second_derivative(t, datum)).powi(2))
         };
         grid.nodes.iter().zip(&grid.weights).map(|(x, w)| w * square(x)).sum::<f64>().sqrt()
     }
@@ -146,7 +146,7 @@ impl Quadrature {
             return exact;
         }
         let grid = self.grid(sd);
-        likelihood.trapezoid_slopes(mean, sd, datum, &grid.nodes, &grid.weights)
+        likelihood.trapezoid_derivatives(mean, sd, datum, &grid.nodes, &grid.weights)
     }
 
     /// Moments of one row.

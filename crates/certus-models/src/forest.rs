@@ -1,9 +1,10 @@
-//! Linear algebra on a tree of blocks (an ancestor pattern): sweeps from the leaves to the root and back, in parallel over fixed runs of
-//! siblings, at a cost linear in the pattern.
+//! Linear algebra on a tree of blocks (an ancestor pattern): sweeps from the leaves to the root and back, in parallel
+//! over fixed runs of siblings, at a cost linear in the pattern.
 //!
-//! Matrices use the layout of [`Pattern`]: one `size × width` panel per node, column-major, its columns being the path from the root to
-//! the node. A factor is lower triangular in its own blocks; a symmetric matrix stores them in full. Nodes come level by level with
-//! siblings next to each other, so that the part of any vector that belongs to a level is one slice.
+//! Matrices use the layout of [`Pattern`]: one `size × width` panel per node, column-major, its columns being the path
+//! from the root to the node. A factor is lower triangular in its own blocks; a symmetric matrix stores them in full.
+//! Nodes come level by level with siblings next to each other, so that the part of any vector that belongs to a level
+//! is one slice.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use certus::factor::{Factor, Node, Pattern, Tree};
 use certus::parallel;
 
-use crate::error::Error;
+use crate::error::{Error, InvalidModel};
 
 /// Siblings handled together: what they send to their parent is summed per run, and the runs in the fixed tree.
 const RUN: usize = 64;
@@ -27,8 +28,8 @@ pub(crate) struct Forest {
 pub(crate) struct Visit<'a> {
     /// The node.
     pub(crate) node: usize,
-    /// What the children sent, over the path: a vector and a square matrix (lower triangle). What is left in its ancestors' part
-    /// goes to the parent.
+    /// What the children sent, over the path: a vector and a square matrix (lower triangle). What is left in its
+    /// ancestors' part goes to the parent.
     pub(crate) vector: &'a mut [f64],
     /// The square.
     pub(crate) square: &'a mut [f64],
@@ -53,9 +54,8 @@ impl Forest {
             depth[k] = nodes[k].parent.map_or(0, |p| depth[p] + 1);
             let in_order = k == 0 || (depth[k] >= depth[k - 1] && nodes[k].parent >= nodes[k - 1].parent);
             if !in_order || (k > 0 && nodes[k].parent.is_none()) {
-                return Err(Error::Model(
-                    "the blocks of the tree must come level by level, from one root".into(),
-                ));
+                let required = "blocks in the order of their levels, from one root";
+                return Err(InvalidModel::Requires { what: "the elimination tree", required }.into());
             }
             if depth[k] == levels.len() {
                 levels.push(k..k);
@@ -163,8 +163,9 @@ impl Forest {
         }
     }
 
-    /// From the leaves to the root with `n` numbers per coordinate: `work(node, path)` adds a node's part to the (width + 1) × n numbers of
-    /// its path, the last n of which every path shares. `own` receives the d × n sums and, after them, the shared ones.
+    /// From the leaves to the root with `n` numbers per coordinate: `work(node, path)` adds a node's part to the
+    /// (width + 1) × n numbers of its path, the last n of which every path shares. `own` receives the d × n sums and,
+    /// after them, the shared ones.
     pub(crate) fn gather(&self, n: usize, own: &mut [f64], work: &(impl Fn(usize, &mut [f64]) + Sync)) {
         let nodes = self.nodes();
         let mut sent: Vec<Vec<f64>> = vec![Vec::new(); nodes.len()];
@@ -244,8 +245,9 @@ impl Forest {
         }
     }
 
-    /// The factor C with C Cᵀ = H⁻¹ for a symmetric H: leaves are eliminated first. With H_kk = U Uᵀ (U upper) after the children's
-    /// Schur complements, C_kk = U⁻ᵀ and C_k,above = −H_kk⁻¹H_k,above C_above. `None` if H is not positive definite.
+    /// The factor C with C Cᵀ = H⁻¹ for a symmetric H: leaves are eliminated first. With H_kk = U Uᵀ (U upper) after
+    /// the children's Schur complements, C_kk = U⁻ᵀ and C_k,above = −H_kk⁻¹H_k,above C_above. `None` if H is not
+    /// positive definite.
     pub(crate) fn inverse_factor(&self, mut h: Vec<f64>) -> Option<Factor> {
         self.eliminate(&mut h).then(|| self.assemble(h))?
     }
@@ -345,7 +347,8 @@ impl Forest {
     }
 }
 
-/// a ← the lower K with K Kᵀ = a⁻¹ (strict upper triangle zero): a = U Uᵀ from the last row up, K = U⁻ᵀ. Small blocks only.
+/// a ← the lower K with K Kᵀ = a⁻¹ (strict upper triangle zero): a = U Uᵀ from the last row up, K = U⁻ᵀ. Small blocks
+/// only.
 fn inverse_lower_factor(a: &mut [f64], n: usize) -> bool {
     for j in (0..n).rev() {
         let pivot = a[j * n + j] - (j + 1..n).map(|k| a[k * n + j] * a[k * n + j]).sum::<f64>();

@@ -3,10 +3,10 @@
 use certus::factor::{Factor, Lower};
 use certus::{Gaussian, linalg};
 
-use crate::error::Error;
+use crate::error::{Error, InvalidModel, NotFinite, Unidentified};
 use crate::glm::{Derivatives, Glm};
 use crate::newton::dot;
-use crate::prior::Precision;
+use certus_likelihood::prior::Precision;
 
 /// The Laplace approximation and how it was reached.
 #[derive(Clone, Debug)]
@@ -44,11 +44,8 @@ pub fn laplace_from(model: &Glm, start: &[f64]) -> Result<Laplace, Error> {
     };
     for iteration in 0..MOST {
         if let Some(j) = (0..d).find(|j| !here.hessian[j * (d + 1)].is_finite()) {
-            return Err(Error::NotFinite(format!(
-                "the curvature along coefficient {j} (counted from 0) is {}: the numbers of its column are too large; standardise \
-                 or rescale them",
-                here.hessian[j * (d + 1)]
-            )));
+            let value = here.hessian[j * (d + 1)];
+            return Err(NotFinite::Curvature { coefficient: j, value }.into());
         }
         let (factor, exact) =
             factorise(&here, d).ok_or_else(|| not_identified(model, &z, &here.gradient, &here))?;
@@ -98,11 +95,12 @@ pub(crate) fn check_start(start: &[f64], dim: usize) -> Result<(), Error> {
     if start.len() == dim && start.iter().all(|x| x.is_finite()) {
         return Ok(());
     }
-    Err(Error::Model(format!("the start must be {dim} finite numbers, one per coefficient")))
+    Err(InvalidModel::Start { coefficients: dim }.into())
 }
 
-/// The Cholesky factor of the Hessian, and whether it is that of the Hessian itself. Far from the mode (Poisson rates of e³⁰) the
-/// Hessian can be singular to rounding although the prior is proper; a ridge of a few ulp then still gives a direction of descent.
+/// The Cholesky factor of the Hessian, and whether it is that of the Hessian itself. Far from the mode (Poisson rates
+/// of e³⁰) the Hessian can be singular to rounding although the prior is proper; a ridge of a few ulp then still gives
+/// a direction of descent.
 fn factorise(here: &Derivatives, d: usize) -> Option<(Vec<f64>, bool)> {
     let mut ridge = 0.0;
     while ridge < 1e-6 {
@@ -123,8 +121,9 @@ fn factorise(here: &Derivatives, d: usize) -> Option<(Vec<f64>, bool)> {
 /// How much of the value a way back must cost for the way there to have mattered.
 const MATTERS: f64 = 1e-6;
 
-/// A direction along which −log p falls for ever, if the last point or the last step is one: forward by a thousand times the size of the
-/// point nothing is lost, back by its own size something is. A convex function with a minimum in between would grow a thousandfold.
+/// A direction along which −log p falls for ever, if the last point or the last step is one: forward by a thousand
+/// times the size of the point nothing is lost, back by its own size something is. A convex function with a minimum in
+/// between would grow a thousandfold.
 fn endless(model: &Glm, z: &[f64], step: &[f64], value: f64) -> Option<Vec<f64>> {
     let size = |v: &[f64]| v.iter().fold(0.0_f64, |a, x| a.max(x.abs()));
     let at = |v: &[f64], t: f64| {
@@ -140,15 +139,11 @@ fn endless(model: &Glm, z: &[f64], step: &[f64], value: f64) -> Option<Vec<f64>>
     })
 }
 
-/// Why there is no mode, with a witness: a direction along which −log p falls for ever, or one in which the Hessian is singular.
+/// Why there is no mode, with a witness: a direction along which −log p falls for ever, or one in which the Hessian is
+/// singular.
 fn not_identified(model: &Glm, z: &[f64], step: &[f64], here: &Derivatives) -> Error {
-    let remedy = "give every coefficient a proper prior";
     if let Some(direction) = endless(model, z, step, here.value) {
-        let reason = format!(
-            "the responses are separated: along a direction of the coefficients −log p falls for ever, so with a flat prior there is no \
-             posterior; {remedy}"
-        );
-        return Error::NotIdentified { reason, direction: scaled(direction) };
+        return Error::NotIdentified { reason: Unidentified::Separated, direction: scaled(direction) };
     }
     let d = z.len();
     let root: Vec<f64> = (0..d).map(|i| here.hessian[i * (d + 1)].sqrt().max(f64::MIN_POSITIVE)).collect();
@@ -157,10 +152,7 @@ fn not_identified(model: &Glm, z: &[f64], step: &[f64], here: &Derivatives) -> E
         .map(|(_, vectors)| scaled((0..d).map(|i| vectors[i] / root[i]).collect()))
         .filter(|v| v.iter().all(|x| x.is_finite()))
         .unwrap_or_default();
-    let reason = format!(
-        "the Hessian of −log p is singular: the data do not identify a coefficient with a flat prior (constant, duplicate or collinear \
-         columns); {remedy}"
-    );
+    let reason = Unidentified::Singular { what: "the Hessian of −log p" };
     Error::NotIdentified { reason, direction }
 }
 

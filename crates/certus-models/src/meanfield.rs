@@ -1,7 +1,8 @@
-//! Mean field: the best Gaussian with a diagonal factor, N(m, diag(c)²), by Newton-CG on the exact ELBO at O(N d) per pass, and what the family
-//! costs against all Gaussians.
+//! Mean field: the best Gaussian with a diagonal factor, N(m, diag(c)²), by Newton-CG on the exact ELBO at O(N d) per
+//! pass, and what the family costs against all Gaussians.
 //!
-//! Independence is asked of the coordinates in which the model is given: for standardised columns, of the standardised coefficients.
+//! Independence is asked of the coordinates in which the model is given: for standardised columns, of the standardised
+//! coefficients.
 
 use std::sync::Arc;
 
@@ -13,13 +14,13 @@ use certus::{Curvature, Family, Gaussian, Target, TargetError, Tree};
 use crate::auto::{Model, Size};
 use crate::certificate::{Certified, Value};
 use crate::design::DesignLeaf;
-use crate::error::Error;
+use crate::error::{Declined, Error, InvalidModel};
 use crate::exact::KEPT;
 use crate::glm::{Glm, add_columns, predictors};
 use crate::laplace::{Laplace, laplace, laplace_from};
 use crate::newton::{ExactState, Newton, positive_step};
-use crate::prior::Precision;
 use crate::ranks::Ranks;
+use certus_likelihood::prior::Precision;
 
 /// A model whose Gaussians have independent coordinates.
 pub struct MeanField<'a> {
@@ -29,7 +30,8 @@ pub struct MeanField<'a> {
     precision: Vec<f64>,
 }
 
-/// f of a diagonal Gaussian above that of the best one of all, in nats: between these two, rounding and both gaps included.
+/// f of a diagonal Gaussian above that of the best one of all, in nats: between these two, rounding and both gaps
+/// included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FamilyCost {
     /// At least.
@@ -65,11 +67,11 @@ impl<'a> MeanField<'a> {
         if w.factor().family() == Model::family(self) {
             return Ok(());
         }
-        Err(Error::Model("the Gaussian must have a diagonal factor".into()))
+        Err(InvalidModel::Factor { required: "a diagonal factor" }.into())
     }
 
-    /// From the mode, with the sds Λ_ii^(−1/2) of the best diagonal Gaussian for the precision Λ there (the optimum itself where the
-    /// posterior is Gaussian).
+    /// From the mode, with the sds Λ_ii^(−1/2) of the best diagonal Gaussian for the precision Λ there (the optimum
+    /// itself where the posterior is Gaussian).
     fn start(&self, mode: Laplace) -> Result<Laplace, Error> {
         let d = mode.gaussian.dim();
         let here = self.model.derivatives(mode.gaussian.mean())?;
@@ -141,18 +143,18 @@ impl<'a> MeanField<'a> {
         let sums = model.pool.sum(model.design.rows(), 2 * d, &|leaf, scratch, out| {
             model.design.prepare(leaf, scratch, |leaf| {
                 let kept = &rows[KEPT * (leaf.first - origin)..][..KEPT * leaf.data.len()];
-                let (slope, bend): (Vec<f64>, Vec<f64>) =
+                let (slope, curvature): (Vec<f64>, Vec<f64>) =
                     kept.chunks_exact(KEPT).map(|k| (k[1], k[2])).unzip();
                 let (mean, square) = out.split_at_mut(d);
-                add_columns(mean, d, leaf.a, &slope, slope.len());
-                add_squares(square, &leaf, &bend);
+                add_columns(mean, leaf.a, &slope);
+                add_squares(square, &leaf, &curvature);
             });
         })?;
         let dm: Vec<f64> = w.mean().iter().zip(model.prior.mean()).map(|(a, b)| a - b).collect();
-        let (mut slope, bend) = (sums[..d].to_vec(), &sums[d..]);
+        let (mut slope, curvature) = (sums[..d].to_vec(), &sums[d..]);
         model.prior.add_precision_times(&dm, &mut slope);
         let mean = slope.iter().zip(c).map(|(g, c)| -c * g);
-        let factor = (0..d).map(|j| 1.0 - c[j] * c[j] * (self.precision[j] + bend[j]));
+        let factor = (0..d).map(|j| 1.0 - c[j] * c[j] * (self.precision[j] + curvature[j]));
         Ok((mean.chain(factor).collect(), rows))
     }
 }
@@ -188,7 +190,7 @@ impl Newton for Here<'_> {
         let (model, d, c) = (self.field.model, self.w.dim(), self.w.factor().values());
         let (dm, dc) = p.split_at(d);
         let step: Vec<f64> = c.iter().zip(dm).map(|(c, x)| c * x).collect();
-        let turn: Vec<f64> = c.iter().zip(dc).map(|(c, x)| c * c * x).collect();
+        let factor_step: Vec<f64> = c.iter().zip(dc).map(|(c, x)| c * c * x).collect();
         let origin = model.here().start;
         let sums = model.pool.sum(model.design.rows(), 3 * d, &|leaf, scratch, out| {
             model.design.prepare(leaf, scratch, |leaf| {
@@ -196,12 +198,12 @@ impl Newton for Here<'_> {
                 let kept = &self.rows[KEPT * (leaf.first - origin)..][..KEPT * n];
                 let mut work = model.pool.buffer(3 * n);
                 let (alpha, rest) = work.split_at_mut(n);
-                let (beta, bend) = rest.split_at_mut(n);
+                let (beta, curvature) = rest.split_at_mut(n);
                 for j in 0..d {
                     for i in 0..n {
                         let a = leaf.a[(i, j)];
                         alpha[i] += a * step[j];
-                        beta[i] += a * a * turn[j];
+                        beta[i] += a * a * factor_step[j];
                     }
                 }
                 for (i, k) in kept.chunks_exact(KEPT).enumerate() {
@@ -210,13 +212,13 @@ impl Newton for Here<'_> {
                     let (a, b) = (alpha[i], beta[i] * per_sd);
                     alpha[i] = q0 * a + q1 * b;
                     beta[i] = (q1 * a + (q2 - q0) * b) * per_sd;
-                    bend[i] = q0;
+                    curvature[i] = q0;
                 }
                 let (mean, squares) = out.split_at_mut(d);
-                let (twist, square) = squares.split_at_mut(d);
-                add_columns(mean, d, leaf.a, alpha, n);
-                add_squares(twist, &leaf, beta);
-                add_squares(square, &leaf, bend);
+                let (cross, square) = squares.split_at_mut(d);
+                add_columns(mean, leaf.a, alpha);
+                add_squares(cross, &leaf, beta);
+                add_squares(square, &leaf, curvature);
                 model.pool.give(work);
             });
         })?;
@@ -321,8 +323,8 @@ impl Model for MeanField<'_> {
     }
 
     /// DIFFERENCE: Theorem G's constants use that the dense gradient vanishes at the optimum, which mean field breaks.
-    fn certified_ball(&self, _: &Gaussian) -> Result<Result<Local, String>, Error> {
-        Ok(Err("the ball's constants are known for dense factors only".into()))
+    fn certified_ball(&self, _: &Gaussian) -> Result<Result<Local, Declined>, Error> {
+        Ok(Err(Declined::BallFactor))
     }
 
     fn ranks(&self) -> Option<&dyn Ranks> {
@@ -333,11 +335,12 @@ impl Model for MeanField<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::likelihood::{Likelihood, Logistic, Poisson};
     use crate::newton::dot;
     use crate::{Design, Memory, Prior};
+    use certus_likelihood::{Likelihood, Logistic, Poisson};
 
-    /// The slope and the second difference of f along a segment are −descent·p and pᵀHp, also for a prior whose precision is dense.
+    /// The slope and the second difference of f along a segment are −descent·p and pᵀHp, also for a prior whose
+    /// precision is dense.
     #[test]
     fn derivatives_are_those_of_the_value() {
         let (n, d) = (60, 3);

@@ -3,7 +3,7 @@
 use certus::linalg::dot as dot_in_sequence;
 use certus::{Gaussian, parallel};
 
-use crate::error::Error;
+use crate::error::{Error, NotFinite};
 
 /// The iterate of an exact solver: plain data, so that it can be saved and gone on from.
 #[derive(Clone, Debug)]
@@ -66,7 +66,8 @@ fn sweep(
     left + right
 }
 
-/// What a step needs to know of a model at the iterate: all in the whitened frame, directions as one vector (mean, factor).
+/// What a step needs to know of a model at the iterate: all in the whitened frame, directions as one vector (mean,
+/// factor).
 pub(crate) trait Newton: Sync {
     /// −g.
     fn descent(&self) -> &[f64];
@@ -82,7 +83,8 @@ pub(crate) trait Newton: Sync {
     fn moved(&self, direction: &[f64], tau: f64) -> Result<Gaussian, Error>;
     /// f(w).
     fn value(&self, w: &Gaussian) -> Result<f64, Error>;
-    /// About what rounding does to f here. Where losses are large and cancel (counts of 10¹³) that is far more than some ulp of f.
+    /// About what rounding does to f here. Where losses are large and cancel (counts of 10¹³) that is far more than
+    /// some ulp of f.
     fn noise(&self) -> Result<f64, Error>;
 }
 
@@ -110,7 +112,8 @@ impl ExactState {
         }
     }
 
-    /// The state at a Gaussian, or, where f is not finite there (Poisson rates of e^{sd²/2}), at a narrower one with the same mean.
+    /// The state at a Gaussian, or, where f is not finite there (Poisson rates of e^{sd²/2}), at a narrower one with
+    /// the same mean.
     pub(crate) fn starting(
         start: Gaussian,
         neg_elbo: impl Fn(&Gaussian) -> Result<f64, Error>,
@@ -124,7 +127,10 @@ impl ExactState {
                     tries += 1;
                 }
                 Err(error) => return Err(error),
-                Ok(f) => return Err(Error::NotFinite(format!("the negative ELBO is {f} at the start"))),
+                Ok(value) => {
+                    let (what, place) = ("the negative ELBO", "the start".into());
+                    return Err(NotFinite::Value { what, value, place }.into());
+                }
             }
         }
     }
@@ -137,7 +143,8 @@ impl ExactState {
         Ok(self)
     }
 
-    /// One Newton-CG step with a line search on the exact f; marks the state as done where there is nothing left to gain.
+    /// One Newton-CG step with a line search on the exact f; marks the state as done where there is nothing left to
+    /// gain.
     pub(crate) fn advance(&mut self, here: &impl Newton) -> Result<(), Error> {
         let right = here.descent();
         self.passes += 1;
@@ -205,14 +212,14 @@ impl ExactState {
         let mut r = here.descent().to_vec();
         let (mut x, mut hp, mut p) = (vec![0.0; r.len()], vec![0.0; r.len()], vec![0.0; r.len()]);
         // p ← z + βp with z = the preconditioned r; the first time β = 0
-        let turn = |p: &mut [f64], r: &[f64], beta: f64| {
+        let update_direction = |p: &mut [f64], r: &[f64], beta: f64| {
             parallel::for_each_piece(p, PIECE, 1, &|k, p| {
                 for (i, (p, r)) in p.iter_mut().zip(&r[k * PIECE..]).enumerate() {
                     *p = here.weight(k * PIECE + i) * r + beta * *p;
                 }
             });
         };
-        turn(&mut p, &r, 0.0);
+        update_direction(&mut p, &r, 0.0);
         let mut rz = dot(&r, &p);
         let first = rz;
         for _ in 0..200 {
@@ -232,7 +239,7 @@ impl ExactState {
             if next < (first.min(0.01) * first).max(5e-20) {
                 break;
             }
-            turn(&mut p, &r, next / rz);
+            update_direction(&mut p, &r, next / rz);
             rz = next;
         }
         Ok(x)

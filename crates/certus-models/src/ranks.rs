@@ -1,5 +1,6 @@
-//! Other processes that hold leaves of the same rows, as far as sums over leaves need them. How they talk is nobody's business here
-//! (crate certus-cluster): every process runs the same program, and only what is combined in these functions is collective.
+//! Other processes that hold leaves of the same rows, as far as sums over leaves need them. How they talk is nobody's
+//! business here (crate certus-cluster): every process runs the same program, and only what is combined in these
+//! functions is collective.
 
 use std::ops::Range;
 
@@ -15,12 +16,13 @@ pub trait Ranks: Send + Sync + std::fmt::Debug {
     /// How many there are.
     fn count(&self) -> usize;
 
-    /// Where the leaves of each rank begin, and where those of the last one end: `count() + 1` numbers from 0 to `leaves`, a function of
-    /// the number of leaves.
+    /// Where the leaves of each rank begin, and where those of the last one end: `count() + 1` numbers from 0 to
+    /// `leaves`, a function of the number of leaves.
     fn manifest(&self, leaves: usize) -> Vec<usize>;
 
-    /// Combines numbers of all items `0..bounds[count()]` in the one fixed tree, on every rank; items `bounds[r]..bounds[r + 1]` are at
-    /// rank r. `own(node)` is the value of a node of the tree whose items are all here; `combine(a, b)` sets a ← a ∘ b.
+    /// Combines numbers of all items `0..bounds[count()]` in the one fixed tree, on every rank; items
+    /// `bounds[r]..bounds[r + 1]` are at rank r. `own(node)` is the value of a node of the tree whose items are all
+    /// here; `combine(a, b)` sets a ← a ∘ b.
     fn reduce(
         &self,
         bounds: &[usize],
@@ -70,8 +72,8 @@ pub fn whole(halves: &[f64]) -> u64 {
 /// Items that are spread: over whom, and where those of each rank begin.
 pub type Spread<'a> = Option<(&'a dyn Ranks, &'a [usize])>;
 
-/// Combines `item(0), …, item(count − 1)`, each `length` numbers, in the one fixed tree; `None` if there is none. Where items are spread,
-/// only those that are here are asked for.
+/// Combines `item(0), …, item(count − 1)`, each `length` numbers, in the one fixed tree; `None` if there is none. Where
+/// items are spread, only those that are here are asked for.
 pub fn reduce(
     spread: Spread<'_>,
     count: usize,

@@ -1,16 +1,17 @@
-//! Where the data live. Models never own a matrix: they pull *leaves*, fixed runs of consecutive rows, and return mergeable
-//! partial sums, which are combined in one fixed binary tree. Memory, files and other processes give the same bits.
+//! Where the data live. Models never own a matrix: they pull *leaves*, fixed runs of consecutive rows, and return
+//! mergeable partial sums, which are combined in one fixed binary tree. Memory, files and other processes give the same
+//! bits.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use certus::parallel;
-use faer::MatRef;
 
-use crate::error::Error;
-use crate::likelihood::Datum;
+use crate::error::{Error, InvalidData};
+use crate::matrix::{Matrix, strided, view};
 use crate::ranks::{self, Ranks};
+use certus_likelihood::Datum;
 
 /// Rows of a leaf. Boundaries depend on row numbers only.
 pub const LEAF: usize = 1024;
@@ -37,10 +38,7 @@ impl<'a> Block<'a> {
         let (short, long) = if column_major { (rows, columns) } else { (columns, rows) };
         let needed = if short == 0 || long == 0 { 0 } else { (long - 1) * stride + short };
         if data.len() < needed || (stride < short && long > 1) {
-            return Err(Error::Data(format!(
-                "a {rows} × {columns} matrix with stride {stride} needs {needed} numbers, but there are {}",
-                data.len()
-            )));
+            return Err(InvalidData::Matrix { rows, columns, stride, needed, found: data.len() }.into());
         }
         Ok(Self { data, rows, columns, stride, column_major })
     }
@@ -67,13 +65,11 @@ impl<'a> Block<'a> {
         Self { data: &self.data[start.min(self.data.len())..], rows: count, ..*self }
     }
 
-    pub(crate) fn view(&self) -> MatRef<'a, f64> {
+    pub(crate) fn view(&self) -> Matrix<'a> {
         if self.columns == 0 || self.rows == 0 {
-            MatRef::from_column_major_slice(&[], self.rows, self.columns)
-        } else if self.column_major {
-            MatRef::from_column_major_slice_with_stride(self.data, self.rows, self.columns, self.stride)
+            view(&[], self.rows, self.columns)
         } else {
-            MatRef::from_row_major_slice_with_stride(self.data, self.rows, self.columns, self.stride)
+            strided(self.data, self.rows, self.columns, self.stride, self.column_major)
         }
     }
 }
@@ -112,8 +108,8 @@ impl Leaf<'_> {
     }
 }
 
-/// A source of leaves. Hierarchical models ask for the leaves of one group after the other: a source that reads from outside memory
-/// should be sorted by group, and keep the leaf it read last.
+/// A source of leaves. Hierarchical models ask for the leaves of one group after the other: a source that reads from
+/// outside memory should be sorted by group, and keep the leaf it read last.
 pub trait Rows: Send + Sync {
     /// Number of rows N.
     fn len(&self) -> usize;
@@ -131,8 +127,8 @@ pub trait Rows: Send + Sync {
         None
     }
 
-    /// A flag that somebody may set to end every pass over the rows: then [`leaf`](Self::leaf) is [`Error::Stopped`], and models that keep rows in another order
-    /// end their passes, too.
+    /// A flag that somebody may set to end every pass over the rows: then [`leaf`](Self::leaf) is [`Error::Stopped`],
+    /// and models that keep rows in another order end their passes, too.
     fn stop(&self) -> Option<&Arc<AtomicBool>> {
         None
     }
@@ -226,7 +222,7 @@ impl Rows for Memory {
             match v.len() {
                 0 => Ok(0..0),
                 l if l == n => Ok(range.clone()),
-                l => Err(Error::Data(format!("{name} has {l} entries for {n} rows"))),
+                found => Err(InvalidData::Length { what: name.into(), found, rows: n }.into()),
             }
         };
         visit(Leaf {
@@ -243,26 +239,27 @@ impl Rows for Memory {
 
 /// Buffers that partial sums borrow and give back, so that repeated passes do not allocate.
 #[derive(Debug, Default)]
-pub(crate) struct Pool(Mutex<Vec<Vec<f64>>>);
+pub struct Pool(Mutex<Vec<Vec<f64>>>);
 
 impl Pool {
     /// A buffer of zeros to use at will; give it back.
-    pub(crate) fn buffer(&self, length: usize) -> Vec<f64> {
+    pub fn buffer(&self, length: usize) -> Vec<f64> {
         let mut buffer = self.0.lock().ok().and_then(|mut free| free.pop()).unwrap_or_default();
         buffer.clear();
         buffer.resize(length, 0.0);
         buffer
     }
 
-    pub(crate) fn give(&self, buffer: Vec<f64>) {
+    /// Gives a buffer back.
+    pub fn give(&self, buffer: Vec<f64>) {
         if let Ok(mut free) = self.0.lock() {
             free.push(buffer);
         }
     }
 
-    /// Σ over leaves of vectors of `length` numbers, in the fixed tree. `work(leaf, scratch, out)` adds its part to `out`;
-    /// `scratch` is a buffer to use at will.
-    pub(crate) fn sum(
+    /// Σ over leaves of vectors of `length` numbers, in the fixed tree. `work(leaf, scratch, out)` adds its part to
+    /// `out`; `scratch` is a buffer to use at will.
+    pub fn sum(
         &self,
         rows: &dyn Rows,
         length: usize,
@@ -279,7 +276,7 @@ impl Pool {
     }
 
     /// Numbers of every row that is here, `width` each, on all ranks: for few rows only.
-    pub(crate) fn everywhere(&self, rows: &dyn Rows, width: usize, own: Vec<f64>) -> Result<Vec<f64>, Error> {
+    pub fn everywhere(&self, rows: &dyn Rows, width: usize, own: Vec<f64>) -> Result<Vec<f64>, Error> {
         if rows.ranks().is_none() {
             return Ok(own);
         }
@@ -291,7 +288,7 @@ impl Pool {
     }
 
     /// Fills `out` (`width` numbers for every row that is here) leaf by leaf.
-    pub(crate) fn map(
+    pub fn map(
         &self,
         rows: &dyn Rows,
         width: usize,
@@ -315,11 +312,11 @@ pub(crate) struct Failure(Mutex<Option<Error>>);
 impl Failure {
     pub(crate) fn note(&self, result: Result<(), Error>) {
         if let Err(error) = result {
-            self.0.lock().expect("nobody panics while holding it").get_or_insert(error);
+            self.0.lock().expect("no thread panics while it holds the lock").get_or_insert(error);
         }
     }
 
     pub(crate) fn into_result(self) -> Result<(), Error> {
-        self.0.into_inner().expect("nobody panics while holding it").map_or(Ok(()), Err)
+        self.0.into_inner().expect("no thread panics while it holds the lock").map_or(Ok(()), Err)
     }
 }

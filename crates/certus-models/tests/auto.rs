@@ -1,4 +1,5 @@
-//! The fit without settings: both routes on the benchmark problems and others, against exact optima; limits, interruptions, saved states.
+//! The fit without settings: both routes on the benchmark problems and others, against exact optima; limits,
+//! interruptions, saved states.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod common;
@@ -8,8 +9,8 @@ use certus::certificate::Level;
 use certus::fit::Status;
 use certus::moving::MovingMemory;
 use certus::{Factor, Goal};
+use certus_likelihood::Logistic;
 use certus_models::auto::{Method, Model, ModelState, fit, fit_observed, resume};
-use certus_models::likelihood::Logistic;
 use certus_models::{Design, Error, Glm, GroupTerm, Hierarchical, Memory, Prior};
 use common::*;
 use std::ops::ControlFlow;
@@ -195,7 +196,7 @@ fn nested_counts() {
     // what draws cannot reach ends with the tenth pass
     let outcome = fit(&model, &Goal { gap: 1e-12, ..goal(2) }, Method::Stochastic).unwrap();
     assert_eq!((outcome.status.clone(), outcome.counts.exact_passes), (Status::Limit, 10), "{outcome}");
-    assert!(outcome.message.contains("passes are spent") && bound(&outcome, best) < 1e-3, "{outcome}");
+    assert!(outcome.message.contains("exact passes were used") && bound(&outcome, best) < 1e-3, "{outcome}");
 }
 
 /// A stopped run says what it has, with a bound that holds.
@@ -272,8 +273,8 @@ fn the_exact_route_goes_on() {
     assert!(bound(&outcome, p.neg_elbo) < 1e-9);
 }
 
-/// A goal that ten passes cannot reach in the moving frame: the last two are spent in the certified ball, and the number of iterations
-/// promised there is told.
+/// A goal that ten passes cannot reach in the moving frame: the last two are spent in the certified ball, and the
+/// number of iterations promised there is told.
 #[test]
 fn the_certified_plan() {
     let model = simulated("logistic", 60, 2, 0.5, 1.0, &mut Dice::new(3));

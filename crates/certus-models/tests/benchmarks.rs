@@ -1,4 +1,5 @@
-//! The exact solver reaches the reference optimum of every benchmark problem, from the Laplace start, in a few iterations.
+//! The exact solver reaches the reference optimum of every benchmark problem, from the Laplace start, in a few
+//! iterations.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod common;
@@ -61,7 +62,8 @@ fn shipped_problems() {
     }
 }
 
-/// The large problems, where somebody has them as CSV: `CERTUS_BENCH=DIR cargo test -p certus-models --release -- --ignored`.
+/// The large problems, where somebody has them as CSV: `CERTUS_BENCH=DIR cargo test -p certus-models --release --
+/// --ignored`.
 #[test]
 #[ignore = "needs the large benchmark files"]
 fn large_problems() {

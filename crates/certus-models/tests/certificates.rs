@@ -11,14 +11,16 @@ use certus::factor::{Factor, Lower, Pattern, Tree};
 use certus::frame::Frame;
 use certus::{Gaussian, linalg};
 use certus_models::certificate::Certified;
-use certus_models::verify::{Claim, verify};
+use certus_models::claim::claim;
 use certus_models::{Design, Error, Glm, Memory, Prior};
+use certus_verify::verify;
 use common::*;
 use std::sync::Arc;
 
 const NAMES: [&str; 6] = ["logistic", "poisson", "probit", "negative-binomial", "binomial", "linear"];
 
-/// A random problem of up to 8 coefficients: scales over six decades, separable, duplicate, zero and tiny rows, row sds to 30.
+/// A random problem of up to 8 coefficients: scales over six decades, separable, duplicate, zero and tiny rows, row sds
+/// to 30.
 fn nasty(name: &str, dice: &mut Dice) -> Glm {
     let whole = |dice: &mut Dice, most: usize| (dice.uniform() * most as f64) as usize;
     let (d, n) = (1 + whole(dice, 7), whole(dice, 60));
@@ -229,7 +231,7 @@ fn falsify(problems: std::ops::Range<u64>) -> Tally {
             }
             // one problem in five also goes to the independent checker
             if seed % 5 == 0 && gap.statement.bound().is_some() {
-                let verdict = verify(&Claim::new(&model, w, &gap).unwrap()).unwrap();
+                let verdict = verify(&claim(&model, w, &gap).unwrap()).unwrap();
                 assert!(verdict.holds, "problem {seed} ({name}, d = {d}): {verdict:?}\n{gap:?}");
             }
         };
@@ -361,8 +363,8 @@ fn storage_does_not_matter() {
     assert!((bound(&symmetric) / bound(&lower) - 1.0).abs() < 1e-6);
 }
 
-/// The a-priori plan on logit_d10, gap 0.01, B = 10, from the Laplace approximation: at most 800 iterations, and obeyed in the mean over
-/// 200 seeds; the global constants promise nothing useful.
+/// The a-priori plan on logit_d10, gap 0.01, B = 10, from the Laplace approximation: at most 800 iterations, and obeyed
+/// in the mean over 200 seeds; the global constants promise nothing useful.
 #[test]
 fn local_plans_are_short_and_kept() {
     let p = problem(&data_dir(), "logit_d10");
@@ -405,7 +407,8 @@ fn the_documented_example_is_true() {
     assert!(shown.contains(printed.trim()), "docs/certificates.md should show\n{printed}");
 }
 
-/// A correlated model and its mean-field optimum, 0.66 nats from the best Gaussian: nothing that is said of one family is used for another.
+/// A correlated model and its mean-field optimum, 0.66 nats from the best Gaussian: nothing that is said of one family
+/// is used for another.
 #[test]
 fn families_are_not_mixed_up() {
     let rows = Memory {
@@ -442,7 +445,8 @@ fn families_are_not_mixed_up() {
     assert!(matches!(model.gap_against(&best.gaussian, &wrong), Err(Error::Violated(_))));
 }
 
-/// Predictors that are all cancellation: 1e17 less 1e17. What rounding may have done to them is not small, and is not taken for small.
+/// Predictors that are all cancellation: 1e17 less 1e17. What rounding may have done to them is not small, and is not
+/// taken for small.
 #[test]
 fn cancellation_is_seen() {
     let d = 11;

@@ -1,15 +1,17 @@
-//! A random walk by nested dissection: the pattern holds the best of all Gaussians, with logarithmically few entries per row.
+//! A random walk by nested dissection: the pattern holds the best of all Gaussians, with logarithmically few entries
+//! per row.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 
 use certus::factor::{Factor, Pattern};
 use certus::{Family, Gaussian, Settings, Tree};
+use certus_likelihood::Logistic;
 use certus_models::certificate::Certified;
-use certus_models::likelihood::Logistic;
 use certus_models::{Design, Glm, Memory, Prior};
 
-/// z_0 ~ N(0, 1), z_k − z_{k−1} ~ N(0, 0.5²), y_k ~ Bernoulli(σ(z_k)); coordinate i of the model is place `order[i]` of the walk.
+/// z_0 ~ N(0, 1), z_k − z_{k−1} ~ N(0, 0.5²), y_k ~ Bernoulli(σ(z_k)); coordinate i of the model is place `order[i]` of
+/// the walk.
 fn walk(order: &[usize]) -> Glm {
     let n = order.len();
     let mut precision = vec![0.0; n * n];

@@ -1,4 +1,5 @@
-//! What the theorems say of a model before a run: the same numbers as from the functions they come from, and as the runs fold.
+//! What the theorems say of a model before a run: the same numbers as from the functions they come from, and as the
+//! runs fold.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -9,8 +10,8 @@ use std::sync::Arc;
 use certus::frame::{Frame, Framed};
 use certus::theorem::Constants;
 use certus::{Family, Goal, MethodName, Settings, StepRule, Target};
-use certus_models::auto::{Basis, Chosen, Forecasts, Model, planned};
-use certus_models::likelihood::{Logistic, Poisson};
+use certus_likelihood::{Logistic, Poisson};
+use certus_models::auto::{Basis, Forecasts, Model, PlannedMethod, planned};
 use certus_models::{Design, Glm, Memory, Prior};
 use common::*;
 
@@ -84,7 +85,8 @@ fn what_cannot_be_said_has_a_reason() {
     assert!(reason.contains("only estimated") || reason.contains("third derivative"), "{reason}");
 }
 
-/// `planned` with every step rule has the bits of `certus::fit` with the same settings, and its promise is the forecast's.
+/// `planned` with every step rule has the bits of `certus::fit` with the same settings, and its promise is the
+/// forecast's.
 #[test]
 fn planned_runs_are_fits_of_the_core() {
     let model = simulated("logistic", 80, 2, 0.6, 1.0, &mut Dice::new(5));
@@ -108,7 +110,7 @@ fn planned_runs_are_fits_of_the_core() {
             (StepRule::Decaying, Constants::Paper),
             (StepRule::Paper, Constants::Paper),
         ] {
-            let chosen = Chosen { method, constants, steps, batch: 4, iterations: 50 };
+            let chosen = PlannedMethod { method, constants, steps, batch: 4, iterations: 50 };
             let run = planned(&model, &goal, &chosen, None, &mut |_, _| ControlFlow::Continue(()));
             if own && steps == StepRule::Paper {
                 assert!(run.unwrap_err().to_string().contains("paper"));

@@ -4,7 +4,7 @@
 mod common;
 
 use certus::Target;
-use certus_models::likelihood::{Likelihood, Logistic, NegativeBinomial};
+use certus_likelihood::{Likelihood, Logistic, NegativeBinomial};
 use certus_models::rows::Rows;
 use certus_models::{Design, Glm, GroupTerm, Hierarchical, Memory, Prior};
 use common::*;
@@ -64,7 +64,8 @@ fn hier_logit_reaches_its_reference() {
     assert!(distance(&a, &b) <= 1e-6 * norm(&b));
 }
 
-/// Rows whose features are 1 and normals, and the labels of `groups` groups of `each` rows, shuffled so that order is not given.
+/// Rows whose features are 1 and normals, and the labels of `groups` groups of `each` rows, shuffled so that order is
+/// not given.
 fn simulate_grouped(
     name: &str,
     groups: usize,
@@ -93,7 +94,8 @@ fn simulate_grouped(
     (rows, labels)
 }
 
-/// The same model as a dense GLM: latents in the hierarchical model's own order, rows and prior written out from their meaning.
+/// The same model as a dense GLM: latents in the hierarchical model's own order, rows and prior written out from their
+/// meaning.
 fn dense(
     rows: &Memory,
     terms: &[GroupTerm],
@@ -246,7 +248,8 @@ fn nested_levels_equal_the_dense_solver() {
     assert_eq!(tree.widest(), 3 + 3 + 2 + 1);
 }
 
-/// Crossed factors, and a crossed one with something nested in it: the elimination tree has no gaps, so nothing is lost.
+/// Crossed factors, and a crossed one with something nested in it: the elimination tree has no gaps, so nothing is
+/// lost.
 #[test]
 fn crossed_factors_equal_the_dense_solver() {
     let mut dice = Dice::new(65);
@@ -308,8 +311,8 @@ fn deterministic_over_threads() {
     assert!([2, 3, 8].iter().all(|&n| solve(n) == one));
 }
 
-/// The features stay in their source: leaves re-read from a file give the same bits, sorted or not, standardised or not; and a source
-/// that fails says so.
+/// The features stay in their source: leaves re-read from a file give the same bits, sorted or not, standardised or
+/// not; and a source that fails says so.
 #[test]
 fn rows_stay_in_their_source() {
     let mut dice = Dice::new(66);
@@ -368,7 +371,8 @@ fn rebuilding_equals_building() {
     assert!(first.rebuilt(Arc::new(Logistic), &prior, &sds).err().unwrap().to_string().contains("row "));
 }
 
-/// 20,000 groups × 5 + 5 globals, 200,000 rows (d = 100,005): decrement 1e-8 in at most 15 iterations of at most 2 s each.
+/// 20,000 groups × 5 + 5 globals, 200,000 rows (d = 100,005): decrement 1e-8 in at most 15 iterations of at most 2 s
+/// each.
 #[test]
 fn a_hundred_thousand_latents() {
     let mut dice = Dice::new(62);
@@ -448,10 +452,10 @@ fn bad_input_is_named() {
         assert!(error.contains(words), "{error}");
     };
     let good = term(vec![0, 1], &[0], &[1.0]);
-    refuse(&rows, &[], "needs a group term");
+    refuse(&rows, &[], "requires a group term");
     refuse(&rows, &[GroupTerm { slopes: vec![3], ..good.clone() }], "[3]");
     refuse(&rows, &[GroupTerm { sd: vec![0.0], ..good.clone() }], "above 0");
-    refuse(&rows, &[GroupTerm { group: vec![0], ..good.clone() }], "1 labels for 2 rows");
+    refuse(&rows, &[GroupTerm { group: vec![0], ..good.clone() }], "1 entries for 2 rows");
     refuse(&rows, &[GroupTerm { within: Some(0), ..good.clone() }], "earlier term");
     let inner = GroupTerm { within: Some(0), ..term(vec![0, 0], &[0], &[1.0]) };
     refuse(&rows, &[good.clone(), inner], "two levels of term 0");

@@ -7,9 +7,9 @@ use certus::certificate::Level;
 use certus::factor::{Factor, Pattern};
 use certus::fit::Status;
 use certus::{Family, Gaussian};
+use certus_likelihood::{Likelihood, Linear, Logistic};
 use certus_models::auto::{Method, Model, fit};
 use certus_models::certificate::Certified;
-use certus_models::likelihood::{Likelihood, Linear, Logistic};
 use certus_models::{Design, Glm, MeanField, Memory, Prior};
 
 const N: usize = 40;
@@ -39,7 +39,8 @@ fn sds(w: &Gaussian) -> &[f64] {
     w.factor().values()
 }
 
-/// A Gaussian posterior with precision Λ: the mean is exact, sd_i = Λ_ii^(−1/2), and the family costs ½(Σ log Λ_ii − log det Λ).
+/// A Gaussian posterior with precision Λ: the mean is exact, sd_i = Λ_ii^(−1/2), and the family costs ½(Σ log Λ_ii −
+/// log det Λ).
 #[test]
 fn a_gaussian_posterior_has_a_closed_form() {
     let (d, sigma) = (3, 0.7);

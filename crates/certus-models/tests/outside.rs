@@ -1,14 +1,14 @@
-//! A likelihood from outside the crate is fitted like ours, but what follows from its constants is declared by the user, whatever it says of
-//! itself (finding T7).
+//! A likelihood from outside the crate is fitted like ours, but what follows from its constants is declared by the
+//! user, whatever it says of itself (finding T7).
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 
 use certus::certificate::Level;
 use certus::{Goal, Provenance, Target};
+use certus_likelihood::{Bounds, Datum, Likelihood, Logistic, Loss, Strip};
 use certus_models::auto::{Method, fit};
 use certus_models::envelope::EnvelopeSettings;
-use certus_models::likelihood::{Datum, Likelihood, Logistic, Moments};
 use certus_models::posterior::{PosteriorSettings, global, local};
 use certus_models::{Design, Glm, Memory, Prior};
 
@@ -16,7 +16,7 @@ use certus_models::{Design, Glm, Memory, Prior};
 #[derive(Debug)]
 struct Mine;
 
-impl Likelihood for Mine {
+impl Loss for Mine {
     fn name(&self) -> &'static str {
         "mine"
     }
@@ -26,33 +26,36 @@ impl Likelihood for Mine {
     fn value(&self, t: f64, datum: Datum) -> f64 {
         Logistic.value(t, datum)
     }
-    fn slope(&self, t: f64, datum: Datum) -> f64 {
-        Logistic.slope(t, datum)
+    fn first_derivative(&self, t: f64, datum: Datum) -> f64 {
+        Logistic.first_derivative(t, datum)
     }
-    fn bend(&self, t: f64, datum: Datum) -> f64 {
-        Logistic.bend(t, datum)
+    fn second_derivative(&self, t: f64, datum: Datum) -> f64 {
+        Logistic.second_derivative(t, datum)
     }
-    fn least_bend(&self, datum: Datum) -> f64 {
-        Logistic.least_bend(datum)
+}
+
+impl Bounds for Mine {
+    fn second_derivative_max(&self, datum: Datum) -> Option<f64> {
+        Logistic.second_derivative_max(datum)
     }
-    fn most_bend(&self, datum: Datum) -> Option<f64> {
-        Logistic.most_bend(datum)
+    fn second_derivative_near(&self, t: f64, radius: f64, datum: Datum) -> f64 {
+        Logistic.second_derivative_near(t, radius, datum)
     }
-    fn bend_near(&self, t: f64, radius: f64, datum: Datum) -> f64 {
-        Logistic.bend_near(t, radius, datum)
+    fn log_second_derivative(&self, t: f64, datum: Datum) -> Option<(f64, f64)> {
+        Logistic.log_second_derivative(t, datum)
     }
-    fn log_bend(&self, t: f64, datum: Datum) -> Option<(f64, f64)> {
-        Logistic.log_bend(t, datum)
+    fn third_derivative_max(&self, datum: Datum) -> Option<f64> {
+        Logistic.third_derivative_max(datum)
     }
-    fn most_twist(&self, datum: Datum) -> Option<f64> {
-        Logistic.most_twist(datum)
+    fn fourth_derivative_max(&self, datum: Datum) -> Option<f64> {
+        Logistic.fourth_derivative_max(datum)
     }
-    fn most_turn(&self, datum: Datum) -> Option<f64> {
-        Logistic.most_turn(datum)
-    }
-    fn twist_below_bend(&self) -> bool {
+    fn third_below_second(&self) -> bool {
         true
     }
+}
+
+impl Strip for Mine {
     fn strip(&self) -> f64 {
         Logistic.strip()
     }
@@ -61,24 +64,6 @@ impl Likelihood for Mine {
     }
     fn scale(&self, mean: f64, sd: f64, datum: Datum) -> f64 {
         Logistic.scale(mean, sd, datum)
-    }
-    fn slopes(&self, t: &mut [f64], data: &[Datum], weight: &[f64]) -> f64 {
-        Logistic.slopes(t, data, weight)
-    }
-    fn trapezoid(&self, mean: f64, sd: f64, datum: Datum, nodes: &[f64], weights: &[f64]) -> Moments {
-        Logistic.trapezoid(mean, sd, datum, nodes, weights)
-    }
-    fn lower_trapezoid(
-        &self,
-        mean: f64,
-        sd: f64,
-        datum: Datum,
-        nodes: &[f64],
-        weights: &[f64],
-        reach: f64,
-        omega: f64,
-    ) -> [f64; 3] {
-        Logistic.lower_trapezoid(mean, sd, datum, nodes, weights, reach, omega)
     }
 }
 

@@ -1,4 +1,5 @@
-//! The posterior certificates of generalised linear models against quadrature in one and two dimensions, and importance sampling.
+//! The posterior certificates of generalised linear models against quadrature in one and two dimensions, and importance
+//! sampling.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod common;
@@ -52,8 +53,8 @@ fn moved(q: &Gaussian, shift: f64, scale: f64) -> Gaussian {
     Gaussian::new(mean, Factor::Lower(Lower::new(d, factor).unwrap())).unwrap()
 }
 
-/// True KL, evidence, means and sds within every certificate: bounded likelihoods, d = 1 and 2, good and bad q, two seeds. δ = 1e-6
-/// for each of 160 statements.
+/// True KL, evidence, means and sds within every certificate: bounded likelihoods, d = 1 and 2, good and bad q, two
+/// seeds. δ = 1e-6 for each of 160 statements.
 #[test]
 fn one_and_two_dimensions() {
     let mut dice = Dice::new(70);
@@ -88,7 +89,8 @@ fn one_and_two_dimensions() {
                         let kl = truth.0 + model.neg_elbo(&q).unwrap();
                         let bound = said.statement.bound().unwrap();
                         assert!((bound - kl).abs() < 1e-8 * (1.0 + kl), "{label}: {kl} {bound}");
-                        // p is Gaussian, s is linear, and D3 and D5 say the same: E sᵀJ⁻¹s/2, nothing is outside of the largest balls
+                        // p is Gaussian, s is linear, and D3 and D5 say the same: E sᵀJ⁻¹s/2, nothing is outside of the
+                        // largest balls
                         let (a, b) = (near.statement.bound().unwrap(), far.statement.bound().unwrap());
                         assert!((a / b - 1.0).abs() < 0.05 || a + b < 1e-6, "{label}: {a} {b}");
                     }
@@ -98,8 +100,8 @@ fn one_and_two_dimensions() {
     }
 }
 
-/// A Gaussian target and q with the right covariance: s is constant and D3 is an equality, KL = ½δᵀJδ; so is the error of the mean.
-/// J is far from a multiple of I, so that no other frame gives it.
+/// A Gaussian target and q with the right covariance: s is constant and D3 is an equality, KL = ½δᵀJδ; so is the error
+/// of the mean. J is far from a multiple of I, so that no other frame gives it.
 #[test]
 fn equality_for_shifted_gaussians() {
     let x = vec![3.0, 0.1, 2.9, -0.2, -3.1, 0.15, 0.3, 0.2];
@@ -142,7 +144,8 @@ fn logit_d10() {
     assert!(bounds.iter().all(|b| *b > estimate.kl.value - 5.0 * estimate.kl.standard_error));
 }
 
-/// d = 30, where the envelope accepts too little: the better of D5 and D3 is stated, above the estimate, with the reason.
+/// d = 30, where the envelope accepts too little: the better of D5 and D3 is stated, above the estimate, with the
+/// reason.
 #[test]
 fn thirty_coefficients() {
     let mut dice = Dice::new(71);

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use certus::{Goal, PointTarget, TargetError, auto};
+use certus_likelihood::Binomial;
 use certus_models::auto::{Method, fit};
-use certus_models::likelihood::Binomial;
 use certus_models::{Design, Glm, Memory, Prior};
 
 fn shows(printed: &str) {

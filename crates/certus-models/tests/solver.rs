@@ -3,14 +3,15 @@
 
 mod common;
 
+use certus_likelihood::{Datum, Likelihood, Logistic, Loss, NegativeBinomial, Poisson, Probit, Slices};
 use certus_models::expectation::Quadrature;
-use certus_models::likelihood::{Datum, Likelihood, Logistic, NegativeBinomial, Poisson, Probit};
 use certus_models::rows::Rows;
 use certus_models::{Design, Glm, Memory, Prior};
 use common::*;
 use std::sync::Arc;
 
-/// The trapezoid rule against 40-digit values (tests/data/expectations.csv), row sds from 1e-3 to 30, probit to |t| = 1e4.
+/// The trapezoid rule against 40-digit values (tests/data/expectations.csv), row sds from 1e-3 to 30, probit to |t| =
+/// 1e4.
 #[test]
 fn expectations_are_exact() {
     let text = include_str!("data/expectations.csv");
@@ -27,8 +28,8 @@ fn expectations_are_exact() {
         let (mean, sd, datum) = (v[0], v[1], Datum { y: v[2], trials: 1.0 });
         let m = Quadrature::new(likelihood.strip(), sd).moments(&*likelihood, mean, sd, datum);
         // the scale of each integrand: |φ| ≤ φ(mean) + |φ′|sd + sd²/2 and so on
-        let curved = likelihood.most_bend(datum).unwrap();
-        let slope = likelihood.slope(mean, datum).abs() + curved * sd;
+        let curved = likelihood.second_derivative_max(datum).unwrap();
+        let slope = likelihood.first_derivative(mean, datum).abs() + curved * sd;
         let value = 1.0 + likelihood.value(mean, datum).abs() + slope * sd;
         for (k, (got, scale)) in
             [(m.e0, value), (m.e1, 1.0 + slope), (m.q0, curved), (m.q1, curved), (m.q2, curved)]
@@ -191,8 +192,8 @@ fn hard_problems() {
     solve("no information", &model(Arc::new(Probit), vec![0.0; n * p], y, p, 3.0), 100);
 }
 
-/// Where the Laplace approximation is so wide that E e^t overflows, and where the first Hessian is singular to rounding, the solver still
-/// finds the optimum.
+/// Where the Laplace approximation is so wide that E e^t overflows, and where the first Hessian is singular to
+/// rounding, the solver still finds the optimum.
 #[test]
 fn overflowing_starts() {
     // few counts and a wide prior: the Laplace sd of the rows is 30 and more, e^{sd²/2} about e^{450}

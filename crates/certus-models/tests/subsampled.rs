@@ -7,8 +7,8 @@ use std::sync::Arc;
 use certus::certificate::Level;
 use certus::fit::Status;
 use certus::{Goal, Outcome};
+use certus_likelihood::{Likelihood, Logistic, Poisson};
 use certus_models::auto::{Subsampling, fit, subsampled};
-use certus_models::likelihood::{Likelihood, Logistic, Poisson};
 use certus_models::{Design, Error, Glm, Memory, Prior};
 
 fn model(n: usize, likelihood: Arc<dyn Likelihood>) -> Glm {

@@ -5,9 +5,10 @@ mod common;
 
 use certus::factor::{Factor, Lower, Pattern, Symmetric, Tree};
 use certus::{Gaussian, linalg};
-use certus_models::likelihood::Datum;
-use certus_models::verify::{self, Claim, Family, Theorem, Verdict, gradient, verify};
-use certus_models::{Design, Error, Glm, Prior};
+use certus_likelihood::Datum;
+use certus_models::claim::claim;
+use certus_models::{Design, Glm, Prior};
+use certus_verify::{self, Claim, ClaimFamily, Theorem, Verdict, gradient, verify};
 use common::*;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -88,12 +89,13 @@ fn perturbed(w: &Gaussian, size: f64, dice: &mut Dice, tree: Option<&Arc<Tree>>)
 fn claimed(model: &Glm, w: &Gaussian) -> Option<Claim> {
     let gap = model.gap(w).unwrap();
     gap.statement.bound()?;
-    Some(Claim::new(model, w, &gap).unwrap())
+    Some(claim(model, w, &gap).unwrap())
 }
 
-/// By how much the certificate's allowances can raise its bound, relatively. Per row they are 1e-13 of the scale for quadrature, 1088 ulp/2
-/// for sums and δ = (d + 4) ulp/2 Σ|a_j||C_j·| for ã: the norms of the gradient grow by A = Σ w scale [2.5e-13 (sd + sd²) + 2δ(1 + sd)] at most,
-/// ρ by A/√λ, ρ²/2 by about ρA/√λ, and √λ is above 0.35 in these tests.
+/// By how much the certificate's allowances can raise its bound, relatively. Per row they are 1e-13 of the scale for
+/// quadrature, 1088 ulp/2 for sums and δ = (d + 4) ulp/2 Σ|a_j||C_j·| for ã: the norms of the gradient grow by A = Σ w
+/// scale [2.5e-13 (sd + sd²) + 2δ(1 + sd)] at most, ρ by A/√λ, ρ²/2 by about ρA/√λ, and √λ is above 0.35 in these
+/// tests.
 fn allowance(claim: &Claim) -> f64 {
     let (d, likelihood) = (claim.dim(), likelihood(&claim.likelihood));
     let row = |n: usize| {
@@ -113,8 +115,8 @@ fn allowance(claim: &Claim) -> f64 {
     4.0 * (0..claim.y.len()).map(row).sum::<f64>() / claim.bound.sqrt()
 }
 
-/// True, and the two implementations agree, up to what the certificate allows for rounding and the checker does not need. Theorem A′ is
-/// recomputed with half the step, so that its bound is smaller.
+/// True, and the two implementations agree, up to what the certificate allows for rounding and the checker does not
+/// need. Theorem A′ is recomputed with half the step, so that its bound is smaller.
 fn confirm(claim: &Claim, what: &str) -> Verdict {
     let verdict = verify(claim).unwrap();
     assert!(verdict.holds, "{what}: {verdict:?} against {:e}", claim.bound);
@@ -137,7 +139,8 @@ fn trees(d: usize) -> Vec<Arc<Tree>> {
     trees.into_iter().map(|t| Arc::new(t.unwrap())).collect()
 }
 
-/// All six likelihoods, all Gaussians and patterns, gaps from 1e-14 to 1: every certificate is confirmed, by the same numbers.
+/// All six likelihoods, all Gaussians and patterns, gaps from 1e-14 to 1: every certificate is confirmed, by the same
+/// numbers.
 #[test]
 fn certificates_are_confirmed() {
     let mut dice = Dice::new(9001);
@@ -162,7 +165,7 @@ fn certificates_are_confirmed() {
                     assert!((factor[i * d + j] - tree[j * d + i]).abs() < 1e-12, "{what}");
                 }
             }
-            *seen.entry((claim.theorem as usize, matches!(claim.family, Family::All))).or_insert(0) += 1;
+            *seen.entry((claim.theorem as usize, matches!(claim.family, ClaimFamily::All))).or_insert(0) += 1;
             assert!(verdict.bound > 0.0);
         };
         check(&optimum, &format!("{name} at the optimum"));
@@ -265,13 +268,13 @@ fn tampering_is_refused() {
     // a smaller family needs its own proof; what is not in it is not looked at
     refuse("another theorem", "bound", &|c| c.theorem = Theorem::D1);
     let mut claim = good.clone();
-    claim.family = Family::Pattern { sizes: vec![1; 4], parents: vec![None; 4] };
+    claim.family = ClaimFamily::Pattern { sizes: vec![1; 4], parents: vec![None; 4] };
     assert!(verify(&claim).unwrap_err().to_string().contains("pattern"));
-    claim.family = Family::Pattern { sizes: vec![4], parents: vec![None] };
+    claim.family = ClaimFamily::Pattern { sizes: vec![4], parents: vec![None] };
     assert!(verify(&claim).is_ok());
     for (sizes, parents) in [(vec![2, 2], vec![Some(1), None]), (vec![3], vec![None]), (vec![], vec![])] {
-        claim.family = Family::Pattern { sizes, parents };
-        assert!(matches!(verify(&claim), Err(Error::Model(_))));
+        claim.family = ClaimFamily::Pattern { sizes, parents };
+        assert!(matches!(verify(&claim), Err(certus_verify::Error::Malformed(_))));
     }
     let mut claim = good.clone();
     claim.theorem = Theorem::Bracket;
@@ -300,7 +303,8 @@ fn tampering_is_refused() {
     assert!(verify(&counts).is_err());
 }
 
-/// Theorem D's condition ρ ≤ r√min(λ_m, λ_C/ω) is r ≥ max(ρ/√λ_m, √ω ρ/√λ_C): a radius 2 % below is refused, one 2 % above is not.
+/// Theorem D's condition ρ ≤ r√min(λ_m, λ_C/ω) is r ≥ max(ρ/√λ_m, √ω ρ/√λ_C): a radius 2 % below is refused, one 2 %
+/// above is not.
 #[test]
 fn the_radius_is_checked_on_both_sides() {
     for name in LIKELIHOODS {
@@ -337,15 +341,15 @@ fn larger_claims_are_confirmed() {
 /// Too many coefficients are declined, not attempted.
 #[test]
 fn the_limit_is_stated() {
-    let d = verify::MOST_COEFFICIENTS + 1;
+    let d = certus_verify::MOST_COEFFICIENTS + 1;
     let mut claim = example("logistic");
     claim.mean = vec![0.0; d];
     claim.prior_mean = vec![0.0; d];
-    claim.prior_precision = certus_models::prior::Precision::Diagonal(vec![1.0; d]);
+    claim.prior_precision = certus_likelihood::prior::Precision::Diagonal(vec![1.0; d]);
     claim.factor = vec![0.0; d * d];
     claim.factor.iter_mut().step_by(d + 1).for_each(|x| *x = 1.0);
     claim.design = vec![0.0; 100 * d];
-    assert!(matches!(verify(&claim), Err(Error::TooLarge(_))));
+    assert!(matches!(verify(&claim), Err(certus_verify::Error::Declined(_))));
 }
 
 fn bits(claim: &Claim) -> Vec<u64> {
@@ -359,7 +363,8 @@ fn bits(claim: &Claim) -> Vec<u64> {
         .collect()
 }
 
-/// Written and read back, a claim is the same to the bit; hexadecimal numbers, comments and blank lines are read; errors name the line.
+/// Written and read back, a claim is the same to the bit; hexadecimal numbers, comments and blank lines are read;
+/// errors name the line.
 #[test]
 fn claims_survive_writing() {
     let mut claim = example("negative-binomial");
@@ -370,10 +375,11 @@ fn claims_survive_writing() {
         match change {
             1 => {
                 claim.prior_precision =
-                    certus_models::prior::Precision::Dense((0..16).map(f64::from).collect())
+                    certus_likelihood::prior::Precision::Dense((0..16).map(f64::from).collect())
             }
             2 => {
-                claim.family = Family::Pattern { sizes: vec![1, 2, 1], parents: vec![None, Some(0), None] };
+                claim.family =
+                    ClaimFamily::Pattern { sizes: vec![1, 2, 1], parents: vec![None, Some(0), None] };
                 (claim.mean_error, claim.theta, claim.theorem) = (None, None, Theorem::APrime);
             }
             _ => {}

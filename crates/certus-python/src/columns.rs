@@ -1,4 +1,4 @@
-//! Columns of Python's to a table: `{name: (kind, cells)}`.
+//! Python columns to a table: `{name: (kind, cells)}`.
 
 use certus_data::{Column, Table};
 use numpy::PyReadonlyArray1;
@@ -7,7 +7,8 @@ use pyo3::types::PyDict;
 
 use crate::error::{data, usage};
 
-/// Kinds are `number` and `date` (float64, NaN is missing), `boolean` (int8, −1 is missing) and `text` (a list of str or None).
+/// Kinds are `number` and `date` (float64, NaN is missing), `boolean` (int8, −1 is missing) and `text` (a list of str
+/// or None).
 pub(crate) fn table(py: Python<'_>, columns: &Bound<'_, PyDict>) -> PyResult<Table> {
     let mut out = Vec::with_capacity(columns.len());
     for (name, column) in columns {
@@ -20,7 +21,7 @@ pub(crate) fn table(py: Python<'_>, columns: &Bound<'_, PyDict>) -> PyResult<Tab
                 Column::Boolean(cells.as_array().iter().map(|&b| (b >= 0).then_some(b == 1)).collect())
             }
             "text" => Column::Text(cells.extract()?),
-            other => return Err(usage(py, &format!("there is no kind of column '{other}'"))),
+            other => return Err(usage(py, &format!("unknown kind of column '{other}'"))),
         };
         out.push((name.extract::<String>()?, column));
     }

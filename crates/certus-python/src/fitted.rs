@@ -1,17 +1,13 @@
 //! A fit: its record and its Gaussian, draws and predictions from it, and the directory it is kept in.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use certus::Gaussian;
 use certus::factor::Workspace;
-use certus::{Gaussian, Outcome};
-use certus_data::{
-    Ended, Groups, Meaning, Mixed, Problem, Quantity, Storage, Varies, predict, predict_draws, predict_mixed,
-};
-use certus_store::directory::{MEANING, SETTINGS};
-use certus_store::record::{Data, Parameter};
-use certus_store::report::{Extras, report};
-use certus_store::{Arrays, FitDirectory, Meta, Record};
+use certus_data::Storage;
+use certus_fit::record::Parameter;
+use certus_fit::report::report;
+use certus_fit::{Arrays, Fit, FitDirectory, Groups, Prediction, Record, predict_draws};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
@@ -19,19 +15,10 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::columns::table;
 use crate::error::{data, raise, store, usage};
-use crate::settings::Settings;
 
 /// A fit.
 #[pyclass(frozen, module = "certus._certus")]
-pub(crate) struct Fitted {
-    record: Record,
-    gaussian: Gaussian,
-    /// What the latents mean; `None` if they are the coordinates of a target.
-    meaning: Option<Meaning>,
-    quantities: Vec<Quantity>,
-    /// The mixture of a model whose scales were not all given.
-    mixed: Option<(Mixed, Varies)>,
-}
+pub(crate) struct Fitted(pub(crate) Fit);
 
 /// Mean and sd of every coordinate under its name.
 pub(crate) fn parameters(names: &[String], w: &Gaussian) -> Vec<Parameter> {
@@ -39,146 +26,17 @@ pub(crate) fn parameters(names: &[String], w: &Gaussian) -> Vec<Parameter> {
     names.iter().zip(moments).map(|(name, (mean, sd))| Parameter::normal(name, *mean, sd)).collect()
 }
 
-fn coordinates(names: impl Iterator<Item = String>) -> Vec<Quantity> {
-    names.enumerate().map(|(i, name)| Quantity { name, terms: vec![(i, 1.0)] }).collect()
-}
-
-fn versions() -> BTreeMap<String, String> {
-    [("certus", env!("CARGO_PKG_VERSION")), ("target", std::env::consts::ARCH), ("door", "python")]
-        .map(|(a, b)| (a.to_string(), b.to_string()))
-        .into_iter()
-        .collect()
-}
-
 impl Fitted {
-    pub(crate) fn of_target(
-        outcome: Outcome,
-        names: Vec<String>,
-        parameters: Vec<Parameter>,
-        settings: Settings,
-    ) -> Self {
-        let meta = Meta {
-            model: "target".into(),
-            parameters,
-            settings: settings.value(),
-            seed: settings.seed(),
-            data: Data::default(),
-            notes: Vec::new(),
-            versions: versions(),
-        };
-        let record = Record::new(&outcome, meta);
-        Self {
-            record,
-            gaussian: outcome.gaussian,
-            meaning: None,
-            quantities: coordinates(names.into_iter()),
-            mixed: None,
-        }
-    }
-
-    pub(crate) fn of_problem(
-        outcome: Outcome,
-        problem: &Problem,
-        parameters: Vec<Parameter>,
-        notes: Vec<String>,
-        settings: Settings,
-    ) -> Self {
-        let meta = Self::meta(problem, parameters, notes, &settings);
-        Self {
-            record: Record::new(&outcome, meta),
-            gaussian: outcome.gaussian,
-            meaning: Some(problem.meaning.clone()),
-            quantities: problem.quantities.clone(),
-            mixed: None,
-        }
-    }
-
-    pub(crate) fn of_ended(ended: Ended, problem: &Problem, notes: Vec<String>, settings: Settings) -> Self {
-        let mut record = Record::new(&ended.outcome, Self::meta(problem, ended.parameters, notes, &settings));
-        record.certificate.scale = Some(ended.scale);
-        Self {
-            record,
-            gaussian: ended.outcome.gaussian,
-            meaning: Some(problem.meaning.clone()),
-            quantities: problem.quantities.clone(),
-            mixed: problem.collapsed().map(|varying| (ended.mixed, varying.varies.clone())),
-        }
-    }
-
-    fn meta(problem: &Problem, parameters: Vec<Parameter>, notes: Vec<String>, settings: &Settings) -> Meta {
-        let prepared = &problem.prepared;
-        Meta {
-            model: settings.model.clone().unwrap_or_default(),
-            parameters,
-            settings: settings.value(),
-            seed: settings.seed(),
-            data: Data {
-                rows: Some(prepared.rows_used as u64),
-                fingerprint: Some(format!("{:016x}", prepared.fingerprint)),
-            },
-            notes,
-            versions: versions(),
-        }
-    }
-
-    fn of_parts(py: Python<'_>, record: Record, arrays: Arrays, meaning: Option<Meaning>) -> PyResult<Self> {
-        let gaussian = arrays.gaussian;
-        let quantities = match &meaning {
-            Some(meaning) => meaning.quantities(),
-            None => coordinates(record.parameters.iter().map(|p| p.name.clone())),
-        };
-        let dim = meaning.as_ref().map_or(quantities.len(), Meaning::dim);
-        if gaussian.dim() != dim {
-            let words = format!("the arrays have {} latents, but the names {dim}", gaussian.dim());
-            return Err(raise(py, 65, &words));
-        }
-        let bad = |words: String| raise(py, 65, &words);
-        let settings = Settings::read(py, &record.settings.to_string());
-        let mixed = match (&meaning, arrays.vectors.contains_key("scale.sd")) {
-            (Some(meaning), true) => {
-                let family = record.model.parse().map_err(|e| data(py, &e))?;
-                let (sigma, dispersion) = settings?.scales();
-                let varies = Varies::of(&meaning.encoding, family, sigma, dispersion);
-                let varies = varies.map_err(|e| data(py, &e))?;
-                let varies = varies.ok_or_else(|| bad("a grid of scales, but all are given".into()))?;
-                let mixed = Mixed::of_vectors(dim, varies.scales.len(), &arrays.vectors);
-                mixed.transpose().map_err(bad)?.map(|mixed| (mixed, varies))
-            }
-            _ => None,
-        };
-        Ok(Self { record, gaussian, meaning, quantities, mixed })
-    }
-
-    fn meaning(&self, py: Python<'_>) -> PyResult<&Meaning> {
-        self.meaning.as_ref().ok_or_else(|| {
-            usage(py, "there is nothing to predict: the fit of a log density has no data; use fit.sample")
-        })
-    }
-
-    fn arrays(&self) -> Arrays {
-        let vectors = self.mixed.as_ref().map(|(mixed, _)| mixed.vectors()).unwrap_or_default();
-        Arrays { gaussian: self.gaussian.clone(), vectors }
-    }
-
     fn refuse_mixture(&self, py: Python<'_>, what: &str) -> PyResult<()> {
-        match self.mixed {
+        match self.0.mixture {
             Some(_) => Err(usage(
                 py,
                 &format!(
-                    "{what} is of one Gaussian, but scales of the model were not given, so this is a mixture of them: use fit.sample"
+                    "{what} needs a single Gaussian, but scales of the model were not given, so the fit is a mixture: \
+                        use fit.sample"
                 ),
             )),
             None => Ok(()),
-        }
-    }
-
-    fn extras(&self) -> Extras {
-        let encoding = self.meaning.as_ref().map(|m| &m.encoding);
-        Extras {
-            title: encoding.map(|e| format!("{} regression of {}", self.record.model, e.response)),
-            data: encoding.map(|e| e.described()).unwrap_or_default(),
-            density: self.mixed.as_ref().map_or(Vec::new(), |(mixed, varies)| mixed.density(varies)),
-            ..Extras::default()
         }
     }
 }
@@ -199,57 +57,66 @@ type Named<'py> = (Vec<String>, Bound<'py, PyArray2<f64>>);
 impl Fitted {
     /// fit.json.
     fn json(&self) -> String {
-        self.record.to_json()
+        self.0.record.to_json()
     }
 
-    /// What is known of the fit, a sentence each: the words of the command line and the report.
+    /// What is known about the fit, a sentence each: the words of the command line and the report.
     fn verdict(&self) -> Vec<String> {
-        self.record.verdict()
+        self.0.record.verdict()
+    }
+
+    /// How strong the main statement is.
+    #[getter]
+    fn level(&self) -> &'static str {
+        self.0.record.level().as_str()
+    }
+
+    /// True if the posterior is a mixture over scales that were not given.
+    #[getter]
+    fn is_mixture(&self) -> bool {
+        self.0.mixture.is_some()
     }
 
     /// Latents.
     #[getter]
     fn dim(&self) -> usize {
-        self.gaussian.dim()
+        self.0.gaussian.dim()
     }
 
     /// Mean of the latents.
     fn latent_mean<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        PyArray1::from_slice(py, self.gaussian.mean())
+        PyArray1::from_slice(py, self.0.gaussian.mean())
     }
 
     /// A with A Aᵀ the covariance of the named parameters, a row each.
     fn spread<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        if let Some((mixed, varies)) = &self.mixed {
-            let (values, columns) = mixed.spread(&self.quantities, varies);
+        if let Some((mixture_posterior, unknown_scales)) = &self.0.mixture {
+            let (values, columns) = mixture_posterior.spread(&self.0.quantities, unknown_scales);
             let rows = values.len() / columns;
             return matrix(py, values, rows, columns);
         }
         let d = self.dim();
-        let dense = self.gaussian.factor().to_dense();
-        let mut out = vec![0.0; self.quantities.len() * d];
-        for (row, quantity) in out.chunks_exact_mut(d).zip(&self.quantities) {
+        let dense = self.0.gaussian.factor().to_dense();
+        let mut out = vec![0.0; self.0.quantities.len() * d];
+        for (row, quantity) in out.chunks_exact_mut(d).zip(&self.0.quantities) {
             for &(i, a) in &quantity.terms {
                 (0..d).for_each(|j| row[j] += a * dense[j * d + i]);
             }
         }
-        matrix(py, out, self.quantities.len(), d)
+        matrix(py, out, self.0.quantities.len(), d)
     }
 
     /// Draws of the parameters, one per row.
     fn sample<'py>(&self, py: Python<'py>, n: usize, seed: u64) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let values = py.detach(|| match &self.mixed {
-            Some((mixed, varies)) => mixed.draws(&self.quantities, varies, n, seed),
-            None => certus_data::draws(&self.quantities, &self.gaussian, n, seed),
-        });
-        let columns = self.record.parameters.len();
+        let values = py.detach(|| self.0.draws(n, seed));
+        let columns = self.0.record.parameters.len();
         matrix(py, values, n, columns)
     }
 
     /// The latents of the same draws.
     fn latents<'py>(&self, py: Python<'py>, n: usize, seed: u64) -> PyResult<Bound<'py, PyArray2<f64>>> {
         self.refuse_mixture(py, "latents")?;
-        let values = py.detach(|| self.gaussian.sample(n, seed));
+        let values = py.detach(|| self.0.gaussian.sample(n, seed));
         matrix(py, values, n, self.dim())
     }
 
@@ -265,16 +132,22 @@ impl Fitted {
             return Err(usage(py, &format!("latents must have {} columns", self.dim())));
         }
         let mut values = vec![0.0; points.len() / self.dim()];
-        if !self.gaussian.log_density(&points, &mut values, &mut Workspace::default()) {
+        if !self.0.gaussian.log_density(&points, &mut values, &mut Workspace::default()) {
             return Err(raise(py, 12, "the covariance of the fit is not positive definite"));
         }
         Ok(PyArray1::from_vec(py, values))
     }
 
-    /// The names of the groups whose sd was not given, and of each rows, mean, sd, q05, q50, q95 of its effect; `None` if there are none.
+    /// The names of the groups whose sd was not given, and of each rows, mean, sd, q05, q50, q95 of its effect; `None`
+    /// if there are none.
     fn groups<'py>(&self, py: Python<'py>) -> PyResult<Option<Named<'py>>> {
-        let (Some((mixed, varies)), Some(meaning)) = (&self.mixed, &self.meaning) else { return Ok(None) };
-        let (Some(effects), Some(effect)) = (&mixed.effects, &varies.effect) else { return Ok(None) };
+        let (Some((mixture_posterior, unknown_scales)), Some(meaning)) = (&self.0.mixture, &self.0.meaning)
+        else {
+            return Ok(None);
+        };
+        let (Some(effects), Some(effect)) = (&mixture_posterior.effects, &unknown_scales.effect) else {
+            return Ok(None);
+        };
         let group = &meaning.encoding.groups[0];
         let names: Vec<String> = (0..group.levels.len()).map(|k| group.level_name(k)).collect();
         let rows = names.len();
@@ -289,25 +162,11 @@ impl Fitted {
         columns: &Bound<'py, PyDict>,
         groups: Option<&str>,
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let (meaning, family) = (self.meaning(py)?, self.record.model.parse().map_err(|e| data(py, &e))?);
         let table = table(py, columns)?;
         let groups = groups.map(|word| word.parse::<Groups>().map_err(|e| data(py, &e))).transpose()?;
-        if groups.is_some() && self.mixed.is_none() {
-            return Err(usage(py, "groups belongs to fits whose group sd was not given: leave it out"));
-        }
-        let rows = py
-            .detach(|| match &self.mixed {
-                Some((mixed, varies)) => {
-                    let groups = groups.unwrap_or_default();
-                    predict_mixed(family, meaning, varies, mixed, groups, &table, &Storage::default())
-                }
-                None => predict(family, meaning, &self.gaussian, &table, &Storage::default()),
-            })
-            .map_err(|e| data(py, &e))?;
-        let values: Vec<f64> = rows
-            .iter()
-            .flat_map(|p| [p.mean, p.sd, p.q05, p.q50, p.q95, p.linear_mean, p.linear_sd])
-            .collect();
+        let rows =
+            py.detach(|| self.0.predict(&table, groups, &Storage::default())).map_err(|e| data(py, &e))?;
+        let values: Vec<f64> = rows.iter().flat_map(Prediction::numbers).collect();
         matrix(py, values, rows.len(), 7)
     }
 
@@ -320,33 +179,24 @@ impl Fitted {
         seed: u64,
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         self.refuse_mixture(py, "predict_draws")?;
-        let (meaning, family) = (self.meaning(py)?, self.record.model.parse().map_err(|e| data(py, &e))?);
+        let meaning = self.0.meaning().map_err(|e| data(py, &e))?;
+        let link = self.0.link().map_err(|e| data(py, &e))?;
         let table = table(py, columns)?;
         let rows = table.rows();
         let values = py
-            .detach(|| predict_draws(family, meaning, &self.gaussian, &table, &Storage::default(), n, seed))
+            .detach(|| predict_draws(link, meaning, &self.0.gaussian, &table, &Storage::default(), n, seed))
             .map_err(|e| data(py, &e))?;
         matrix(py, values, n, rows)
     }
 
     /// The report, one HTML page.
     fn report(&self) -> String {
-        report(&self.record, &self.extras())
+        report(&self.0.record, &self.0.extras())
     }
 
     /// Writes the fit directory.
     fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
-        let write = || {
-            let directory = FitDirectory::create(&path, overwrite)?;
-            directory.write(SETTINGS, self.record.settings.to_string().as_bytes())?;
-            if let Some(meaning) = &self.meaning {
-                let meaning = serde_json::to_vec(meaning).expect("meanings are plain values");
-                directory.write(MEANING, &meaning)?;
-            }
-            self.arrays().write(&directory)?;
-            self.record.write(&directory)?;
-            directory.commit(false)
-        };
+        let write = || self.0.write(&FitDirectory::create(&path, overwrite)?, false);
         py.detach(write).map_err(|e| store(py, &e))
     }
 
@@ -355,40 +205,32 @@ impl Fitted {
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let read = || {
             let directory = FitDirectory::open(&path)?;
-            let (record, arrays) = (Record::read(&directory)?, Arrays::read(&directory)?);
-            let meaning = match directory.read(MEANING) {
-                Ok(bytes) => Some(bytes),
-                Err(_) if record.model == "target" => None,
-                Err(error) => return Err(error),
-            };
-            Ok((record, arrays, meaning, directory.note()))
+            Ok((Fit::read(&directory)?, directory.note()))
         };
-        let (record, arrays, meaning, note) = py.detach(read).map_err(|e| store(py, &e))?;
+        let (fit, note) = py.detach(read).map_err(|e| store(py, &e))?;
         if let Some(words) = note {
             let words = std::ffi::CString::new(words).unwrap_or_default();
             PyErr::warn(py, &py.get_type::<PyUserWarning>(), &words, 1)?;
         }
-        let meaning = meaning.map(|bytes| serde_json::from_slice(&bytes)).transpose();
-        let meaning = meaning.map_err(|e| raise(py, 65, &format!("{MEANING} is damaged: {e}")))?;
-        Self::of_parts(py, record, arrays, meaning)
+        Ok(Self(fit))
     }
 
     /// (fit.json, arrays, meaning): all there is, for pickles.
     fn parts<'py>(&self, py: Python<'py>) -> PyResult<(String, Bound<'py, PyBytes>, Option<String>)> {
-        let bytes = self.arrays().encode().map_err(|e| store(py, &e))?;
-        let meaning = self.meaning.as_ref();
+        let bytes = self.0.arrays().encode().map_err(|e| store(py, &e))?;
+        let meaning = self.0.meaning.as_ref();
         let meaning = meaning.map(|m| serde_json::to_string(m).expect("meanings are plain values"));
-        Ok((self.record.to_json(), PyBytes::new(py, &bytes), meaning))
+        Ok((self.0.record.to_json(), PyBytes::new(py, &bytes), meaning))
     }
 
     /// The fit of its parts.
     #[staticmethod]
     #[pyo3(name = "of_parts", signature = (json, arrays, meaning))]
     fn of_pickle(py: Python<'_>, json: &str, arrays: &[u8], meaning: Option<&str>) -> PyResult<Self> {
-        let bad = |words: String| raise(py, 65, &format!("this is no fit: {words}"));
+        let bad = |words: String| raise(py, 65, &format!("this is not a fit: {words}"));
         let record = Record::from_json(json).map_err(bad)?;
         let arrays = Arrays::decode(arrays).map_err(bad)?;
         let meaning = meaning.map(serde_json::from_str).transpose().map_err(|e| bad(e.to_string()))?;
-        Self::of_parts(py, record, arrays, meaning)
+        Ok(Self(Fit::of_parts(record, arrays, meaning).map_err(|e| store(py, &e))?))
     }
 }

@@ -3,31 +3,32 @@
 //! | file | what |
 //! |---|---|
 //! | target.rs | a Python function as a [`certus::Target`], called on the caller's thread |
-//! | native.rs | a target that is not Python's, behind an object of Python's |
+//! | native.rs | a target that is not a Python function, behind a Python object |
 //! | stan.rs | Stan programs through the functions of BridgeStan |
 //! | model.rs | columns and settings to a model, and its fit |
 //! | fitted.rs | a fit: its record, its Gaussian, draws, predictions, files |
 //! | settings.rs | the words of the command line |
-//! | columns.rs, memory.rs | columns, and matrices that stay where they are |
-//! | watch.rs | Ctrl-C and progress while Rust works |
+//! | columns.rs, memory.rs | columns, and matrices that are not copied |
+//! | interrupt.rs | Ctrl-C and progress while Rust works |
 //! | error.rs | errors to exceptions |
 
 mod columns;
 mod error;
 mod fitted;
+mod interrupt;
 mod memory;
 mod model;
 mod native;
 mod settings;
 mod stan;
 mod target;
-mod watch;
 
 use pyo3::prelude::*;
 
 #[pymodule]
 fn _certus(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("responses", certus_fit::responses())?;
     module.add_class::<fitted::Fitted>()?;
     module.add_class::<model::Model>()?;
     module.add_class::<native::Native>()?;

@@ -1,4 +1,4 @@
-//! Rows in a matrix of NumPy's, read where it lies: the one file with unsafe code.
+//! Rows in a NumPy matrix, read in place: the one file with unsafe code.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use certus_models::rows::{Block, LEAF, Leaf, Rows};
 use numpy::{PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-/// A float64 matrix in C order, with the columns beside it. The array is kept alive, and NumPy does not let anybody resize it meanwhile;
-/// whoever changes its numbers while a model uses them gets a model of other numbers.
+/// A float64 matrix in C order, with the columns beside it. The array is kept alive, and NumPy does not allow it to be
+/// resized meanwhile; changing its numbers while a model uses them changes the model.
 pub(crate) struct Borrowed {
     _owner: Py<PyArray2<f64>>,
     x: *const f64,
@@ -28,7 +28,8 @@ unsafe impl Send for Borrowed {}
 unsafe impl Sync for Borrowed {}
 
 impl Borrowed {
-    /// `stop` ends passes. `None` if the matrix is not in C order or has another number of rows than there are responses.
+    /// `stop` ends passes. `None` if the matrix is not in C order or has another number of rows than there are
+    /// responses.
     pub(crate) fn new(x: &PyReadonlyArray2<'_, f64>, y: Vec<f64>, stop: Arc<AtomicBool>) -> Option<Self> {
         let slice = x.as_slice().ok()?;
         (x.shape()[0] == y.len()).then(|| Self {

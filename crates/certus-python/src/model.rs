@@ -3,21 +3,20 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use certus::auto::TracePoint;
+use certus::Status;
 use certus::certificate::Posterior;
-use certus::{Goal, Outcome, Status};
-use certus_data::{Batch, ColumnInfo, DataError, Prepared, Problem, Request, Source, Storage, Way};
-use certus_store::record::Parameter;
+use certus_data::{Batch, ColumnInfo, DataError, Prepared, Source, Storage};
+use certus_fit::{Fit, Problem, Request, RunOutcome, Settings};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::columns::{numbers, table};
-use crate::error::{data, raise, usage};
+use crate::error::{code, data, raise, usage};
 use crate::fitted::Fitted;
+use crate::interrupt::{Cancellation, ProgressCallback, Shared, WorkResult, interrupt, run_interruptibly};
 use crate::memory::Borrowed;
-use crate::settings::Settings;
-use crate::watch::{Cancellation, Progress, Shared, Watched, interrupt, watched};
+use crate::settings::read;
 
 /// A model with its data.
 #[pyclass(frozen, module = "certus._certus")]
@@ -46,7 +45,7 @@ impl Source for Stoppable<'_> {
     ) -> Result<(), DataError> {
         self.source.scan(wanted, &mut |batch| {
             if self.stop.is_stopped() {
-                return Err(DataError::Read("stopped while the data were read".into()));
+                return Err(DataError::Stopped);
             }
             visit(batch)
         })
@@ -54,7 +53,7 @@ impl Source for Stoppable<'_> {
 }
 
 /// The model, or what stopped its making.
-fn built<T>(py: Python<'_>, made: Watched<Result<T, DataError>>) -> PyResult<T> {
+fn built<T>(py: Python<'_>, made: WorkResult<Result<T, certus_fit::Error>>) -> PyResult<T> {
     match (made.result, made.stopped) {
         (_, Some(error)) => Err(error),
         (Some(Ok(problem)), None) => Ok(problem),
@@ -65,7 +64,7 @@ fn built<T>(py: Python<'_>, made: Watched<Result<T, DataError>>) -> PyResult<T> 
 
 /// The time was over before there was anything to return.
 fn late(py: Python<'_>) -> PyErr {
-    raise(py, 10, "max_time ran out before there was a result: give more")
+    raise(py, 10, "max_time was reached before there was a result: increase it")
 }
 
 #[pymethods]
@@ -73,16 +72,17 @@ impl Model {
     /// Of columns `{name: (kind, cells)}`.
     #[new]
     fn new(py: Python<'_>, columns: &Bound<'_, PyDict>, settings: &str) -> PyResult<Self> {
-        let settings = Settings::read(py, settings)?;
-        let request = settings.request(py)?;
+        let settings = read(py, settings)?;
+        let request = settings.request().map_err(|e| data(py, &e))?;
         let table = table(py, columns)?;
         let (cancellation, own) = (Arc::new(Cancellation::default()), request.clone());
         let theirs = cancellation.clone();
-        let problem = watched(py, Progress::new(py, None), None, &|_| cancellation.set(), move |stop| {
-            let _work = theirs.begin();
-            let storage = Storage { stop: Some(theirs.flag()), ..Storage::default() };
-            Problem::new(&Stoppable { source: &table, stop }, &own, &storage)
-        });
+        let problem =
+            run_interruptibly(py, ProgressCallback::none(), None, &|_| cancellation.set(), move |stop| {
+                let _work = theirs.begin();
+                let storage = Storage { stop: Some(theirs.flag()), ..Storage::default() };
+                Problem::new(&Stoppable { source: &table, stop }, &own, &storage)
+            });
         Ok(Self { problem: Arc::new(built(py, problem)?), request, settings, cancellation })
     }
 
@@ -99,8 +99,8 @@ impl Model {
         offset: Option<&Bound<'_, PyAny>>,
         weights: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<Self>> {
-        let settings = Settings::read(py, settings)?;
-        let request = settings.request(py)?;
+        let settings = read(py, settings)?;
+        let request = settings.request().map_err(|e| data(py, &e))?;
         let y = numbers(y)?;
         let (rows, columns) = (x.shape()[0], x.shape()[1]);
         if y.len() != rows || names.len() != columns {
@@ -126,11 +126,12 @@ impl Model {
         borrowed.weight = part("weights", weights)?;
         let rows = Arc::new(borrowed);
         let (theirs, own) = (cancellation.clone(), request.clone());
-        let made = watched(py, Progress::new(py, None), None, &|_| cancellation.set(), move |_| {
-            let _work = theirs.begin();
-            let prepared = Prepared::of_rows(rows, &names, &own.spec)?;
-            prepared.map(|prepared| Problem::of(prepared, &own)).transpose()
-        });
+        let made =
+            run_interruptibly(py, ProgressCallback::none(), None, &|_| cancellation.set(), move |_| {
+                let _work = theirs.begin();
+                let prepared = Prepared::of_rows(rows, &names, &own.spec)?;
+                prepared.map(|prepared| Problem::of(prepared, &own)).transpose()
+            });
         Ok(built(py, made)?.map(|problem| Self {
             problem: Arc::new(problem),
             request,
@@ -171,59 +172,57 @@ impl Model {
 
     /// What a fit would do: the text, and the fields as JSON.
     fn plan(&self, py: Python<'_>, settings: &str) -> PyResult<(String, String)> {
-        let settings = self.settings.with(&Settings::read(py, settings)?);
-        let (goal, way) = (settings.goal(py)?, settings.way(py)?);
-        let plan = py.detach(|| self.problem.plan(&goal, &way)).map_err(|e| data(py, &e))?;
+        let settings = read(py, settings)?.or(&self.settings);
+        let (goal, choice) =
+            (settings.goal().map_err(|e| data(py, &e))?, settings.choice().map_err(|e| data(py, &e))?);
+        let plan = py.detach(|| self.problem.plan(&goal, &choice)).map_err(|e| data(py, &e))?;
         Ok((plan.to_string(), serde_json::to_string(&plan).expect("a plan is plain values")))
     }
 
     /// Fits.
     #[pyo3(signature = (settings, progress=None))]
     fn fit(&self, py: Python<'_>, settings: &str, progress: Option<Py<PyAny>>) -> PyResult<Fitted> {
-        let settings = self.settings.with(&Settings::read(py, settings)?);
-        let (goal, way) = (settings.goal(py)?, settings.way(py)?);
+        let settings = read(py, settings)?.or(&self.settings);
+        let (goal, choice) =
+            (settings.goal().map_err(|e| data(py, &e))?, settings.choice().map_err(|e| data(py, &e))?);
         let kept = goal.clone();
-        settings.check_level(py)?;
-        if self.problem.collapsed().is_some() {
-            return self.fit_collapsed(py, &goal, &way, settings, progress);
-        }
+        settings.request().map_err(|e| data(py, &e))?;
+        self.problem.check_settings(&settings).map_err(|e| data(py, &e))?;
         let problem = &*self.problem;
-        let (asked, limit) = (settings.asked(py)?, goal.max_time);
+        let (asked, limit) = (settings.asked().map_err(|e| data(py, &e))?, goal.max_time);
         let (theirs, cancellation) = (self.problem.clone(), self.cancellation.clone());
-        let ended =
-            watched(py, Progress::new(py, progress), limit, &|_| self.cancellation.set(), move |shared| {
+        let ended = run_interruptibly(
+            py,
+            ProgressCallback::new(py, progress, kept.gap),
+            limit,
+            &|_| self.cancellation.set(),
+            move |shared| {
                 let _work = cancellation.begin();
-                let mut outcome = theirs.run(&goal, &way, None, &mut |now, _| {
-                    shared.show(Some(*now));
+                let mut ended = theirs.run(&goal, &choice, asked, None, &mut |now, _| {
+                    shared.show(Some(now.clone()));
                     if shared.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })?;
-                if let Some(asked) = asked {
-                    asked.judge(&mut outcome);
-                }
                 // what follows is no step of the run
                 shared.show(None);
-                if outcome.status == Status::Reached {
-                    let found = theirs.posterior(&goal, &outcome);
+                if ended.outcome.status == Status::Reached && ended.scales.is_none() {
+                    let found = theirs.posterior(&goal, &ended.outcome);
                     let stopped = cancellation.is_set() && found.statement.bound().is_none();
-                    outcome.certificate.posterior = if stopped {
-                        Posterior::none("the fit was stopped before it was done")
+                    ended.outcome.certificate.posterior = if stopped {
+                        Posterior::none("the fit was stopped before the comparison was finished")
                     } else {
                         found
                     };
                 }
-                Ok::<Outcome, certus_models::Error>(outcome)
-            });
-        let outcome = match (ended.result, ended.stopped) {
+                Ok::<RunOutcome, certus_models::Error>(ended)
+            },
+        );
+        let ended = match (ended.result, ended.stopped) {
             (_, Some(error)) if !interrupt(py, &error) => return Err(error),
-            (Some(Ok(outcome)), _) => outcome,
+            (Some(Ok(ended)), _) => ended,
             (Some(Err(error)), stopped) => return Err(self.failed(py, error, stopped)),
             (None, stopped) => return Err(stopped.unwrap_or_else(|| late(py))),
         };
-        let normals = problem.on_user_scale(&outcome.gaussian);
-        let named = problem.quantities.iter().zip(&normals);
-        let parameters = named.map(|(q, n)| Parameter::normal(&q.name, n.mean, n.sd)).collect();
-        let notes = py.detach(|| problem.notes_of(&kept, &outcome));
-        Ok(Fitted::of_problem(outcome, problem, parameters, notes, settings))
+        Ok(Fitted(py.detach(|| Fit::of_run(ended, problem, &settings, &kept))))
     }
 
     /// Log densities at the rows of `latents`.
@@ -279,50 +278,6 @@ impl Model {
 }
 
 impl Model {
-    /// Groups integrated out. Ctrl-C returns what there is, and is an exception before there is an estimate.
-    fn fit_collapsed(
-        &self,
-        py: Python<'_>,
-        goal: &Goal,
-        way: &Way,
-        settings: Settings,
-        progress: Option<Py<PyAny>>,
-    ) -> PyResult<Fitted> {
-        let (problem, asked) = (&*self.problem, settings.asked(py)?);
-        let (theirs, cancellation) = (self.problem.clone(), self.cancellation.clone());
-        let (own, way) = (goal.clone(), *way);
-        let ended = watched(
-            py,
-            Progress::new(py, progress),
-            own.max_time,
-            &|_| self.cancellation.set(),
-            move |shared| {
-                let _work = cancellation.begin();
-                theirs.run_collapsed(&own, &way, asked, &mut |now| {
-                    let (elapsed, passes) = (now.elapsed, now.passes as u64);
-                    shared.show(Some(TracePoint {
-                        elapsed,
-                        iteration: passes,
-                        gradients: passes,
-                        neg_elbo: None,
-                        bound: None,
-                        level: certus::certificate::Level::None,
-                    }));
-                    if shared.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                })
-            },
-        );
-        match (ended.result, ended.stopped) {
-            (_, Some(error)) if !interrupt(py, &error) => Err(error),
-            (Some(Ok(ended)), _) => {
-                let notes = py.detach(|| problem.notes_of(goal, &ended.outcome));
-                Ok(Fitted::of_ended(ended, problem, notes, settings))
-            }
-            (Some(Err(error)), stopped) => Err(self.failed(py, error, stopped)),
-            (None, stopped) => Err(stopped.unwrap_or_else(|| late(py))),
-        }
-    }
-
     /// A fit without a result: what stopped it, or what went wrong.
     fn failed(&self, py: Python<'_>, error: certus_models::Error, stopped: Option<PyErr>) -> PyErr {
         if error.is_stopped() {
@@ -330,7 +285,7 @@ impl Model {
         }
         let witness = self.problem.witness(&error);
         let error = DataError::from(error);
-        raise(py, error.exit_code(), &format!("{error}{witness}"))
+        raise(py, code(error.kind()), &format!("{error}{witness}"))
     }
 
     fn points(&self, py: Python<'_>, latents: &PyReadonlyArray2<'_, f64>) -> PyResult<Vec<f64>> {

@@ -1,4 +1,4 @@
-//! A target that is not a Python function, behind an object of Python's: it is called without the interpreter.
+//! A target that is not a Python function, behind a Python object: it is called without the interpreter.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct Native {
 }
 
 impl Native {
-    /// For whoever opens libraries.
+    /// For code that opens libraries.
     pub(crate) fn new(target: Arc<dyn Target + Send + Sync>) -> Self {
         Self { target }
     }

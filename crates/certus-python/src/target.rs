@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use certus::auto::{AutoProgress, TracePoint};
-use certus::certificate::Level;
+use certus::certificate::{Level, counted};
 use certus::error::TargetError;
 use certus::{Curvature, Outcome, Provenance, Status, Target};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-use crate::error::{core, data, raise, user};
+use crate::error::{core, data, raise, usage, user};
 use crate::fitted::{Fitted, parameters};
+use crate::interrupt::{PATIENCE, ProgressCallback, Shared, WorkResult, interrupt, run_interruptibly};
 use crate::native::Native;
-use crate::settings::Settings;
-use crate::watch::{PATIENCE, Progress, Shared, Watched, interrupt, watched};
+use crate::settings::{judge, read};
+use certus_fit::{Fit, RunProgress, Settings};
 
 /// A function from a C-order (B, d) array to ((B,), (B, d)).
 struct Function {
@@ -70,8 +71,8 @@ impl Function {
         gradients: &mut [f64],
     ) -> PyResult<()> {
         py.check_signals()?;
-        // DIFFERENCE: the points are copied into an array of Python's own. A view of our memory would cost nothing either, but a function
-        // that keeps its argument would read freed memory later.
+        // DIFFERENCE: the points are copied into an array of Python's own. A view of our memory would cost nothing
+        // either, but a function that keeps its argument would read freed memory later.
         let array = PyArray1::from_slice(py, points).reshape([values.len(), self.dim])?;
         let result = self.function.call1(py, (array,))?;
         let Ok((first, second)) = result.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>(py) else {
@@ -99,7 +100,7 @@ impl Target for Function {
     ) -> Result<(), TargetError> {
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             self.late.store(true, Ordering::Relaxed);
-            return Err("the time was up".into());
+            return Err("the time limit was reached".into());
         }
         Python::attach(|py| self.call(py, points, values, gradients)).map_err(Into::into)
     }
@@ -138,15 +139,16 @@ impl Target for Stoppable<'_> {
     }
 }
 
-fn seen(p: &AutoProgress<'_>) -> TracePoint {
-    TracePoint {
+fn seen(p: &AutoProgress<'_>) -> RunProgress {
+    let point = TracePoint {
         elapsed: p.elapsed,
         iteration: p.iteration,
         gradients: p.gradients,
         neg_elbo: None,
         bound: p.gap.map(|gap| gap.upper()),
         level: if p.gap.is_some() { Level::Estimated } else { Level::None },
-    }
+    };
+    RunProgress { point, scales: None }
 }
 
 /// Fits a Gaussian to a function or a native target. `declared` is (strong_convexity, smoothness, mode, reason).
@@ -163,10 +165,10 @@ pub(crate) fn fit_target(
     start: Option<Vec<f64>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Fitted> {
-    let settings = Settings::read(py, settings)?;
-    let mut goal = settings.goal(py)?;
+    let settings = read(py, settings)?;
+    let mut goal = settings.goal().map_err(|e| data(py, &e))?;
     goal.start = start;
-    settings.only_for_targets(py)?;
+    only_for_targets(py, &settings)?;
     let curvature = match declared {
         None => None,
         Some((least, most, mode, reason)) => {
@@ -181,11 +183,11 @@ pub(crate) fn fit_target(
             })
         }
     };
-    let mut progress = Progress::new(py, progress);
-    let Watched { result, stopped, late } = if let Ok(native) = log_density.cast::<Native>() {
+    let mut display = ProgressCallback::new(py, progress, goal.gap);
+    let WorkResult { result, stopped, late } = if let Ok(native) = log_density.cast::<Native>() {
         let target = native.get().target.clone();
         let end_now = |shared: &Shared| shared.stop.store(true, Ordering::Relaxed);
-        watched(py, progress, goal.max_time, &end_now, move |shared| {
+        run_interruptibly(py, display, goal.max_time, &end_now, move |shared| {
             let target = Stoppable { target: &*target, curvature, stop: shared };
             certus::auto_observed(&target, &goal, &mut |p| {
                 shared.show(Some(seen(p)));
@@ -207,7 +209,7 @@ pub(crate) fn fit_target(
         let mut stopped = None;
         let outcome = py.detach(|| {
             certus::auto_here(&function, &goal, &mut |p| match Python::attach(|py| {
-                progress.look(py, Some(&seen(p)))
+                display.look(py, Some(&seen(p)))
             }) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => {
@@ -216,32 +218,33 @@ pub(crate) fn fit_target(
                 }
             })
         });
-        Watched { result: Some(outcome), stopped, late: function.late.into_inner() }
+        WorkResult { result: Some(outcome), stopped, late: function.late.into_inner() }
     };
     let Some(outcome) = result else {
-        let words = "max_time ran out before there was a result: give more";
+        let words = "max_time was reached before there was a result: increase it";
         return Err(stopped.unwrap_or_else(|| raise(py, 10, words)));
     };
     let mut outcome = outcome.map_err(|e| core(py, e))?;
-    settings.judge(py, &mut outcome)?;
+    judge(py, &settings, &mut outcome)?;
     let stopped = stopped.or_else(|| raised(py, &outcome));
     match stopped {
         Some(error) if interrupt(py, &error) => {
             outcome.status = Status::Interrupted;
-            outcome.message = format!("interrupted after {} gradients", outcome.counts.gradients);
+            outcome.message = format!("interrupted after {}", counted(outcome.counts.gradients, "gradient"));
         }
         Some(error) => return Err(error),
         // the target refused its last call because the time was over
         None if late && outcome.status != Status::Reached => {
             outcome.status = Status::Limit;
-            outcome.message = format!("the time was up after {} gradients", outcome.counts.gradients);
+            outcome.message =
+                format!("the time limit was reached after {}", counted(outcome.counts.gradients, "gradient"));
         }
         None => {}
     }
     let nothing_done = outcome.trace.is_empty();
     let (status, message) = (outcome.status.clone(), outcome.message.clone());
     let named = parameters(&names, &outcome.gaussian);
-    let fitted = Fitted::of_target(outcome, names, named, settings);
+    let fitted = Fitted(Fit::of_target(outcome, names, named, &settings));
     let code = match status {
         Status::NonFinite => 12,
         Status::AssumptionViolated if nothing_done => 13,
@@ -290,17 +293,16 @@ fn raised(py: Python<'_>, outcome: &Outcome) -> Option<PyErr> {
     }
 }
 
-/// Unused arguments of models are refused.
-impl Settings {
-    fn only_for_targets(&self, py: Python<'_>) -> PyResult<()> {
-        match self.method.as_deref() {
-            None | Some("auto" | "stochastic") => Ok(()),
-            Some(other) => {
-                let words = format!(
-                    "method '{other}' is for models such as certus.logistic; the fit of a log density knows 'auto'"
-                );
-                Err(data(py, &certus_data::DataError::Usage(words)))
-            }
+/// Methods of models are refused.
+fn only_for_targets(py: Python<'_>, settings: &Settings) -> PyResult<()> {
+    match settings.method.as_deref() {
+        None | Some("auto" | "stochastic") => Ok(()),
+        Some(other) => {
+            let words = format!(
+                "method '{other}' applies only to models such as certus.logistic; the fit of a log density supports \
+                    'auto'"
+            );
+            Err(usage(py, &words))
         }
     }
 }

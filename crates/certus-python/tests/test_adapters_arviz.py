@@ -28,9 +28,9 @@ def by_stan():
     return hierarchical_target(), ["log_lik"], "theta_dim_0"
 
 
-@pytest.mark.parametrize("door", [by_pymc, by_numpyro, by_stan])
-def test_hierarchy_with_scale_and_simplex_in_arviz(door):
-    model, likelihoods, group = door()
+@pytest.mark.parametrize("interface", [by_pymc, by_numpyro, by_stan])
+def test_hierarchy_with_scale_and_simplex_in_arviz(interface):
+    model, likelihoods, group = interface()
     fit = certus.fit(model, gap=0.05, progress=False)
     # −log p of a hierarchy is not convex in log tau; whether the fit meets a witness is chance, but nothing is ever proved
     expected = {"reached": "estimated", "assumption_violated": "none"}

@@ -35,7 +35,7 @@ def check_gradients(target, count=5, seed=1):
     np.testing.assert_allclose(gradients, [g[0] for _, g in singly], rtol=1e-11, atol=1e-11)
 
 
-# The logistic regression that goes through every door: a | N(0, 10²), b | N(0, 2.5²).
+# The logistic regression that goes through every interface: a | N(0, 10²), b | N(0, 2.5²).
 
 
 def logistic_data():

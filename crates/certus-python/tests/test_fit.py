@@ -47,6 +47,13 @@ def test_draws_have_the_moments_of_the_fit(dense):
     assert not np.array_equal(dense.sample(7, seed=6), draws[:7])
 
 
+def test_latents_are_those_of_the_draws(df):
+    target = certus.fit(certus.target(lambda z: (-0.5 * (z**2).sum(1), -z), dim=2))
+    assert np.array_equal(target.latents(9, seed=3), target.sample(9, seed=3))
+    with pytest.raises(certus.UsageError, match="latents has 9 columns, but the model has 3"):
+        certus.logistic("y ~ a + b", data=df)._model.log_density(np.zeros((2, 9)))
+
+
 def test_log_weights_are_those_of_the_posterior(dense, df):
     # log p - log q is nearly constant, as q is close to the posterior, and its spread is the KL that is certified
     weights = dense.log_weights(4000)
@@ -101,7 +108,7 @@ def test_save_and_load(fit, df, tmp_path):
     for name in ("arrays.safetensors", "fit.json", "settings.json", "meaning.json"):
         whole = (place / name).read_bytes()
         (place / name).write_bytes(whole.replace(b"e", b"E", 1))
-        with pytest.raises(certus.DataError, match=f"{name} is not as certus wrote it") as caught:
+        with pytest.raises(certus.DataError, match=f"{name} has changed since certus wrote it") as caught:
             certus.load(place)
         assert caught.value.exit_code == 65
         (place / name).write_bytes(whole)
@@ -109,6 +116,11 @@ def test_save_and_load(fit, df, tmp_path):
     (place / "manifest.json").unlink()
     with pytest.raises(certus.DataError, match="manifest.json"):
         certus.load(place)
+
+
+def test_a_failed_write_is_an_output_error():
+    error = certus.errors.of(74, "no space is left")
+    assert isinstance(error, certus.OutputError) and error.exit_code == 74
 
 
 def test_fits_of_schema_2_are_loaded_with_a_warning(fit, tmp_path):

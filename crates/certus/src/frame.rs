@@ -1,5 +1,5 @@
 //! An affine change of variables z = m₀ + P y in which the problem is well conditioned (docs/maths.md, part C), and the
-//! way back of Gaussians and guarantees.
+//! way back of Gaussians.
 
 use std::sync::Mutex;
 
@@ -35,8 +35,8 @@ impl Frame {
 
     /// The Gaussian of z when y has the Gaussian `w`: mean m₀ + P m, factor P C.
     ///
-    /// Lower times lower, and a pattern times the same pattern, stay in their space. Any other product is replaced by the
-    /// lower-triangular factor of the same covariance.
+    /// Lower times lower, and a pattern times the same pattern, stay in their space. Any other product is replaced by
+    /// the lower-triangular factor of the same covariance.
     pub fn to_original(&self, w: &Gaussian) -> Result<Gaussian, Error> {
         same_length("the Gaussian", self.scale.dim(), w.dim())?;
         let mut mean = self.shift.clone();
@@ -55,23 +55,6 @@ impl Frame {
             }
         };
         Gaussian::new(mean, factor)
-    }
-
-    /// A bound |w_y − w_y*| ≤ e says of the direction a: |aᵀ(m − m*)| and |sd_a − sd_a*| are at most |Pᵀa| e.
-    pub fn direction_error(&self, direction: &[f64], e: f64) -> f64 {
-        let mut out = vec![0.0; direction.len()];
-        self.scale.add_apply_transpose(direction, &mut out);
-        linalg::norm_squared(&out).sqrt() * e
-    }
-
-    /// The same for every coordinate at once: |row i of P| e.
-    pub fn coordinate_errors(&self, e: f64) -> Vec<f64> {
-        self.scale.variances().into_iter().map(|v| v.sqrt() * e).collect()
-    }
-
-    /// A bound |w_y − w_y*| ≤ e gives W₂(q, q*) ≤ ‖P‖ e ≤ |P|_F e.
-    pub fn wasserstein_error(&self, e: f64) -> f64 {
-        self.scale.norm_squared().sqrt() * e
     }
 }
 

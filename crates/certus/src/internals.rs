@@ -1,4 +1,5 @@
-//! For the crates of this workspace alone: what must not be said by anybody else. Nothing here is part of the interface.
+//! For the crates of this workspace alone: what must not be said by anybody else. Nothing here is part of the
+//! interface.
 
 use crate::target::{self, Provenance};
 

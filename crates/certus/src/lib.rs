@@ -1,8 +1,8 @@
 //! The mathematics of certus: fits a Gaussian to a Bayesian posterior and says how good the answer is, on whose word.
 //!
-//! [`auto()`] needs a target and a gap and nothing else. [`fit()`] runs the proximal and projected stochastic-gradient methods of Domke,
-//! Garrigos and Gower ("Provable convergence guarantees for black-box variational inference") with steps and bounds from the problem's own
-//! constants:
+//! [`auto()`] needs a target and a gap and nothing else. [`fit()`] runs the proximal and projected stochastic-gradient
+//! methods of Domke, Garrigos and Gower ("Provable convergence guarantees for black-box variational inference") with
+//! steps and bounds from the problem's own constants:
 //!
 //! ```rust
 //! use certus::{Curvature, PointTarget, Provenance, Settings, TargetError, fit};

@@ -4,7 +4,8 @@
 
 use crate::error::Error;
 
-/// Runs `work` inside a pool of `threads`, or in the current one: inside a pool a join neither allocates nor wakes anybody from outside.
+/// Runs `work` inside a pool of `threads`, or in the current one: inside a pool a join neither allocates nor wakes
+/// anybody from outside.
 pub fn install<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
     Ok(match threads {
         None if rayon::current_thread_index().is_some() => work(),
@@ -15,7 +16,7 @@ pub fn install<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send)
             .map_err(|e| Error::Invalid {
                 name: "threads",
                 value: format!("{threads} ({e})"),
-                required: "the threads could not be started; ask for fewer",
+                required: "the threads could not be started; use fewer",
             })?
             .install(work),
     })
@@ -81,7 +82,8 @@ pub fn reduce<T: Send>(
     (count > 0).then(|| subtree(0..count, grain.max(1), leaf, combine))
 }
 
-/// The two children of a node of the fixed tree, which is a range of leaves: split at the largest power of two below its length.
+/// The two children of a node of the fixed tree, which is a range of leaves: split at the largest power of two below
+/// its length.
 pub fn halves(node: std::ops::Range<usize>) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
     let middle = node.start + node.len().next_power_of_two() / 2;
     (node.start..middle, middle..node.end)

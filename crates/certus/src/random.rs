@@ -29,9 +29,9 @@ const TASK: usize = 16 * BLOCK;
 /// | `Estimate` | 2³² + k | the k-th look of [`crate::auto()`] |
 /// | `Estimate` | 2⁴⁰, 2⁴⁰ + 1 | its check of the gradient |
 ///
-/// A statement that holds with probability 1 − δ over its draws holds for a Gaussian that was chosen without them. So what
-/// certifies has its own purpose: a Gaussian may be chosen by a run and by any estimate, with any seed, and be certified with
-/// the same seed.
+/// A statement that holds with probability 1 − δ over its draws holds for a Gaussian that was chosen without them. So
+/// what certifies has its own purpose: a Gaussian may be chosen by a run and by any estimate, with any seed, and be
+/// certified with the same seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Purpose {
@@ -68,8 +68,8 @@ impl Random {
         self.draws(&StandardNormal, iteration, first_sample, dim, out);
     }
 
-    /// The same with numbers uniform on the open interval (0, 1). They use the words of the stream that the normals of the same
-    /// iteration use: give the two different iterations.
+    /// The same with numbers uniform on the open interval (0, 1). They use the words of the stream that the normals of
+    /// the same iteration use: give the two different iterations.
     pub fn uniforms(&self, iteration: u64, first_sample: u64, dim: usize, out: &mut [f64]) {
         self.draws(&Open01, iteration, first_sample, dim, out);
     }

@@ -8,7 +8,8 @@ pub enum Schedule {
         /// γ.
         step: f64,
     },
-    /// γ_t = min{cap, (2t+1)/(μ(t+1)²)}: the `min` form, legal for every cap (A18; the printed switch at 4⌊L/μ⌋ is not).
+    /// γ_t = min{cap, (2t+1)/(μ(t+1)²)}: the `min` form, legal for every cap (A18; the printed switch at 4⌊L/μ⌋ is
+    /// not).
     Decaying {
         /// The largest step the theorem allows.
         cap: f64,

@@ -68,8 +68,9 @@ impl<T: PointTarget> Target for T {
 
 /// Who says that the constants of a [`Curvature`] are true.
 ///
-/// A target of your own declares its constants: `Provenance::DeclaredByUser("why they hold".into())`. Only the models of certus-models, whose
-/// bounds are proved in docs/maths.md and tested against other arithmetic, may say that a model proves them:
+/// A target of your own declares its constants: `Provenance::DeclaredByUser("why they hold".into())`. Only the models
+/// of certus-models, whose bounds are proved in docs/maths.md and tested against other arithmetic, may say that a model
+/// proves them:
 ///
 /// ```compile_fail
 /// use certus::{Curvature, Provenance};
@@ -90,7 +91,8 @@ pub enum Provenance {
     Estimated,
 }
 
-/// The word of a model of certus-models. It has no public constructor, so that no other target claims a proof by accident.
+/// The word of a model of certus-models. It has no public constructor, so that no other target claims a proof by
+/// accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelWord(());
 

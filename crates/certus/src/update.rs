@@ -79,8 +79,8 @@ impl Update {
 
 /// prox of −γ log at c: the x > 0 with x − c = γ/x, that is (c + √(c² + 4γ))/2.
 ///
-/// For c < 0 that form cancels (A27): with s = (|c| + √(c² + 4γ))/2 the answer is s for c ≥ 0 and γ/s for c < 0. Where the
-/// square would over- or underflow, the slower `hypot` takes the root.
+/// For c < 0 that form cancels (A27): with s = (|c| + √(c² + 4γ))/2 the answer is s for c ≥ 0 and γ/s for c < 0. Where
+/// the square would over- or underflow, the slower `hypot` takes the root.
 pub fn prox(c: f64, step_size: f64) -> f64 {
     let square = c * c + 4.0 * step_size;
     let safe = square > 1e-290 && square < 1e300;

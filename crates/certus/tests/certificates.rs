@@ -1,4 +1,5 @@
-//! The gap certified from fresh draws, against exact gaps: closed forms for Gaussian targets, one-dimensional quadrature for others.
+//! The gap certified from fresh draws, against exact gaps: closed forms for Gaussian targets, one-dimensional
+//! quadrature for others.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod common;
@@ -37,8 +38,9 @@ impl Hills {
         self.bends.len()
     }
 
-    /// E ½at² + b log cosh(t − s), its derivative and second derivative in the mean, for t ~ N(mean, sd²): the trapezoid rule
-    /// with step h errs by e^{−2πα/h} for integrands analytic in |Im x| < α = π/(2 sd), here below 1e-15 for sd ≤ 3.
+    /// E ½at² + b log cosh(t − s), its derivative and second derivative in the mean, for t ~ N(mean, sd²): the
+    /// trapezoid rule with step h errs by e^{−2πα/h} for integrands analytic in |Im x| < α = π/(2 sd), here below 1e-15
+    /// for sd ≤ 3.
     fn expect(&self, i: usize, mean: f64, sd: f64) -> (f64, f64, f64) {
         let (h, mut sums) = (0.05, (0.0, 0.0, 0.0));
         for k in -180..=180 {
@@ -278,8 +280,8 @@ fn what_the_draws_estimate() {
     assert!(variance < constant("variance"), "{variance} {}", constant("variance"));
 }
 
-/// φ = (M/2)|z|² declared with μ < M: at C = sI the residual is (Ms − 1/s)u, the worst the declaration allows; and likewise
-/// at the other end. A smaller M (or larger μ) would understate the noise that is really there.
+/// φ = (M/2)|z|² declared with μ < M: at C = sI the residual is (Ms − 1/s)u, the worst the declaration allows; and
+/// likewise at the other end. A smaller M (or larger μ) would understate the noise that is really there.
 #[test]
 fn the_declared_constants_cover_the_worst_targets() {
     struct Bowl(f64);
@@ -353,7 +355,7 @@ fn levels_follow_from_who_vouches() {
     let mut one = Checks::new(Spending::planned(0.05, 1), 500, 1).unwrap();
     assert!(one.certify(&target, &w).unwrap().statement.bound().is_some());
     let spent = one.certify(&target, &w).unwrap().statement;
-    assert!(spent.bound().is_none() && spent.reason().unwrap().contains("used up"));
+    assert!(spent.bound().is_none() && spent.reason().unwrap().contains("all planned checks have been made"));
 }
 
 /// A target that keeps the points it saw.
@@ -374,8 +376,9 @@ impl Target for Recorder {
     }
 }
 
-/// q is the standard normal, so the points are the draws: those of Purpose::Check at the check's own number, never those of a
-/// run, of another check (of the gap or of the posterior), of `neg_elbo`, of `importance`, or of another model.
+/// q is the standard normal, so the points are the draws: those of Purpose::Check at the check's own number, never
+/// those of a run, of another check (of the gap or of the posterior), of `neg_elbo`, of `importance`, or of another
+/// model.
 #[test]
 fn every_check_draws_afresh() {
     let w = Gaussian::isotropic(vec![0.0; 3], 1.0, &Family::Lower).unwrap();
@@ -560,7 +563,8 @@ fn coverage_short() {
     coverage(200, &[0, 1, 2], 20);
 }
 
-/// 1000 seeds, 6 problems, 50 looks, one to two minutes: `cargo test --release -p certus --test certificates -- --ignored`.
+/// 1000 seeds, 6 problems, 50 looks, one to two minutes: `cargo test --release -p certus --test certificates --
+/// --ignored`.
 #[test]
 #[ignore = "long"]
 fn coverage_long() {

@@ -1,5 +1,5 @@
-//! What a black-box fit may say of itself: no gap where log-concavity is violated or was not checked, no "at most" before an estimate, and
-//! nothing "proved by the model" that is not one of ours (findings B1, B2, T7).
+//! What a black-box fit may say of itself: no gap where log-concavity is violated or was not checked, no "at most"
+//! before an estimate, and nothing "proved by the model" that is not one of ours (findings B1, B2, T7).
 #![allow(clippy::unwrap_used)]
 
 use std::ops::ControlFlow;
@@ -56,13 +56,17 @@ fn assert_claims_no_gap(outcome: &Outcome) {
     assert!(text.contains("gap        not certified: "), "{text}");
 }
 
-/// B1. The estimate for the funnel was 0.254 nats, the truth is 15 or more: the limit comes first, and convexity was not looked at.
+/// B1. The estimate for the funnel was 0.254 nats, the truth is 15 or more: the limit comes first, and convexity was
+/// not looked at.
 #[test]
 fn no_gap_is_stated_of_a_funnel() {
     for seed in 0..3 {
         let outcome = auto(&Target(10, funnel), &Goal { seed, ..Goal::default() }).unwrap();
         assert_claims_no_gap(&outcome);
-        assert!(outcome.message.contains("the posterior is not log-concave: by its gradients"), "{outcome}");
+        assert!(
+            outcome.message.contains("the posterior is not log-concave: according to its gradients"),
+            "{outcome}"
+        );
         // what was measured stays in the record
         let gap = &outcome.certificate.gap.statement;
         assert!(gap.constant("estimate").is_some() && gap.constant("standard error").is_some());

@@ -207,8 +207,8 @@ fn norm2(parts: &(Vec<f64>, Vec<f64>)) -> f64 {
     dot(&parts.0, &parts.0) + dot(&parts.1, &parts.1)
 }
 
-/// 10⁵ random (H, m, C), d ≤ 5: fact 2, B1 to B4 and Theorem H are never exceeded; the worst ratio of each is recorded, so
-/// that a bound that is only true because it is huge would be noticed too.
+/// 10⁵ random (H, m, C), d ≤ 5: fact 2, B1 to B4 and Theorem H are never exceeded; the worst ratio of each is recorded,
+/// so that a bound that is only true because it is huge would be noticed too.
 #[test]
 fn second_moments_never_exceed_their_bounds() {
     let mut dice = Dice::new(22);
@@ -300,8 +300,8 @@ fn second_moments_never_exceed_their_bounds() {
     }
 }
 
-/// B3 and B4 (ii) at the optimum of a target that is *not* Gaussian: −log p = Σ_i μ z²/2 + (M−μ) log cosh(z − c_i), whose
-/// curvature runs through (μ, M]. Separable, so w* is diagonal and all moments are products of 1-D integrals.
+/// B3 and B4 (ii) at the optimum of a target that is *not* Gaussian: −log p = Σ_i μ z²/2 + (M−μ) log cosh(z − c_i),
+/// whose curvature runs through (μ, M]. Separable, so w* is diagonal and all moments are products of 1-D integrals.
 #[test]
 fn noise_at_the_optimum_of_a_curved_target() {
     let (n, h) = (1601, 0.0125);

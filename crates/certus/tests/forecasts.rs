@@ -1,4 +1,5 @@
-//! The paper's step sizes against its printed formulas, the corrected constant of sticking the landing, and what a forecast says against the run.
+//! The paper's step sizes against its printed formulas, the corrected constant of sticking the landing, and what a
+//! forecast says against the run.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -24,8 +25,9 @@ fn family_of(method: MethodName) -> Family {
     if method == MethodName::ProxEnergy { Family::Lower } else { Family::Symmetric }
 }
 
-/// μ > 0: γ_t = min{μ/(2a), (1/μ)(2t+1)/(t+1)²} after a prox (Theorem prox-strong-smooth) and min{μ/(2a), (2/μ)(2t+1)/(t+1)²} after a projection
-/// (Theorem proj-strong-smooth). μ = 0: 1/√(aT) and √(2/(aT)) (Theorems prox-convex-smooth and proj-convex-smooth).
+/// μ > 0: γ_t = min{μ/(2a), (1/μ)(2t+1)/(t+1)²} after a prox (Theorem prox-strong-smooth) and min{μ/(2a),
+/// (2/μ)(2t+1)/(t+1)²} after a projection (Theorem proj-strong-smooth). μ = 0: 1/√(aT) and √(2/(aT)) (Theorems
+/// prox-convex-smooth and proj-convex-smooth).
 #[test]
 fn paper_steps_are_the_papers() {
     let target = GaussianTarget::with_kappa(3, 4.0, &mut Dice::new(90));
@@ -58,7 +60,8 @@ fn paper_steps_are_the_papers() {
         let info = plan.step(&target, &mut state, &mut memory).unwrap();
         assert!((info.step_size / (mu / (2.0 * a)) - 1.0).abs() < 1e-12);
 
-        // without strong convexity and without a radius: the step is the paper's, and nothing is promised, with the reason
+        // without strong convexity and without a radius: the step is the paper's, and nothing is promised, with the
+        // reason
         let flat =
             Curvature::new(0.0, m, certus::internals::by_model()).unwrap().with_mode(target.mean.clone());
         let settings = Settings { curvature: Some(flat.clone()), ..settings };
@@ -99,8 +102,9 @@ fn paper_steps_are_refused_elsewhere() {
     }
 }
 
-/// A25 corrected: E|g_STL(w)|² ≤ 4(d+3)(K² + 2M²)|w − w*|² + 4(d+3)K²|C*|² with K = sup|H − Σ*⁻¹|, without a stationary point of the residual. By
-/// quadrature on φ = z²/2 + k log(1 + e^z) − 3z in d = 1, and the paper's K ≤ 2M as the library has it.
+/// A25 corrected: E|g_STL(w)|² ≤ 4(d+3)(K² + 2M²)|w − w*|² + 4(d+3)K²|C*|² with K = sup|H − Σ*⁻¹|, without a stationary
+/// point of the residual. By quadrature on φ = z²/2 + k log(1 + e^z) − 3z in d = 1, and the paper's K ≤ 2M as the
+/// library has it.
 #[test]
 fn erratum_a25_corrected() {
     let e = |f: &dyn Fn(f64) -> f64| -> f64 {
@@ -219,7 +223,8 @@ fn closed_forms_take_over() {
     assert!(constant.unwrap().iterations_for_gap(1e-9).unwrap_err().contains("stays above"));
 }
 
-/// f − f* ≤ M|w − w*|² where σ_min(C) ≥ 1/√M, which turns distances into gaps; near singular factors it fails, which is why a prox has no such bound.
+/// f − f* ≤ M|w − w*|² where σ_min(C) ≥ 1/√M, which turns distances into gaps; near singular factors it fails, which is
+/// why a prox has no such bound.
 #[test]
 fn distances_bound_gaps_on_w_m() {
     let mut dice = Dice::new(93);

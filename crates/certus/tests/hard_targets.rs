@@ -1,5 +1,6 @@
-//! Targets that break other tools: each must end well, with the status expected of it, within 10 seconds, and never say "reached" when it is
-//! not. The true gap of every log-concave one is exact: they are products of one-dimensional densities, integrated by the trapezoid rule.
+//! Targets that break other tools: each must end well, with the status expected of it, within 10 seconds, and never say
+//! "reached" when it is not. The true gap of every log-concave one is exact: they are products of one-dimensional
+//! densities, integrated by the trapezoid rule.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod common;
@@ -20,7 +21,8 @@ struct Case {
     density: Density,
     start: Option<Vec<f64>>,
     expected: &'static [Status],
-    /// −log p of one coordinate, if the target is a log-concave product of such: (coordinate, z) ↦ ψ, and the scale of the coordinate.
+    /// −log p of one coordinate, if the target is a log-concave product of such: (coordinate, z) ↦ ψ, and the scale of
+    /// the coordinate.
     product: Option<Product>,
     /// What the message must contain.
     words: &'static str,
@@ -324,7 +326,7 @@ fn cases() -> Vec<Case> {
                 value
             }),
             &[AssumptionViolated],
-            "not that of the log density",
+            "does not match the log density",
         ),
         case(
             "noisy gradient",

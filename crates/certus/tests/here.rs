@@ -1,4 +1,5 @@
-//! A fit on the calling thread: every call of the target and the observer is made there, and the bits are those of any other fit.
+//! A fit on the calling thread: every call of the target and the observer is made there, and the bits are those of any
+//! other fit.
 #![allow(clippy::unwrap_used)]
 
 use std::ops::ControlFlow;

@@ -73,8 +73,8 @@ impl PointTarget for Scaled {
     }
 }
 
-/// q = p: every weight is e^c, so evidence and divergence are known to rounding and the moments have the errors of plain
-/// draws: sd/√n and sd/√(2n).
+/// q = p: every weight is e^c, so evidence and divergence are known to rounding and the moments have the errors of
+/// plain draws: sd/√n and sd/√(2n).
 #[test]
 fn equal_weights() {
     let mut dice = Dice::new(20);
@@ -145,8 +145,8 @@ fn integral(f: impl Fn(f64) -> f64) -> f64 {
     (-8000..=8000).map(|i| f(f64::from(i) / 200.0)).sum::<f64>() / 200.0
 }
 
-/// A posterior that is not Gaussian: values within five standard errors of quadrature, and the standard errors within 5 %
-/// of theirs, √(Var/n) of what one draw adds, by quadrature too.
+/// A posterior that is not Gaussian: values within five standard errors of quadrature, and the standard errors within 5
+/// % of theirs, √(Var/n) of what one draw adds, by quadrature too.
 #[test]
 fn a_curved_posterior_and_its_standard_errors() {
     let log_p = |z: f64| Curved.log_density_at(&[z], &mut [0.0]).unwrap();

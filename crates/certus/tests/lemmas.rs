@@ -498,7 +498,7 @@ fn neg_entropy_has_its_constant() {
     }
 }
 
-/// A frame changes neither the density (with its Jacobian) nor the ELBO, and maps Gaussians and bounds back.
+/// A frame changes neither the density (with its Jacobian) nor the ELBO, and maps Gaussians back.
 #[test]
 fn frames_are_changes_of_variables() {
     let mut dice = Dice::new(11);
@@ -540,19 +540,6 @@ fn frames_are_changes_of_variables() {
             let difference = (shifted(1e-5) - shifted(-1e-5)) / 2e-5;
             assert!((difference - value(&point).1[i]).abs() < 1e-4 * (1.0 + difference.abs()));
         }
-        // errors of directions: |aᵀ(m − m*)| ≤ |Pᵀa| e, with equality for a mean shifted along Pᵀa
-        let a = dice.normals(6);
-        let mut along = vec![0.0; 6];
-        let identity = Gaussian::new(vec![0.0; 6], Family::Lower.scaled_identity(6, 1.0)).unwrap();
-        for i in 0..6 {
-            let unit: Vec<f64> = (0..6).map(|k| f64::from(u8::from(k == i))).collect();
-            along[i] = frame.direction_error(&unit, 1.0);
-        }
-        assert!(distance(&along, &frame.coordinate_errors(1.0)) < 1e-12);
-        let norm = frame.direction_error(&a, 1.0);
-        let moved = frame.to_original(&identity).unwrap();
-        let sd = dot(&a, &times(&moved.covariance(), &a, 6)).sqrt();
-        assert!((sd - norm).abs() < 1e-10 * norm, "|Pᵀa| is the sd of aᵀz when y is standard normal");
     }
 }
 

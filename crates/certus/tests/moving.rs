@@ -1,5 +1,5 @@
-//! The descent in the iterate's own frame and what fresh pairs say, against Gaussian targets, for which everything has a closed form:
-//! with q = N(m, P Pᵀ) and p = N(a, A⁻¹) the residual is v = g + S u, g = PᵀA(m − a), S = PᵀAP − I.
+//! The descent in the iterate's own frame and what fresh pairs say, against Gaussian targets, for which everything has
+//! a closed form: with q = N(m, P Pᵀ) and p = N(a, A⁻¹) the residual is v = g + S u, g = PᵀA(m − a), S = PᵀAP − I.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -7,7 +7,7 @@ mod common;
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-use certus::moving::{Measured, Moving, MovingMemory, bends_down};
+use certus::moving::{Measured, Moving, MovingMemory, concave_direction};
 use certus::random::{Purpose, Random};
 use certus::{Family, Gaussian, PointTarget, TargetError};
 use common::*;
@@ -146,8 +146,8 @@ impl PointTarget for Standard {
     }
 }
 
-/// Steps are as long with many blocks as with one, although all of them together are far away; and draws that are too many to be held at once
-/// (2²²/6000 = 699 of 1024 pairs are) come in runs, none of them twice.
+/// Steps are as long with many blocks as with one, although all of them together are far away; and draws that are too
+/// many to be held at once (2²²/6000 = 699 of 1024 pairs are) come in runs, none of them twice.
 #[test]
 fn blocks_do_not_shorten_steps() {
     let (blocks, size) = (3000, 2);
@@ -158,8 +158,9 @@ fn blocks_do_not_shorten_steps() {
     for _ in 0..3 {
         moving.step(&target, &Random::new(4, Purpose::Step, 0), 1024, &mut memory).unwrap();
     }
-    // every block is alone: |(Pm, (P² − I)/2)| = √2·|(0.65, 0.345)| = 1.04, so γ = 0.5/1.04, then 1024/1029 and 1024/1285; means, which have no noise, are
-    // 0.5·(1 − 1.69·0.48)(1 − 1.17·0.995)(1 − 0.98·0.8) = 0.003 then, and sds 1 but for noise of √(2/1024) of what they were off
+    // every block is alone: |(Pm, (P² − I)/2)| = √2·|(0.65, 0.345)| = 1.04, so γ = 0.5/1.04, then 1024/1029 and
+    // 1024/1285; means, which have no noise, are 0.5·(1 − 1.69·0.48)(1 − 1.17·0.995)(1 − 0.98·0.8) = 0.003 then, and
+    // sds 1 but for noise of √(2/1024) of what they were off
     let end = moving.last().unwrap();
     let farthest = end.mean().iter().fold(0.0_f64, |a, m| a.max(m.abs()));
     assert!(farthest < 0.01, "{farthest}");
@@ -170,7 +171,8 @@ fn blocks_do_not_shorten_steps() {
     assert_eq!(asked.into_iter().collect::<HashSet<_>>().len(), 3 * 2048);
 }
 
-/// The noise of what thousands of groups share with one block adds up in that block's precision: it is cut together, and does not drive the block away.
+/// The noise of what thousands of groups share with one block adds up in that block's precision: it is cut together,
+/// and does not drive the block away.
 #[test]
 fn what_groups_share_is_cut_together() {
     let groups = 3000;
@@ -183,8 +185,9 @@ fn what_groups_share_is_cut_together() {
         moving.step(&target, &random, 8, &mut memory).unwrap();
         narrowest = narrowest.min(moving.last().unwrap().factor().diagonal(0));
     }
-    // S = 0.69 on the diagonal at first: an entry below the block has the noise 0.69/√8, all of them √3000 times that, 13, for which the best sd of the
-    // block is 1/13; cut to ½ a step makes it 1/√(1 + ¼), a few of them in a row 1/√2, and it was 1.3 (with each group cut alone it falls to 0.15)
+    // S = 0.69 on the diagonal at first: an entry below the block has the noise 0.69/√8, all of them √3000 times that,
+    // 13, for which the best sd of the block is 1/13; cut to ½ a step makes it 1/√(1 + ¼), a few of them in a row 1/√2,
+    // and it was 1.3 (with each group cut alone it falls to 0.15)
     assert!(narrowest > 0.5, "{narrowest}");
 }
 
@@ -200,7 +203,8 @@ fn the_optimum_of_a_gaussian_target_stays() {
     assert!(moving.averaged().unwrap().distance_squared(&w).sqrt() < 1e-12);
 }
 
-/// From far away (ten standard deviations off, factors ten times too wide and too narrow) it arrives, without a setting.
+/// From far away (ten standard deviations off, factors ten times too wide and too narrow) it arrives, without a
+/// setting.
 #[test]
 fn it_comes_from_far_away() {
     let (d, random) = (5, Random::new(4, Purpose::Step, 0));
@@ -218,9 +222,10 @@ fn it_comes_from_far_away() {
     }
 }
 
-/// The estimate of ½gᵀH⁻¹g has no bias: its mean over 1,600 seeds is within 5 of its standard errors of ½(|g|² + |S|²/2), although one
-/// half-gradient alone would be off by its noise; and within two reported standard errors in 85 % of the seeds or more (a jackknife of 16
-/// blocks: 95 % less what its own error costs). The noise agrees with E|g_k|² − |g|², E|sym(Su uᵀ)|² = ½((d+4)|S|² + tr(S)²).
+/// The estimate of ½gᵀH⁻¹g has no bias: its mean over 1,600 seeds is within 5 of its standard errors of ½(|g|² +
+/// |S|²/2), although one half-gradient alone would be off by its noise; and within two reported standard errors in 85 %
+/// of the seeds or more (a jackknife of 16 blocks: 95 % less what its own error costs). The noise agrees with E|g_k|² −
+/// |g|², E|sym(Su uᵀ)|² = ½((d+4)|S|² + tr(S)²).
 #[test]
 fn estimates_of_the_gap_are_unbiased() {
     let d = 5;
@@ -284,8 +289,8 @@ fn concave_directions_are_found() {
     let w = Gaussian::isotropic(vec![0.0; 20], 0.3, &Family::Lower).unwrap();
     for seed in 0..20 {
         let random = Random::new(seed, Purpose::Estimate, 0);
-        assert!(bends_down(&convex, &w, &random, 5).unwrap().is_none());
-        let witness = bends_down(&saddle, &w, &random, 5).unwrap().expect("there is one");
+        assert!(concave_direction(&convex, &w, &random, 5).unwrap().is_none());
+        let witness = concave_direction(&saddle, &w, &random, 5).unwrap().expect("there is one");
         assert!(witness.along < -0.02 && witness.across >= -witness.along);
         let [a, b] = &witness.points;
         let (mut ga, mut gb) = (vec![0.0; 20], vec![0.0; 20]);

@@ -41,7 +41,8 @@ fn majority(k: u32, p: f64) -> f64 {
     (k / 2 + 1..=k).map(|j| binomial(j) * p.powi(j as i32) * (1.0 - p).powi((k - j) as i32)).sum()
 }
 
-/// The least c²/n over odd k with n = ⌊N/k⌋ and P(Bin(k, a) > k/2) + P(Bin(k, b) > k/2) = δ, a = 1/(1 + c²), a + b = 1/c².
+/// The least c²/n over odd k with n = ⌊N/k⌋ and P(Bin(k, a) > k/2) + P(Bin(k, b) > k/2) = δ, a = 1/(1 + c²), a + b =
+/// 1/c².
 fn spread(draws: u32, delta: f64) -> f64 {
     let of = |k: u32| {
         let (mut low, mut high) = (1.0, 2.0 / delta);
@@ -56,7 +57,8 @@ fn spread(draws: u32, delta: f64) -> f64 {
     (1..=draws.min(99)).step_by(2).map(of).fold(f64::INFINITY, f64::min)
 }
 
-/// p = N(0, I/μ), q = N(a, I/μ): the inequalities are equalities and nothing is random, so every bound must be the truth.
+/// p = N(0, I/μ), q = N(a, I/μ): the inequalities are equalities and nothing is random, so every bound must be the
+/// truth.
 #[test]
 fn a_shifted_standard_gaussian_is_tight() {
     let (mu, d) = (2.5, 4);
@@ -244,8 +246,8 @@ fn coverage_for_a_curved_posterior() {
     }
 }
 
-/// Where the bound on the Fisher information is tightest: s = (Mσ − 1/σ)u is linear and μ matters little. The bound holds
-/// in all but 27 of 300 seeds (as above), although the plain estimate fails in more than a third.
+/// Where the bound on the Fisher information is tightest: s = (Mσ − 1/σ)u is linear and μ matters little. The bound
+/// holds in all but 27 of 300 seeds (as above), although the plain estimate fails in more than a third.
 #[test]
 fn coverage_of_the_fisher_information() {
     let mut target = GaussianTarget::new(vec![0.3], vec![1.0], vec![9.0]);
@@ -337,8 +339,8 @@ fn levels_and_reasons() {
     }
 }
 
-/// A target far from the origin whose gradient errs by the 8 d u M|z| that docs/maths.md allows, such that q seems to be p:
-/// the bound still covers the divergence.
+/// A target far from the origin whose gradient errs by the 8 d u M|z| that docs/maths.md allows, such that q seems to
+/// be p: the bound still covers the divergence.
 #[test]
 fn rounding_is_allowed_for() {
     struct Far([f64; 2]);

@@ -1,5 +1,6 @@
-//! The convergence theorems against simulation: the mean error over 200 seeds stays below the folded bound, rates are what
-//! they should be, and every erratum that changes a number has a test that fails if the printed version comes back.
+//! The convergence theorems against simulation: the mean error over 200 seeds stays below the folded bound, rates are
+//! what they should be, and every erratum that changes a number has a test that fails if the printed version comes
+//! back.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -242,7 +243,8 @@ fn stl_converges_geometrically_on_gaussians() {
     }
 }
 
-/// A17: f = w²/2, g = w(1 + ξ) with E g² = 100 w², b = 0. The printed bound 32a/(μ²T²) = .32 is violated (.471); ours holds.
+/// A17: f = w²/2, g = w(1 + ξ) with E g² = 100 w², b = 0. The printed bound 32a/(μ²T²) = .32 is violated (.471); ours
+/// holds.
 #[test]
 fn erratum_a17() {
     let (a, mu, t) = (100.0_f64, 1.0_f64, 100_u64);
@@ -270,8 +272,8 @@ fn erratum_a17() {
     assert!((transient / (64.0 * (-2f64).exp() * a * a) - 1.0).abs() < 1e-9, "(64/e²)a²/μ⁴, not 32a/μ²");
 }
 
-/// A18: at the switch the decaying step must be at most 1/(2L). Our t_c is the first such t; the printed 4⌊K⌋ is too early for
-/// most K. And the closed form bounds the recursion it is proved for, for every T.
+/// A18: at the switch the decaying step must be at most 1/(2L). Our t_c is the first such t; the printed 4⌊K⌋ is too
+/// early for most K. And the closed form bounds the recursion it is proved for, for every T.
 #[test]
 fn erratum_a18() {
     let mut printed_fails = 0;
@@ -304,8 +306,8 @@ fn erratum_a18() {
     assert!(printed_fails >= 4 * 6, "the printed switch must be seen to fail: {printed_fails}");
 }
 
-/// A8: the entropy bound needs 2dL, not the dL of the paper's table: d = 1, φ = −(M/2)z² with stationary point 0, C² = 1/L,
-/// L > 2M, where E|g|² = 4M²/L + 2M + L exactly. For convex φ the halved constant of B1 is tested in `estimators`.
+/// A8: the entropy bound needs 2dL, not the dL of the paper's table: d = 1, φ = −(M/2)z² with stationary point 0, C² =
+/// 1/L, L > 2M, where E|g|² = 4M²/L + 2M + L exactly. For convex φ the halved constant of B1 is tested in `estimators`.
 #[test]
 fn erratum_a8() {
     let (m, l) = (1.0_f64, 5.0_f64);
@@ -322,7 +324,8 @@ fn erratum_a8() {
     assert_eq!(problem.entropy_second_moment_paper(0.0).b, 2.0 * 4.0 * 3.0);
 }
 
-/// A14: W_M is not convex for triangular factors, so entropy and STL estimators with a spectral projection are refused there.
+/// A14: W_M is not convex for triangular factors, so entropy and STL estimators with a spectral projection are refused
+/// there.
 #[test]
 fn erratum_a14_and_other_illegal_methods() {
     // sI and s[[3,0],[8,3]] have smallest singular value s; their midpoint has .828 s
@@ -402,7 +405,8 @@ fn erratum_a16_off_diagonal_steps() {
     }
 }
 
-/// A25: the residual is (M−μ)-smooth, not 2M: sharpened STL constants are a third of the paper's a, and b* = 0 for κ = 1.
+/// A25: the residual is (M−μ)-smooth, not 2M: sharpened STL constants are a third of the paper's a, and b* = 0 for κ =
+/// 1.
 #[test]
 fn erratum_a25() {
     let curvature = |mu| Curvature::new(mu, 2.0, certus::internals::by_model()).unwrap();

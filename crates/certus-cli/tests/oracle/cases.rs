@@ -54,7 +54,8 @@ pub struct Case {
     pub seed: u64,
 }
 
-/// The model a case asks for over latents z (coefficients of centred and scaled features, then deviations of groups), and what is reported of them.
+/// The model a case asks for over latents z (coefficients of centred and scaled features, then deviations of groups),
+/// and what is reported of them.
 pub struct Model {
     pub response: Response,
     pub rows: Vec<Row>,
@@ -66,7 +67,8 @@ pub struct Model {
 }
 
 impl Case {
-    /// The same index, the same case. Every fourth has rows of weight 0 far from the others, which only move the centres of the features.
+    /// The same index, the same case. Every fourth has rows of weight 0 far from the others, which only move the
+    /// centres of the features.
     pub fn random(index: u64) -> Self {
         let mut dice = Dice::new(index);
         let kind = index % 7;
@@ -197,8 +199,8 @@ impl Case {
         out
     }
 
-    /// The model over z: z_j = s_j β_j, z₀ = β₀ + Σ c_j β_j with the means c_j and sds s_j of the features (all rows, whatever their weights); features are centred if
-    /// there is an intercept to take it up.
+    /// The model over z: z_j = s_j β_j, z₀ = β₀ + Σ c_j β_j with the means c_j and sds s_j of the features (all rows,
+    /// whatever their weights); features are centred if there is an intercept to take it up.
     pub fn model(&self) -> Model {
         let (first, p) = (usize::from(self.intercept), self.features);
         let d = first + p + self.groups;

@@ -1,4 +1,5 @@
-//! The six responses written out from their definitions: −log p(y | t), its slope and its bend. Nothing here is certus's.
+//! The six responses written out from their definitions: −log p(y | t), its slope and its bend. Nothing here is
+//! certus's.
 
 use std::f64::consts::{PI, SQRT_2};
 

@@ -1,5 +1,6 @@
-//! Every posterior statement that the binary prints, for random small problems, against quadrature that shares no code with certus: the
-//! evidence, KL, and mean and sd of every reported parameter on the user's scale; and the same of the best Gaussian.
+//! Every posterior statement that the binary prints, for random small problems, against quadrature that shares no code
+//! with certus: the evidence, KL, and mean and sd of every reported parameter on the user's scale; and the same of the
+//! best Gaussian.
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub)]
 #![cfg(feature = "scan")]
 
@@ -181,7 +182,8 @@ fn run(name: &str, indices: std::ops::Range<u64>) {
     }
     let most = allowed(total as usize, DELTA);
     println!(
-        "{total} fits, theorems {theorems:?}: {statements} statements on the posterior, {optimum} on the optimum of {compared} fits; 0 proved ones \
+        "{total} fits, theorems {theorems:?}: {statements} statements on the posterior, {optimum} on the optimum of \
+            {compared} fits; 0 proved ones \
          refuted, {} fits with a probable one that does not hold, {most} allowed at δ = {DELTA}",
         missed.len()
     );
@@ -203,8 +205,8 @@ fn full_what_is_printed_holds() {
     run("full", 0..300);
 }
 
-/// The refutation T2: the rows that count have x = 0, so that the intercept is an integral over one dimension, but the row of weight 0 moves the
-/// centre of x to −10/3.
+/// The refutation T2: the rows that count have x = 0, so that the intercept is an integral over one dimension, but the
+/// row of weight 0 moves the centre of x to −10/3.
 #[test]
 fn the_intercept_of_uncentred_rows() {
     let dir = scratch("intercept");
@@ -231,7 +233,8 @@ fn the_intercept_of_uncentred_rows() {
             "--json",
         ]);
         let record: Value = serde_json::from_slice(&output.stdout).unwrap();
-        // β₀ = z₀ − c β₁ with c = −10/3: its prior variance is 3² + (c·sd(β₁))²; x steps by 10, so that sd(β₁) = 21.2/10
+        // β₀ = z₀ − c β₁ with c = −10/3: its prior variance is 3² + (c·sd(β₁))²; x steps by 10, so that sd(β₁) =
+        // 21.2/10
         let notes = record["notes"].to_string();
         assert!(notes.contains("x ~ N(0, 2.12²)"), "{notes}");
         let sd = 10.0 / (200.0_f64 / 9.0).sqrt();
@@ -263,8 +266,9 @@ fn the_intercept_of_uncentred_rows() {
     let _ = std::fs::remove_dir_all(&dir);
 }
 
-/// The refutation T3: an independent Gaussian on the reported scale that is better than "the best" of `--factor diagonal`, which is why that
-/// names its coordinates. Without centring the two families are the same, and nothing is better.
+/// The refutation T3: an independent Gaussian on the reported scale that is better than "the best" of `--factor
+/// diagonal`, which is why that names its coordinates. Without centring the two families are the same, and nothing is
+/// better.
 #[test]
 fn independence_names_its_coordinates() {
     let dir = scratch("independence");
@@ -310,8 +314,8 @@ fn independence_names_its_coordinates() {
     let _ = std::fs::remove_dir_all(&dir);
 }
 
-/// T12: losses of 10¹⁴ that cancel to some nats. Each ends by itself, in far less than the ten minutes after which it was killed, and what it
-/// states holds.
+/// T12: losses of 10¹⁴ that cancel to some nats. Each ends by itself, in far less than the ten minutes after which it
+/// was killed, and what it states holds.
 #[test]
 fn huge_counts_end() {
     let dir = scratch("counts");

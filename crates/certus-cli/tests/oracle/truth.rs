@@ -1,5 +1,5 @@
-//! The posterior by brute force: its mode, a box around everything that matters, the trapezoid rule on it; and the best Gaussian from the
-//! equations it satisfies. Dense algebra of a few dimensions, written here.
+//! The posterior by brute force: its mode, a box around everything that matters, the trapezoid rule on it; and the best
+//! Gaussian from the equations it satisfies. Dense algebra of a few dimensions, written here.
 
 use std::f64::consts::PI;
 
@@ -58,11 +58,11 @@ fn cholesky(a: &[Vec<f64>]) -> Vec<Vec<f64>> {
 pub fn energy(model: &Model, z: &[f64]) -> (f64, Vec<f64>, Vec<Vec<f64>>) {
     let d = z.len();
     let mut value = model.constant();
-    let (mut slope, mut bend) = (vec![0.0; d], vec![vec![0.0; d]; d]);
+    let (mut slope, mut hessian) = (vec![0.0; d], vec![vec![0.0; d]; d]);
     for i in 0..d {
         for j in 0..d {
             slope[i] += model.precision[i][j] * (z[j] - model.prior_mean[j]);
-            bend[i][j] = model.precision[i][j];
+            hessian[i][j] = model.precision[i][j];
         }
         value += 0.5 * slope[i] * (z[i] - model.prior_mean[i]);
     }
@@ -75,18 +75,18 @@ pub fn energy(model: &Model, z: &[f64]) -> (f64, Vec<f64>, Vec<Vec<f64>>) {
         value += row.weight * phi;
         for i in 0..d {
             slope[i] += row.weight * first * a[i];
-            (0..d).for_each(|j| bend[i][j] += row.weight * second * a[i] * a[j]);
+            (0..d).for_each(|j| hessian[i][j] += row.weight * second * a[i] * a[j]);
         }
     }
-    (value, slope, bend)
+    (value, slope, hessian)
 }
 
 /// Newton's method with halving.
 pub fn mode(model: &Model) -> Vec<f64> {
     let mut z = model.prior_mean.clone();
     for _ in 0..500 {
-        let (value, slope, bend) = energy(model, &z);
-        let step = solve(&bend, &slope).0;
+        let (value, slope, hessian) = energy(model, &z);
+        let step = solve(&hessian, &slope).0;
         let decrement: f64 = step.iter().zip(&slope).map(|(a, b)| a * b).sum();
         if decrement < 1e-22 {
             break;
@@ -125,25 +125,26 @@ pub fn gaussian(model: &Model) -> Truth {
     let mut z = model.prior_mean.clone();
     // a second step removes what rounding left
     for _ in 0..3 {
-        let (_, slope, bend) = energy(model, &z);
-        let step = solve(&bend, &slope).0;
+        let (_, slope, hessian) = energy(model, &z);
+        let step = solve(&hessian, &slope).0;
         z.iter_mut().zip(step).for_each(|(z, s)| *z -= s);
     }
-    let (value, slope, bend) = energy(model, &z);
-    let log_det = solve(&bend, &slope).1;
+    let (value, slope, hessian) = energy(model, &z);
+    let log_det = solve(&hessian, &slope).1;
     let evidence = -value + 0.5 * z.len() as f64 * (2.0 * PI).ln() - 0.5 * log_det;
-    reported(model, evidence, &z, &inverse(&bend))
+    reported(model, evidence, &z, &inverse(&hessian))
 }
 
 /// How far log p falls before it is cut off.
 const CUT: f64 = 44.0;
 
-/// The trapezoid rule on a box in the coordinates in which the Laplace approximation is standard, with more nodes until nothing moves.
+/// The trapezoid rule on a box in the coordinates in which the Laplace approximation is standard, with more nodes until
+/// nothing moves.
 pub fn by_quadrature(model: &Model) -> Truth {
     let centre = mode(model);
     let d = centre.len();
-    let (floor, _, bend) = energy(model, &centre);
-    let c = cholesky(&inverse(&bend));
+    let (floor, _, hessian) = energy(model, &centre);
+    let c = cholesky(&inverse(&hessian));
     let at = |u: &[f64]| -> Vec<f64> {
         (0..d).map(|i| centre[i] + (0..=i).map(|j| c[i][j] * u[j]).sum::<f64>()).collect()
     };
@@ -201,7 +202,8 @@ pub fn by_quadrature(model: &Model) -> Truth {
     panic!("the trapezoid rule does not settle");
 }
 
-/// The rows and the prior in the coordinates u: the quadratic form of the prior, and t and the weights of u for every row that counts.
+/// The rows and the prior in the coordinates u: the quadratic form of the prior, and t and the weights of u for every
+/// row that counts.
 struct Turned {
     level: f64,
     pull: Vec<f64>,
@@ -291,26 +293,27 @@ fn sums(psi: &impl Fn(&[f64]) -> f64, least: &[f64], most: &[f64], nodes: usize)
     [total, mean, square]
 }
 
-/// The best Gaussian of all, or with a diagonal covariance of z: its negative ELBO, and means and sds of the quantities. It satisfies
-/// Σ⁻¹ = J + Σ w E φ″ aaᵀ (its diagonal), 0 = J(m − μ) + Σ w E φ′ a, which are iterated with damping.
+/// The best Gaussian of all, or with a diagonal covariance of z: its negative ELBO, and means and sds of the
+/// quantities. It satisfies Σ⁻¹ = J + Σ w E φ″ aaᵀ (its diagonal), 0 = J(m − μ) + Σ w E φ′ a, which are iterated with
+/// damping.
 pub fn best_gaussian(model: &Model, diagonal: bool) -> Option<Truth> {
     let mut m = mode(model);
     let d = m.len();
     let mut precision = energy(model, &m).2;
     for round in 0..4000 {
         let covariance = cut(&inverse(&cut(&precision, diagonal)), diagonal);
-        let (_, slope, bend) = expected(model, &m, &covariance);
-        let step = solve(&bend, &slope).0;
+        let (_, slope, hessian) = expected(model, &m, &covariance);
+        let step = solve(&hessian, &slope).0;
         let size: f64 = (0..d).map(|i| step[i].abs() / covariance[i][i].sqrt()).fold(0.0, f64::max);
         let change = (0..d)
             .map(|i| {
                 (0..d)
-                    .map(|j| (bend[i][j] - precision[i][j]).abs() / (bend[i][i] * bend[j][j]).sqrt())
+                    .map(|j| (hessian[i][j] - precision[i][j]).abs() / (hessian[i][i] * hessian[j][j]).sqrt())
                     .fold(0.0, f64::max)
             })
             .fold(0.0, f64::max);
         if size < 1e-13 && change < 1e-13 {
-            let covariance = cut(&inverse(&cut(&bend, diagonal)), diagonal);
+            let covariance = cut(&inverse(&cut(&hessian, diagonal)), diagonal);
             let (value, ..) = expected(model, &m, &covariance);
             let log_det = solve(&covariance, &m).1;
             let neg_elbo = value - 0.5 * log_det - 0.5 * d as f64 * (1.0 + (2.0 * PI).ln());
@@ -319,7 +322,7 @@ pub fn best_gaussian(model: &Model, diagonal: bool) -> Option<Truth> {
         let tau = 0.5 / (1.0 + f64::from(round) / 100.0);
         for i in 0..d {
             m[i] -= tau * step[i].clamp(-covariance[i][i].sqrt(), covariance[i][i].sqrt());
-            (0..d).for_each(|j| precision[i][j] += tau * (bend[i][j] - precision[i][j]));
+            (0..d).for_each(|j| precision[i][j] += tau * (hessian[i][j] - precision[i][j]));
         }
     }
     None
@@ -335,7 +338,7 @@ fn expected(model: &Model, m: &[f64], covariance: &[Vec<f64>]) -> (f64, Vec<f64>
     const STEP: f64 = 1.0 / 32.0;
     let d = m.len();
     let mut value = model.constant();
-    let (mut slope, mut bend) = (vec![0.0; d], model.precision.clone());
+    let (mut slope, mut hessian) = (vec![0.0; d], model.precision.clone());
     for i in 0..d {
         for j in 0..d {
             slope[i] += model.precision[i][j] * (m[j] - model.prior_mean[j]);
@@ -358,8 +361,8 @@ fn expected(model: &Model, m: &[f64], covariance: &[Vec<f64>]) -> (f64, Vec<f64>
         value += row.weight * sum[0];
         for i in 0..d {
             slope[i] += row.weight * sum[1] * a[i];
-            (0..d).for_each(|j| bend[i][j] += row.weight * sum[2] * a[i] * a[j]);
+            (0..d).for_each(|j| hessian[i][j] += row.weight * sum[2] * a[i] * a[j]);
         }
     }
-    (value, slope, bend)
+    (value, slope, hessian)
 }

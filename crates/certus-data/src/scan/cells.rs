@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type, 
 use datafusion::arrow::error::ArrowError;
 
 use super::csv::MOST_EXACT;
-use crate::error::DataError;
+use crate::error::{ColumnError, DataError};
 use crate::table::{Column, Kind};
 
 const MICROSECONDS_PER_DAY: f64 = 86_400e6;
@@ -30,8 +30,10 @@ pub(super) fn column(
     name: &str,
     place: impl Fn(usize) -> String,
 ) -> Result<Column, DataError> {
-    let unreadable = |e: ArrowError| {
-        DataError::BadData(format!("column '{name}' of type {} can't be read: {e}", array.data_type()))
+    let unreadable = |e: ArrowError| ColumnError::Unreadable {
+        name: name.into(),
+        data_type: array.data_type().to_string(),
+        reason: e.to_string(),
     };
     let to = |data_type: DataType| cast(array, &data_type).map_err(unreadable);
     Ok(match kind(array.data_type()) {
@@ -47,12 +49,8 @@ pub(super) fn column(
                 !matches!(array.data_type(), DataType::Float16 | DataType::Float32 | DataType::Float64);
             let too_long = || values.iter().position(|x| x.abs() > MOST_EXACT);
             if let Some(i) = whole.then(too_long).flatten() {
-                return Err(DataError::BadData(format!(
-                    "{} of column '{name}' is about {}, a whole number of more digits than a number keeps: it may be a name; leave \
-                     the column out or convert it with --sql, for example cast({name} as varchar)",
-                    place(i),
-                    values[i]
-                )));
+                let (place, name, value) = (place(i), name.into(), values[i]);
+                return Err(ColumnError::InexactCell { place, name, value }.into());
             }
             Column::Number(values)
         }
@@ -74,10 +72,8 @@ pub(super) fn column(
         }
         Kind::Empty => Column::Number(vec![f64::NAN; array.len()]),
         other => {
-            return Err(DataError::BadData(format!(
-                "column '{name}' holds {}; required: numbers, truth values, text or dates",
-                other.words()
-            )));
+            let required = "numbers, truth values, text or dates";
+            return Err(ColumnError::wrong_kind("column", name, &other, required).into());
         }
     })
 }

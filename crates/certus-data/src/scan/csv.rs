@@ -9,7 +9,7 @@ use datafusion::arrow::compute::kernels::cast_utils::Parser;
 use datafusion::arrow::csv::reader::Format;
 use datafusion::arrow::datatypes::{DataType, Date32Type, Field, Float64Type, Schema};
 
-use crate::error::DataError;
+use crate::error::{DataError, FileError};
 use crate::table::{Kind, missing_text};
 
 /// Whole numbers above this are not all distinct as 64-bit floats.
@@ -17,11 +17,12 @@ pub(super) const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The columns that the first line of a file names, as text.
 pub(super) fn header(file: &Path, separator: u8, name: &str) -> Result<Schema, DataError> {
-    let opened = File::open(file).map_err(|e| DataError::Read(format!("{name} can't be read: {e}")))?;
+    let opened =
+        File::open(file).map_err(|e| FileError::Read { name: name.into(), reason: e.to_string() })?;
     let format = Format::default().with_header(true).with_delimiter(separator);
     let (schema, _) = format
         .infer_schema(opened, Some(0))
-        .map_err(|e| DataError::BadData(format!("{name} can't be read: {e}")))?;
+        .map_err(|e| FileError::Damaged { name: name.into(), reason: e.to_string() })?;
     let text = |f: &Arc<Field>| Field::new(f.name(), DataType::Utf8, true);
     Ok(Schema::new(schema.fields().iter().map(text).collect::<Vec<_>>()))
 }
@@ -64,24 +65,14 @@ impl Seen {
     }
 
     /// The kind of the column and the type to read it as.
-    pub(super) fn kind(&self, name: &str) -> (Kind, DataType) {
+    pub(super) fn kind(&self) -> (Kind, DataType) {
         let other = self.text.as_ref().or(self.boolean.as_ref()).or(self.date.as_ref());
         match (&self.number, other) {
             (Some(number), Some(other)) => {
-                let words = format!(
-                    "column '{name}' mixes numbers and text: the first number is {number}, the first other cell {other}; correct \
-                     the cells (missing ones are empty, NA or nan), leave the column out, or convert it with --sql"
-                );
-                (Kind::Mixed(words), DataType::Utf8)
+                (Kind::Mixed { number: number.clone(), other: other.clone() }, DataType::Utf8)
             }
             (Some(_), None) => match &self.inexact {
-                Some(cell) => {
-                    let words = format!(
-                        "column '{name}' holds whole numbers of more digits than a number keeps, the first {cell}: they may be \
-                         names; leave the column out or convert it with --sql"
-                    );
-                    (Kind::Mixed(words), DataType::Utf8)
-                }
+                Some(first) => (Kind::Inexact { first: first.clone() }, DataType::Utf8),
                 None => (Kind::Number, DataType::Float64),
             },
             (None, None) => (Kind::Empty, DataType::Utf8),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::error::DataError;
+use crate::error::{DataError, FileError};
 use crate::identity::Identity;
 
 /// How a file is written.
@@ -38,17 +38,15 @@ pub(super) struct Listed {
     pub searched: bool,
 }
 
-/// The files behind some paths, each once. Directories are searched to the bottom; hidden files, those whose name starts with `_`, and unknown
-/// extensions are passed over.
+/// The files behind some paths, each once. Directories are searched to the bottom; hidden files, those whose name
+/// starts with `_`, and unknown extensions are passed over.
 pub(super) fn list(paths: &[PathBuf]) -> Result<Listed, DataError> {
     let mut search = Search::default();
     let mut searched = false;
     for path in paths {
         let full = path.canonicalize().map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => {
-                DataError::NoInput(format!("there is no file or directory {}", path.display()))
-            }
-            _ => DataError::Read(format!("{} can't be opened: {e}", path.display())),
+            std::io::ErrorKind::NotFound => FileError::NotFound { path: path.clone() },
+            _ => FileError::Open { path: path.clone(), source: e },
         })?;
         if full.is_dir() {
             searched = true;
@@ -56,18 +54,10 @@ pub(super) fn list(paths: &[PathBuf]) -> Result<Listed, DataError> {
             search.directory(&full)?;
             search.links()?;
             if search.found.len() == before && !search.passed {
-                return Err(DataError::NoInput(format!(
-                    "the directory {} holds no file that ends in csv, tsv, parquet, pq, arrow, ipc or feather",
-                    path.display()
-                )));
+                return Err(FileError::EmptyDirectory { path: path.clone() }.into());
             }
         } else {
-            let format = Format::of(&full).ok_or_else(|| {
-                DataError::Usage(format!(
-                    "{} is of an unknown format: its name must end in csv, tsv, parquet, pq, arrow, ipc or feather",
-                    path.display()
-                ))
-            })?;
+            let format = Format::of(&full).ok_or_else(|| FileError::UnknownFormat { path: path.clone() })?;
             search.file(full, format)?;
         }
     }
@@ -75,20 +65,16 @@ pub(super) fn list(paths: &[PathBuf]) -> Result<Listed, DataError> {
     // by letters, as DataFusion sorts them, not component by component
     found.sort_by(|a, b| a.0.as_os_str().as_encoded_bytes().cmp(b.0.as_os_str().as_encoded_bytes()));
     let Some((first, format)) = found.first().cloned() else {
-        return Err(DataError::Usage("no file is named".into()));
+        return Err(FileError::NoFile.into());
     };
     if let Some((other, _)) = found.iter().find(|(_, f)| *f != format) {
-        return Err(DataError::Usage(format!(
-            "{} and {} are of different formats: read one format at a time",
-            first.display(),
-            other.display()
-        )));
+        return Err(FileError::TwoFormats { first, other: other.clone() }.into());
     }
     Ok(Listed { files: found.into_iter().map(|(path, _)| path).collect(), format, searched })
 }
 
-/// What a search has found. A file or directory with several names is taken once: under the first of its own names, and under that of a link
-/// only if it lies nowhere else.
+/// What a search has found. A file or directory with several names is taken once: under the first of its own names, and
+/// under that of a link only if it lies nowhere else.
 #[derive(Default)]
 struct Search {
     found: Vec<(PathBuf, Format)>,
@@ -103,8 +89,8 @@ struct Search {
 impl Search {
     /// True for what was not seen before.
     fn is_new(&mut self, path: &Path) -> Result<bool, DataError> {
-        let identity = Identity::of(path)
-            .map_err(|e| DataError::Read(format!("{} can't be opened: {e}", path.display())))?;
+        let identity =
+            Identity::of(path).map_err(|source| FileError::Open { path: path.to_path_buf(), source })?;
         let new = self.seen.insert(identity);
         self.passed |= !new;
         Ok(new)
@@ -121,8 +107,10 @@ impl Search {
         if !self.is_new(directory)? {
             return Ok(());
         }
-        let failed =
-            |e: std::io::Error| DataError::Read(format!("{} can't be read: {e}", directory.display()));
+        let failed = |e: std::io::Error| FileError::Read {
+            name: directory.display().to_string(),
+            reason: e.to_string(),
+        };
         let entries = std::fs::read_dir(directory).map_err(failed)?;
         let mut entries = entries.collect::<Result<Vec<_>, _>>().map_err(failed)?;
         // which of two names of a file comes first must not depend on the file system

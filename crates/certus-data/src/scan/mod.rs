@@ -1,5 +1,5 @@
-//! Columns from files, through embedded DataFusion: only the columns and rows that are used are decoded, in the order (path, row group,
-//! row), batch by batch on the calling thread.
+//! Columns from files, through embedded DataFusion: only the columns and rows that are used are decoded, in the order
+//! (path, row group, row), batch by batch on the calling thread.
 
 mod cells;
 mod csv;
@@ -26,11 +26,11 @@ use futures::StreamExt;
 use tokio::runtime::{Builder, Runtime};
 
 use self::files::{Format, Listed, list, short, url};
-use crate::error::DataError;
-use crate::spec::nearest;
+use crate::error::{ColumnError, DataError, Difference, FileError};
 use crate::table::{Batch, Column, ColumnInfo, Kind, Source};
 
-/// CSV, TSV, Parquet or Arrow files, optionally filtered or queried. In SQL the files are the table `data`; names are case-sensitive.
+/// CSV, TSV, Parquet or Arrow files, optionally filtered or queried. In SQL the files are the table `data`; names are
+/// case-sensitive.
 pub struct FileSource {
     runtime: Runtime,
     context: SessionContext,
@@ -48,17 +48,16 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// Opens files and directories of one format. Rows are those that satisfy the condition `filter`, or those of the query `sql`.
+    /// Opens files and directories of one format. Rows are those that satisfy the condition `filter`, or those of the
+    /// query `sql`.
     ///
     /// CSV files are read through once, to see what every column holds.
     pub fn open(paths: &[PathBuf], filter: Option<&str>, sql: Option<&str>) -> Result<Self, DataError> {
         if filter.is_some() && sql.is_some() {
-            return Err(DataError::Usage("a query has its own conditions: put --where into --sql".into()));
+            return Err(FileError::ConditionAndQuery.into());
         }
         let Listed { files, format, searched } = list(paths)?;
-        let runtime = Builder::new_current_thread()
-            .build()
-            .map_err(|e| DataError::Read(format!("the reader can't be started: {e}")))?;
+        let runtime = Builder::new_current_thread().build().map_err(|source| FileError::Start { source })?;
         let mut source = Self {
             runtime,
             context: SessionContext::new_with_config(in_order()),
@@ -90,7 +89,8 @@ impl FileSource {
         &self.files
     }
 
-    /// DataFusion's plan for the first file (or the query) and these columns: what is read, and which conditions are pushed down.
+    /// DataFusion's plan for the first file (or the query) and these columns: what is read, and which conditions are
+    /// pushed down.
     pub fn plan(&self, wanted: &[usize]) -> Result<String, DataError> {
         let (frame, name) = self.frame(0, wanted)?;
         let plan = self.runtime.block_on(frame.create_physical_plan());
@@ -136,18 +136,14 @@ impl FileSource {
                 _ => self.runtime.block_on(self.options().infer_schema(&state, &url)).map_err(failed)?,
             };
             if schema.fields().is_empty() {
-                return Err(DataError::BadData(format!(
-                    "{name} has no columns: it must begin with their names"
-                )));
+                return Err(FileError::NoColumns { name }.into());
             }
             let fields: Vec<Field> =
                 schema.fields().iter().map(|f| Field::new(f.name(), f.data_type().clone(), true)).collect();
             let twice = (1..fields.len()).find(|&k| fields[..k].iter().any(|f| f.name() == fields[k].name()));
             if let Some(k) = twice {
-                let column = fields[k].name();
-                return Err(DataError::BadData(format!(
-                    "two columns of {name} are called '{column}': rename one"
-                )));
+                let column = fields[k].name().clone();
+                return Err(ColumnError::Repeated { name: column, file: Some(name) }.into());
             }
             match &mut common {
                 None => common = Some(fields),
@@ -160,7 +156,7 @@ impl FileSource {
         if matches!(self.format, Format::Csv(_)) {
             let seen = self.look_through(Arc::new(Schema::new(fields.clone())))?;
             for (k, seen) in seen.iter().enumerate() {
-                let (kind, data_type) = seen.kind(fields[k].name());
+                let (kind, data_type) = seen.kind();
                 kinds[k] = kind;
                 self.types[k] = data_type;
             }
@@ -182,7 +178,7 @@ impl FileSource {
             self.stream(frame, &name, &mut |batch| {
                 for (k, seen) in seen.iter_mut().enumerate() {
                     let texts = cast(batch.column(k), &DataType::Utf8)
-                        .map_err(|e| DataError::BadData(format!("{name} can't be read: {e}")))?;
+                        .map_err(|e| FileError::Damaged { name: name.clone(), reason: e.to_string() })?;
                     seen.cells(texts.as_string::<i32>(), |i| format!("row {} of {name}", first + i + 1));
                 }
                 first += batch.num_rows();
@@ -192,7 +188,8 @@ impl FileSource {
         Ok(seen)
     }
 
-    /// Files with the text of CSV as what it says; what does not say anything of the kind is missing, as [`csv::Seen`] found before.
+    /// Files with the text of CSV as what it says; what does not say anything of the kind is missing, as [`csv::Seen`]
+    /// found before.
     fn typed(&self, files: &[PathBuf], name: &str) -> Result<DataFrame, DataError> {
         let table = self.table(files, self.schema.clone())?;
         let failed = |e| problem(e, name, &self.columns);
@@ -304,7 +301,8 @@ impl Source for FileSource {
     }
 }
 
-/// One partition and nothing that deals rows out anew: the order of rows is that of the files. Conditions go down to the reader.
+/// One partition and nothing that deals rows out anew: the order of rows is that of the files. Conditions go down to
+/// the reader.
 fn in_order() -> SessionConfig {
     let mut config = SessionConfig::new().with_target_partitions(1);
     let options = config.options_mut();
@@ -322,24 +320,23 @@ fn in_order() -> SessionConfig {
 /// Makes the fields of two files one: the same names in the same order, and the same kind of cells.
 fn agree(common: &mut [Field], fields: &[Field], first: &str, name: &str) -> Result<(), DataError> {
     let differ =
-        |words: String| Err(DataError::BadData(format!("{first} and {name} do not fit together: {words}")));
+        |difference| Err(FileError::Different { first: first.into(), other: name.into(), difference }.into());
     if let Some((a, b)) = common.iter().zip(fields).find(|(a, b)| a.name() != b.name()) {
-        return differ(format!("where one has the column '{}' the other has '{}'", a.name(), b.name()));
+        return differ(Difference::Name { first: a.name().clone(), other: b.name().clone() });
     }
     if common.len() != fields.len() {
-        return differ(format!("one has {} columns, the other {}", common.len(), fields.len()));
+        return differ(Difference::Count { first: common.len(), other: fields.len() });
     }
     for (a, b) in common.iter_mut().zip(fields).filter(|(a, b)| a.data_type() != b.data_type()) {
         match (cells::kind(a.data_type()), cells::kind(b.data_type())) {
             (Kind::Number, Kind::Number) => a.set_data_type(DataType::Float64),
             (Kind::Text, Kind::Text) => a.set_data_type(DataType::Utf8),
             _ => {
-                return differ(format!(
-                    "column '{}' is of type {} in one and {} in the other",
-                    a.name(),
-                    a.data_type(),
-                    b.data_type()
-                ));
+                return differ(Difference::Type {
+                    column: a.name().clone(),
+                    first: a.data_type().to_string(),
+                    other: b.data_type().to_string(),
+                });
             }
         }
     }
@@ -351,7 +348,9 @@ fn result_columns(frame: &DataFrame, files: &[ColumnInfo]) -> Vec<ColumnInfo> {
     let column = |field: &Arc<Field>| {
         let kind = cells::kind(field.data_type());
         let before = files.iter().find(|c| c.name == *field.name());
-        let through = before.filter(|c| matches!(c.kind, Kind::Mixed(_) | Kind::Empty) && kind == Kind::Text);
+        let unclear =
+            |c: &&ColumnInfo| matches!(c.kind, Kind::Mixed { .. } | Kind::Inexact { .. } | Kind::Empty);
+        let through = before.filter(unclear).filter(|_| kind == Kind::Text);
         ColumnInfo { name: field.name().clone(), kind: through.map_or(kind, |c| c.kind.clone()) }
     };
     frame.schema().fields().iter().map(column).collect()
@@ -359,23 +358,22 @@ fn result_columns(frame: &DataFrame, files: &[ColumnInfo]) -> Vec<ColumnInfo> {
 
 /// What DataFusion says, sorted by whose fault it is.
 fn problem(error: DataFusionError, what: &str, columns: &[ColumnInfo]) -> DataError {
-    let names = columns.iter().map(|c| c.name.as_str());
+    let name = what.to_string();
     match error.find_root() {
         DataFusionError::SchemaError(schema, _) => match schema.as_ref() {
-            datafusion::common::SchemaError::FieldNotFound { field, .. } => {
-                let unknown = &field.name;
-                DataError::BadData(format!(
-                    "{what}: there is no column '{unknown}'{}",
-                    nearest(names, unknown)
-                ))
+            datafusion::common::SchemaError::FieldNotFound { field, .. } => ColumnError::NotFound {
+                name: field.name.clone(),
+                within: Some(name),
+                available: columns.iter().map(|c| c.name.clone()).collect(),
             }
-            other => DataError::Usage(format!("{what}: {other}")),
+            .into(),
+            other => FileError::Query { name, reason: other.to_string() }.into(),
         },
-        DataFusionError::SQL(parser, _) => DataError::Usage(format!("{what} is not understood: {parser}")),
-        DataFusionError::Plan(words) => DataError::Usage(format!("{what} is not understood: {words}")),
-        DataFusionError::ObjectStore(e) => DataError::Read(format!("{what} can't be read: {e}")),
-        DataFusionError::IoError(e) => DataError::Read(format!("{what} can't be read: {e}")),
-        other => DataError::BadData(format!("{what} can't be read: {other}")),
+        DataFusionError::SQL(parser, _) => FileError::Query { name, reason: parser.to_string() }.into(),
+        DataFusionError::Plan(words) => FileError::Query { name, reason: words.clone() }.into(),
+        DataFusionError::ObjectStore(e) => FileError::Read { name, reason: e.to_string() }.into(),
+        DataFusionError::IoError(e) => FileError::Read { name, reason: e.to_string() }.into(),
+        other => FileError::Damaged { name, reason: other.to_string() }.into(),
     }
 }
 

@@ -1,10 +1,10 @@
-//! What the theorems say of the paper's methods and ours on a model, before a run: with the paper's constants, our global ones, and those of the
-//! certified ball around the Laplace approximation.
+//! What the theorems say of the paper's methods and ours on a model, before a run: with the paper's constants, our
+//! global ones, and those of the certified ball around the Laplace approximation.
 
 use certus::theorem::{Constants, Local, Problem};
 use certus::{Curvature, Family, Forecast, Goal, MethodName, StepRule};
 
-use super::{Chosen, Model};
+use super::{Model, PlannedMethod};
 use crate::certificate::iterations_with_b4;
 use crate::error::Error;
 
@@ -69,7 +69,8 @@ const COMBINATIONS: [(MethodName, Basis); 8] = [
 ];
 
 impl Forecasts {
-    /// Of `iterations` steps of `batch` draws. Takes one pass for μ and M, and those of the Laplace approximation and of the ball around it.
+    /// Of `iterations` steps of `batch` draws. Takes one pass for μ and M, and those of the Laplace approximation and
+    /// of the ball around it.
     pub fn new(model: &dyn Model, goal: &Goal, batch: usize, iterations: u64) -> Result<Self, Error> {
         goal.validate()?;
         certus::parallel::install(goal.threads, || Self::of(model, goal, batch, iterations))
@@ -83,9 +84,17 @@ impl Forecasts {
         let ball = model
             .laplace_start(goal.start.as_deref())
             .and_then(|start| model.certified_ball(&start.gaussian));
-        let ball = ball.unwrap_or_else(|error| Err(error.to_string())).and_then(|local| match local.vouched() {
+        let ball = match ball {
+            Ok(ball) => ball.map_err(|declined| declined.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let ball = ball.and_then(|local| match local.vouched() {
             Some(_) => Ok(local),
-            None => Err("the constants of the ball are only estimated, because the quadrature of the loss is not proved".into()),
+            None => Err(
+                "the constants of the ball are only estimated, because the quadrature of the loss is not \
+                proved"
+                    .into(),
+            ),
         });
         let mut out = Self {
             curvature,
@@ -108,13 +117,13 @@ impl Forecasts {
     }
 
     /// Of a run that was chosen.
-    pub fn chosen(&self, chosen: &Chosen) -> Prediction {
+    pub fn chosen(&self, chosen: &PlannedMethod) -> Prediction {
         let basis = match (chosen.method, chosen.constants) {
             (MethodName::BallStl, _) => Basis::Local,
             (_, Constants::Paper) => Basis::Paper,
             (_, Constants::Sharp) => Basis::Sharp,
         };
-        let Chosen { method, steps, batch, iterations, .. } = *chosen;
+        let PlannedMethod { method, steps, batch, iterations, .. } = *chosen;
         Prediction { method, basis, forecast: self.forecast(method, basis, steps, batch, iterations) }
     }
 

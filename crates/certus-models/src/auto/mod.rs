@@ -2,19 +2,21 @@
 //!
 //! [`fit`] takes a model and a [`Goal`] and chooses between two routes; [`Outcome::route`] says which and why.
 //!
-//! * **exact**: Newton-CG on the exact ELBO, without draws. It goes on until the gap is proved *and* every mean and standard deviation is
-//!   proved to lie within 0.01 of the optimum's (in standard deviations), or rounding ends it, however large the gap asked for is. The seed
-//!   does not matter.
-//! * **stochastic**: from the Laplace approximation by steps with antithetic pairs in the iterate's own frame, looking at a running average
-//!   with at most 10 exact passes. A pass certifies and never moves the iterate. The run ends with the first one that proves the gap.
+//! * **exact**: Newton-CG on the exact ELBO, without draws. It goes on until the gap is proved *and* every mean and
+//!   standard deviation is proved to lie within 0.01 of the optimum's (in standard deviations), or rounding ends it,
+//!   however large the gap asked for is. The seed does not matter.
+//! * **stochastic**: from the Laplace approximation by steps with antithetic pairs in the iterate's own frame, looking
+//!   at a running average with at most 10 exact passes. A pass certifies and never moves the iterate. The run ends with
+//!   the first one that proves the gap.
 //!
-//! Statements have the strongest level that the model allows: proved, or, for probit regression, estimated, because the error of its
-//! quadrature is known from tests only. [`Outcome::message`] says so.
+//! Statements have the strongest level that the model allows: proved, or, for probit regression, estimated, because the
+//! error of its quadrature is known from tests only. [`Outcome::message`] says so.
 //!
-//! [`planned`] runs one of the paper's methods instead, with its own steps, and certifies where it ends; [`subsampled`] does so with batches of rows.
+//! [`planned`] runs one of the paper's methods instead, with its own steps, and certifies where it ends; [`subsampled`]
+//! does so with batches of rows.
 //!
-//! A run is a [`ModelState`] and its [`step`](ModelState::step): it can be saved after any step, and [`resume`] goes on with the same bits,
-//! for any number of threads.
+//! A run is a [`ModelState`] and its [`step`](ModelState::step): it can be saved after any step, and [`resume`] goes on
+//! with the same bits, for any number of threads.
 //!
 //! | status | meaning |
 //! |---|---|
@@ -24,10 +26,12 @@
 //! | `NonFinite`, `UserError` | a value was not finite, or the rows could not be read |
 //! | `Interrupted` | the observer asked for it |
 //!
-//! However it ended, the Gaussian is the best one that was looked at, with its certificate; a run that is stopped makes one more pass for
-//! that if its last steps were not looked at. Where rows refuse to be read ([`Error::Stopped`]) the run ends in the middle of a step: then
-//! the Gaussian is the best one that was certified, or, if none was, the last iterate, of whose gap nothing is known.
+//! However it ended, the Gaussian is the best one that was looked at, with its certificate; a run that is stopped makes
+//! one more pass for that if its last steps were not looked at. Where rows refuse to be read ([`Error::Stopped`]) the
+//! run ends in the middle of a step: then the Gaussian is the best one that was certified, or, if none was, the last
+//! iterate, of whose gap nothing is known.
 
+mod exact_pass;
 mod forecast;
 mod model;
 mod planned;
@@ -37,12 +41,12 @@ mod state;
 mod stochastic;
 mod subsampled;
 
+use exact_pass::ExactPass;
 pub use forecast::{Basis, Forecasts, Prediction};
 pub use model::Model;
-pub use planned::{Chosen, planned, steps_in_words};
+pub use planned::{PlannedMethod, planned, steps_in_words};
 pub use restate::Restated;
 pub use route::{MOST_MEMORY, MOST_WORK, Route, Size};
-use state::Look;
 pub use state::ModelState;
 pub use subsampled::{Subsampling, subsampled};
 
@@ -51,7 +55,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use certus::auto::{Counts, TracePoint};
-use certus::certificate::{Certificate, Level, Posterior};
+use certus::certificate::{Certificate, Level, Posterior, counted};
 use certus::diagnostics::Estimate;
 use certus::fit::Status;
 use certus::moving::MovingMemory;
@@ -83,7 +87,7 @@ impl Method {
 }
 
 /// Called after every step with where the run is and how to save it; `Break` stops the run.
-pub type Observer<'a> = dyn FnMut(&TracePoint, &dyn Fn() -> Vec<u8>) -> ControlFlow<()> + Send + 'a;
+pub type ModelObserver<'a> = dyn FnMut(&TracePoint, &dyn Fn() -> Vec<u8>) -> ControlFlow<()> + Send + 'a;
 
 /// Fits a Gaussian to a model.
 pub fn fit(model: &dyn Model, goal: &Goal, method: Method) -> Result<Outcome, Error> {
@@ -95,7 +99,7 @@ pub fn fit_observed(
     model: &dyn Model,
     goal: &Goal,
     method: Method,
-    observer: &mut Observer<'_>,
+    observer: &mut ModelObserver<'_>,
 ) -> Result<Outcome, Error> {
     goal.validate()?;
     parallel::install(goal.threads, || {
@@ -110,7 +114,7 @@ pub fn resume(
     model: &dyn Model,
     goal: &Goal,
     state: ModelState,
-    observer: &mut Observer<'_>,
+    observer: &mut ModelObserver<'_>,
 ) -> Result<Outcome, Error> {
     resume_since(model, goal, state, observer, Instant::now())
 }
@@ -120,26 +124,28 @@ pub fn resume_since(
     model: &dyn Model,
     goal: &Goal,
     state: ModelState,
-    observer: &mut Observer<'_>,
+    observer: &mut ModelObserver<'_>,
     clock: Instant,
 ) -> Result<Outcome, Error> {
     goal.validate()?;
     parallel::install(goal.threads, || run(model, goal, state, observer, clock))?
 }
 
-/// How a run ends that [`Error::Stopped`] ended within a step: by the clock if its time is over, else by whoever stopped it.
+/// How a run ends that [`Error::Stopped`] ended within a step: by the clock if its time is over, else by whoever
+/// stopped it.
 fn stopped(goal: &Goal, clock: Instant, iterations: u64) -> (Status, String) {
+    let iterations = counted(iterations, "iteration");
     if goal.max_time.is_some_and(|limit| clock.elapsed() >= limit) {
-        return (Status::Limit, format!("the time was up during a step, after {iterations} iterations"));
+        return (Status::Limit, format!("the time limit was reached during a step, after {iterations}"));
     }
-    (Status::Interrupted, format!("stopped during a step, after {iterations} iterations"))
+    (Status::Interrupted, format!("stopped during a step, after {iterations}"))
 }
 
 fn run(
     model: &dyn Model,
     goal: &Goal,
     mut state: ModelState,
-    observer: &mut Observer<'_>,
+    observer: &mut ModelObserver<'_>,
     clock: Instant,
 ) -> Result<Outcome, Error> {
     let (mut memory, mut trace, mut error) = (MovingMemory::default(), Vec::new(), None);
@@ -148,7 +154,7 @@ fn run(
             break end.clone();
         }
         if goal.max_time.is_some_and(|limit| model.agreed(clock.elapsed() >= limit)) {
-            break (Status::Limit, "the time was up".into());
+            break (Status::Limit, "the time limit was reached".into());
         }
         let gradients = state.counts().gradients + state.next_gradients();
         if let Some(most) = goal.max_gradients.filter(|most| gradients > *most) {
@@ -158,7 +164,7 @@ fn run(
         match state.step(model, goal, &mut memory) {
             Ok(()) => {}
             Err(e) if e.is_stopped() => break stopped(goal, clock, state.iteration()),
-            Err(Error::NotFinite(reason)) => break (Status::NonFinite, reason),
+            Err(Error::NotFinite(reason)) => break (Status::NonFinite, reason.to_string()),
             Err(Error::Core(e @ (certus::Error::NonFinite { .. } | certus::Error::Target(_)))) => {
                 let ending = (Status::from(&e), e.to_string());
                 error = Some(Arc::new(e));
@@ -171,26 +177,29 @@ fn run(
             elapsed: clock.elapsed(),
             iteration: state.iteration(),
             gradients: state.counts().gradients,
-            neg_elbo: state.look().filter(|_| looked).map(|look| look.neg_elbo),
-            bound: state.look().and_then(|look| look.gap.statement.bound()),
-            level: state.look().map_or(Level::None, |look| look.gap.statement.level()),
+            neg_elbo: state.pass().filter(|_| looked).map(|pass| pass.neg_elbo),
+            bound: state.pass().and_then(|pass| pass.gap.statement.bound()),
+            level: state.pass().map_or(Level::None, |pass| pass.gap.statement.level()),
         };
         if looked {
             trace.push(point);
         }
         if observer(&point, &|| state.encode()).is_break() {
-            break (Status::Interrupted, format!("stopped after {} iterations", state.iteration()));
+            break (
+                Status::Interrupted,
+                format!("stopped after {}", counted(state.iteration(), "iteration")),
+            );
         }
     };
     let (status, message) = state.conclude(model, goal, status, message)?;
     let route = state.described();
-    let (look, counts) = state.into_result()?;
-    Ok(outcome(look, (status, message), route, counts, trace, error, clock.elapsed()))
+    let (pass, counts) = state.into_result()?;
+    Ok(outcome(pass, (status, message), route, counts, trace, error, clock.elapsed()))
 }
 
 /// The outcome of a run whose last look this is.
 fn outcome(
-    look: Look,
+    pass: ExactPass,
     (status, message): (Status, String),
     route: String,
     counts: Counts,
@@ -202,9 +211,9 @@ fn outcome(
         status,
         message,
         route,
-        gaussian: look.gaussian,
-        neg_elbo: Estimate { value: look.neg_elbo, standard_error: 0.0 },
-        certificate: Certificate { gap: look.gap, posterior: Posterior::none("not requested") },
+        gaussian: pass.gaussian,
+        neg_elbo: Estimate { value: pass.neg_elbo, standard_error: 0.0 },
+        certificate: Certificate { gap: pass.gap, posterior: Posterior::none("not requested") },
         k_hat: None,
         counts,
         trace,

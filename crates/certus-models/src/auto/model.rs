@@ -5,7 +5,7 @@ use certus::{Family, Gaussian, Target};
 
 use super::route::Size;
 use crate::certificate::Certified;
-use crate::error::Error;
+use crate::error::{Declined, Error};
 use crate::glm::Glm;
 use crate::hierarchical::{Extent, Hierarchical};
 use crate::laplace::{Laplace, laplace, laplace_from};
@@ -24,8 +24,9 @@ pub trait Model: Target + Certified {
     fn exact_start(&self, start: &Gaussian) -> Result<ExactState, Error>;
     /// One Newton-CG step on the exact f.
     fn exact_step(&self, state: &mut ExactState) -> Result<(), Error>;
-    /// A ball around w, in its frame, that provably contains the optimum, with the constants of Theorem G; or why there is none.
-    fn certified_ball(&self, w: &Gaussian) -> Result<Result<Local, String>, Error>;
+    /// A ball around w, in its frame, that provably contains the optimum, with the constants of Theorem G; or why there
+    /// is none.
+    fn certified_ball(&self, w: &Gaussian) -> Result<Result<Local, Declined>, Error>;
     /// The model itself if it is a dense one, whose rows can be drawn in batches.
     fn dense(&self) -> Option<&Glm> {
         None
@@ -62,10 +63,11 @@ impl Model for Glm {
         Glm::exact_step(self, state)
     }
 
-    fn certified_ball(&self, w: &Gaussian) -> Result<Result<Local, String>, Error> {
+    fn certified_ball(&self, w: &Gaussian) -> Result<Result<Local, Declined>, Error> {
         match self.ball(w) {
-            // no bound of the third derivative, or a curvature that is not finite
-            Err(Error::Model(reason) | Error::NotFinite(reason)) => Ok(Err(reason)),
+            // no bound of the third derivative
+            Err(Error::Declined(declined)) => Ok(Err(declined)),
+            Err(Error::NotFinite(reason)) => Ok(Err(reason.into())),
             other => other,
         }
     }
@@ -101,8 +103,9 @@ impl Model for Hierarchical {
         Hierarchical::exact_step(self, state)
     }
 
-    /// DIFFERENCE: the constants of Theorem G are computed for dense factors only, so a hierarchical model stays in the moving frame.
-    fn certified_ball(&self, _: &Gaussian) -> Result<Result<Local, String>, Error> {
-        Ok(Err("the ball's constants are known for dense factors only".into()))
+    /// DIFFERENCE: the constants of Theorem G are computed for dense factors only, so a hierarchical model stays in the
+    /// moving frame.
+    fn certified_ball(&self, _: &Gaussian) -> Result<Result<Local, Declined>, Error> {
+        Ok(Err(Declined::BallFactor))
     }
 }

@@ -4,19 +4,19 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use certus::auto::{Counts, TracePoint};
-use certus::certificate::{Level, figure};
+use certus::certificate::{Level, counted, figure};
 use certus::fit::Status;
 use certus::frame::{Frame, Framed};
 use certus::theorem::{Constants, Guarantee, Quantity};
 use certus::{Goal, MethodName, Outcome, Plan, Settings, State, StepRule, Target};
 
-use super::state::Look;
-use super::{Model, Observer, outcome, stopped};
-use crate::error::{self, Error};
+use super::exact_pass::ExactPass;
+use super::{Model, ModelObserver, outcome, stopped};
+use crate::error::{self, Declined, Error};
 
 /// A method with its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Chosen {
+pub struct PlannedMethod {
     /// The method.
     pub method: MethodName,
     /// Constants of the global methods.
@@ -29,23 +29,25 @@ pub struct Chosen {
     pub iterations: u64,
 }
 
-impl Default for Chosen {
+impl Default for PlannedMethod {
     fn default() -> Self {
         let Settings { method, constants, step_rule, batch, iterations, .. } = Settings::default();
         Self { method, constants, steps: step_rule, batch, iterations }
     }
 }
 
-/// Runs a method to its last iteration and certifies where it ends; `saved` is a state to go on from, as the observer could save it.
+/// Runs a method to its last iteration and certifies where it ends; `saved` is a state to go on from, as the observer
+/// could save it.
 ///
-/// [`MethodName::BallStl`] runs in the frame of the Laplace approximation, in a ball around it that must be certified; the others run on
-/// the model as it is, from N(mode, I/M). The status is `Reached` if the gap is certified, else `Limit`.
+/// [`MethodName::BallStl`] runs in the frame of the Laplace approximation, in a ball around it that must be certified;
+/// the others run on the model as it is, from N(mode, I/M). The status is `Reached` if the gap is certified, else
+/// `Limit`.
 pub fn planned(
     model: &dyn Model,
     goal: &Goal,
-    chosen: &Chosen,
+    chosen: &PlannedMethod,
     saved: Option<&[u8]>,
-    observer: &mut Observer<'_>,
+    observer: &mut ModelObserver<'_>,
 ) -> Result<Outcome, Error> {
     goal.validate()?;
     let clock = Instant::now();
@@ -65,7 +67,7 @@ pub fn planned(
     (counts.gradients, counts.hessians) = (start.gradients as u64, start.hessians as u64);
     let frame = if chosen.method == MethodName::BallStl {
         counts.exact_passes += 1;
-        let local = model.certified_ball(&start.gaussian)?.map_err(Error::Declined)?;
+        let local = model.certified_ball(&start.gaussian)??;
         settings.local = Some(local);
         Some(Frame::of(&start.gaussian)?)
     } else {
@@ -74,11 +76,7 @@ pub fn planned(
         let alone = chosen.constants == Constants::Paper
             && matches!(chosen.steps, StepRule::Paper | StepRule::Horizon);
         if flat && !alone {
-            return Err(Error::Declined(format!(
-                "−log p is not strongly convex everywhere (μ = 0: a prior is flat), and {} needs that with these steps: give every coefficient a prior sd, \
-                 use the method auto, or take prox-energy, proj-entropy or proj-stl with the steps of the paper, which then promise nothing",
-                name(chosen.method)
-            )));
+            return Err(Declined::NotStronglyConvex { method: name(chosen.method) }.into());
         }
         if matches!(chosen.method, MethodName::ProxEnergy | MethodName::ProxCv) {
             settings.family = Some(model.family());
@@ -121,7 +119,10 @@ pub fn planned(
         if stopped || late { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     let (status, message) = if late {
-        (Status::Limit, format!("the time was up after {} iterations", fit.state.iteration()))
+        (
+            Status::Limit,
+            format!("the time limit was reached after {}", counted(fit.state.iteration(), "iteration")),
+        )
     } else if fit.error.as_deref().is_some_and(error::stopped) {
         stopped(goal, clock, fit.state.iteration())
     } else {
@@ -133,39 +134,39 @@ pub fn planned(
         Some(frame) => frame.to_original(&fit.gaussian)?,
         None => fit.gaussian,
     };
-    let look = certus::parallel::install(goal.threads, || Look::if_possible(model, gaussian))??;
-    let ending = concluded(&look, goal, (status, message), point(clock.elapsed(), &fit.state), &mut trace);
+    let pass = certus::parallel::install(goal.threads, || ExactPass::if_possible(model, gaussian))??;
+    let ending = concluded(&pass, goal, (status, message), point(clock.elapsed(), &fit.state), &mut trace);
     let route = format!(
-        "{}: it was asked for, {} iterations of {} draws{}; {}",
+        "{}: requested, {} of {} draws{}; {}",
         name(chosen.method),
-        fit.state.iteration(),
+        counted(fit.state.iteration(), "iteration"),
         chosen.batch,
         steps_in_words(chosen.steps),
         promised(&fit.guarantee)
     );
-    Ok(outcome(look, ending, route, counts, trace, fit.error, clock.elapsed()))
+    Ok(outcome(pass, ending, route, counts, trace, fit.error, clock.elapsed()))
 }
 
 /// How a run with a plan of its own ended, by the look at its end, which becomes the last point of the trace.
 pub(super) fn concluded(
-    look: &Look,
+    pass: &ExactPass,
     goal: &Goal,
     (status, message): (Status, String),
     last: TracePoint,
     trace: &mut Vec<TracePoint>,
 ) -> (Status, String) {
     let last = TracePoint {
-        neg_elbo: Some(look.neg_elbo),
-        bound: look.gap.statement.bound(),
-        level: look.gap.statement.level(),
+        neg_elbo: Some(pass.neg_elbo),
+        bound: pass.gap.statement.bound(),
+        level: pass.gap.statement.level(),
         ..last
     };
     trace.retain(|p| p.iteration < last.iteration);
     trace.push(last);
-    if status == Status::Limit && look.bound() <= goal.gap {
-        return (Status::Reached, look.said());
+    if status == Status::Limit && pass.bound() <= goal.gap {
+        return (Status::Reached, pass.said());
     }
-    (status, format!("{message}: {}", look.said()))
+    (status, format!("{message}: {}", pass.said()))
 }
 
 /// What the plan promised, in words.
@@ -176,9 +177,13 @@ pub(super) fn promised(guarantee: &Result<Guarantee, &'static str>) -> String {
                 Quantity::DistanceSquared => "E|w - w*|²",
                 Quantity::Gap => "the expected gap",
             };
-            format!("beforehand {} promised {quantity} ≤ {}", guarantee.theorem(), figure(guarantee.bound()))
+            format!(
+                "promised in advance by {}: {quantity} ≤ {}",
+                guarantee.theorem(),
+                figure(guarantee.bound())
+            )
         }
-        Err(reason) => format!("beforehand nothing was promised: {reason}"),
+        Err(reason) => format!("nothing was promised in advance: {reason}"),
     }
 }
 

@@ -6,36 +6,36 @@ use certus::auto::Counts;
 use certus::fit::Status;
 use certus::{Gaussian, Goal, Outcome};
 
-use super::state::Look;
+use super::exact_pass::ExactPass;
 use super::{Method, Model, Route, Size, outcome};
 use crate::error::Error;
 
 /// What the last exact pass of a run found; a function of the model and the Gaussian alone.
 #[derive(Clone, Debug)]
 pub struct Restated {
-    look: Look,
+    pass: ExactPass,
 }
 
 impl Restated {
     /// One exact pass at w.
     pub fn at(model: &dyn Model, w: &Gaussian) -> Result<Self, Error> {
-        Ok(Self { look: Look::new(model, w.clone())? })
+        Ok(Self { pass: ExactPass::new(model, w.clone())? })
     }
 
     /// True if the bound on the gap is at most the goal's.
     pub fn reaches(&self, goal: &Goal) -> bool {
-        self.look.bound() <= goal.gap
+        self.pass.bound() <= goal.gap
     }
 
     /// The bound in words, with which the message of a run ends, whatever ended it.
     pub fn said(&self) -> String {
-        self.look.said()
+        self.pass.said()
     }
 
     /// The outcome of a run that ended here, without what only the run knows: route, counts, trace and time.
     pub fn outcome(self, status: Status) -> Outcome {
         let said = self.said();
-        outcome(self.look, (status, said), String::new(), Counts::default(), Vec::new(), None, Duration::ZERO)
+        outcome(self.pass, (status, said), String::new(), Counts::default(), Vec::new(), None, Duration::ZERO)
     }
 }
 

@@ -17,11 +17,12 @@ pub struct Size {
     pub groups: usize,
 }
 
-/// The most work of the exact route, in multiplications and additions: about a quarter of an hour of one core at 10¹⁰ a second.
+/// The most work of the exact route, in multiplications and additions: about a quarter of an hour of one core at 10¹⁰ a
+/// second.
 ///
-/// Below, Newton's method is the better one however long a stochastic run would take: it ends at the optimum to rounding, and a stochastic
-/// run needs certificates too, each of which costs about an eighth of the exact route. Beyond, the first of those certificates
-/// comes much earlier than the exact optimum.
+/// Below, Newton's method is the better one however long a stochastic run would take: it ends at the optimum to
+/// rounding, and a stochastic run needs certificates too, each of which costs about an eighth of the exact route.
+/// Beyond, the first of those certificates comes much earlier than the exact optimum.
 pub const MOST_WORK: f64 = (1_u64 << 43) as f64;
 
 /// The most memory of the exact route, in bytes, beside the data themselves.
@@ -40,17 +41,18 @@ pub struct Route {
 }
 
 impl Size {
-    /// Multiplications and additions of the exact route: with W = 2 N k² those of one product A C (k = `widest`), a run is some 10 Hessians
-    /// (W/2 each), 6 gradients (W), 30 Hessian-vector products (3W/2), 12 values (W/2) and 2 certificates (10 W), 82 W in all; 200 k products of the
-    /// size of a factor; and 20 quadratures of some 1500 operations per row.
+    /// Multiplications and additions of the exact route: with W = 2 N k² those of one product A C (k = `widest`), a run
+    /// is some 10 Hessians (W/2 each), 6 gradients (W), 30 Hessian-vector products (3W/2), 12 values (W/2) and 2
+    /// certificates (10 W), 82 W in all; 200 k products of the size of a factor; and 20 quadratures of some 1500
+    /// operations per row.
     pub fn work(&self) -> f64 {
         let (rows, stored, widest) = (self.rows as f64, self.stored as f64, self.widest as f64);
         164.0 * rows * widest * widest + 200.0 * stored * widest + 3e4 * rows
     }
 
-    /// Bytes of the exact route: 16 vectors as long as a factor (iterate, trial, directions, curvature), A C twice where it is kept, and 24
-    /// numbers per row; on a pattern 9 vectors (iterate, slope, four of the conjugate gradients, or a curvature matrix and its inverse) and
-    /// 16 numbers per row, as bench/structure measures.
+    /// Bytes of the exact route: 16 vectors as long as a factor (iterate, trial, directions, curvature), A C twice
+    /// where it is kept, and 24 numbers per row; on a pattern 9 vectors (iterate, slope, four of the conjugate
+    /// gradients, or a curvature matrix and its inverse) and 16 numbers per row, as bench/structure measures.
     pub fn memory(&self) -> f64 {
         let (rows, stored, widest) = (self.rows as f64, self.stored as f64, self.widest as f64);
         if self.groups > 0 {
@@ -83,9 +85,7 @@ impl Route {
     pub(super) fn of(asked: Method, size: Size) -> Self {
         match asked {
             Method::Auto => Self::choose(size, MOST_WORK, MOST_MEMORY),
-            method => {
-                Self { method, why: format!("{}: it was asked for ({})", method.as_str(), size.described()) }
-            }
+            method => Self { method, why: format!("{}: requested ({})", method.as_str(), size.described()) },
         }
     }
 }
@@ -127,7 +127,8 @@ mod tests {
         assert!(made.memory() < kept.memory());
     }
 
-    /// The benchmark problems are exact, a million rows with a thousand features are not; a pattern counts by its own numbers.
+    /// The benchmark problems are exact, a million rows with a thousand features are not; a pattern counts by its own
+    /// numbers.
     #[test]
     fn what_is_large() {
         let at = |size| Route::of(Method::Auto, size);
@@ -154,6 +155,6 @@ mod tests {
             Method::Stochastic
         );
         let asked = Route::of(Method::Stochastic, arrow);
-        assert!(asked.method == Method::Stochastic && asked.why.contains("asked for"), "{}", asked.why);
+        assert!(asked.method == Method::Stochastic && asked.why.contains(": requested"), "{}", asked.why);
     }
 }

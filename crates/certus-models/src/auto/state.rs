@@ -1,29 +1,27 @@
 //! The state of a run on a model, its one `step`, and its bytes.
 
+use certus::Goal;
 use certus::auto::Counts;
 use certus::bytes::{Reader, Writer, bad};
-use certus::certificate::{Gap, family_name};
-use certus::factor::{Factor, Lower, Pattern};
 use certus::fit::Status;
 use certus::moving::MovingMemory;
-use certus::{Family, Gaussian, Goal};
 
+use super::exact_pass::{ExactPass, read_gaussian, write_gaussian};
 use super::stochastic::Stochastic;
 use super::{Method, Model, Route};
-use crate::error::Error;
+use crate::error::{Error, NotFinite};
 use crate::newton::ExactState;
 
 /// Means and standard deviations are proved to be this close, in standard deviations, before the exact route ends.
 const CLOSE: f64 = 0.01;
-/// The exact route looks for a certificate once the step before started from a decrement below this: quadratic convergence leaves less than
-/// its square.
+/// The exact route looks for a certificate once the step before started from a decrement below this: quadratic
+/// convergence leaves less than its square.
 const NEAR: f64 = 0.02;
-/// The same where a look costs as much as many steps: conjugate gradients leave a hundredth, and a look should be the last.
+/// The same where a look costs as much as many steps: conjugate gradients leave a hundredth, and a look should be the
+/// last.
 const NEARER: f64 = 2e-3;
 /// d from which it does.
 const COSTLY: usize = 5000;
-/// Why there is no certificate of a run that had to end at once.
-const UNCERTIFIED: &str = "the run was stopped before the pass that certifies it was done";
 
 /// All that a run carries from one step to the next. It holds no clock, host or thread count.
 #[derive(Clone, Debug)]
@@ -33,7 +31,7 @@ pub struct ModelState {
     counts: Counts,
     stage: Stage,
     /// The best Gaussian that was looked at.
-    look: Option<Look>,
+    pass: Option<ExactPass>,
     ended: Option<(Status, String)>,
 }
 
@@ -41,54 +39,6 @@ pub struct ModelState {
 enum Stage {
     Exact(ExactState),
     Stochastic(Box<Stochastic>),
-}
-
-/// What an exact pass says of a Gaussian.
-#[derive(Clone, Debug)]
-pub(super) struct Look {
-    pub(super) gaussian: Gaussian,
-    pub(super) neg_elbo: f64,
-    pub(super) gap: Gap,
-}
-
-impl Look {
-    pub(super) fn new(model: &dyn Model, gaussian: Gaussian) -> Result<Self, Error> {
-        let neg_elbo = model.exact_value(&gaussian)?.value;
-        Self::knowing(model, gaussian, neg_elbo)
-    }
-
-    /// The Gaussian, or, where rows refuse to be read, the Gaussian without a certificate; f is NaN unless it is known.
-    pub(super) fn if_possible(model: &dyn Model, gaussian: Gaussian) -> Result<Self, Error> {
-        match Self::new(model, gaussian.clone()) {
-            Err(e) if e.is_stopped() => Ok(Self::uncertified(gaussian, f64::NAN)),
-            other => other,
-        }
-    }
-
-    /// A Gaussian of whose gap nothing is known.
-    fn uncertified(gaussian: Gaussian, neg_elbo: f64) -> Self {
-        let gap = Gap::none(family_name(gaussian.factor()), UNCERTIFIED);
-        Self { gaussian, neg_elbo, gap }
-    }
-
-    /// The same where f is known already.
-    fn knowing(model: &dyn Model, gaussian: Gaussian, neg_elbo: f64) -> Result<Self, Error> {
-        let gap = model.certified_gap(&gaussian)?;
-        Ok(Self { gaussian, neg_elbo, gap })
-    }
-
-    pub(super) fn bound(&self) -> f64 {
-        self.gap.statement.bound().unwrap_or(f64::INFINITY)
-    }
-
-    fn reaches(&self, goal: &Goal) -> bool {
-        self.bound() <= goal.gap
-    }
-
-    /// The bound in words.
-    pub(super) fn said(&self) -> String {
-        self.gap.facts().message()
-    }
 }
 
 impl ModelState {
@@ -107,11 +57,11 @@ impl ModelState {
                 Stage::Exact(state)
             }
         };
-        Ok(Self { asked: method, route, counts, stage, look: None, ended: None })
+        Ok(Self { asked: method, route, counts, stage, pass: None, ended: None })
     }
 
-    /// One step: of Newton-CG with a certificate where it may be the last one; or one stochastic step or exact pass. Nothing happens after
-    /// the run has ended.
+    /// One step: of Newton-CG with a certificate where it may be the last one; or one stochastic step or exact pass.
+    /// Nothing happens after the run has ended.
     pub fn step(&mut self, model: &dyn Model, goal: &Goal, memory: &mut MovingMemory) -> Result<(), Error> {
         if self.ended.is_some() {
             return Ok(());
@@ -129,8 +79,8 @@ impl ModelState {
                 }
             }
             Stage::Stochastic(run) => {
-                let Some(look) = run.step(model, goal, &mut self.counts, memory)? else { return Ok(()) };
-                self.keep(look);
+                let Some(pass) = run.step(model, goal, &mut self.counts, memory)? else { return Ok(()) };
+                self.keep(pass);
                 self.ended = self.judge(goal, false);
                 self.plan_on(model, goal)?;
             }
@@ -145,43 +95,43 @@ impl ModelState {
             Stage::Stochastic(run) => (run.current()?, None),
         };
         self.counts.exact_passes += 1;
-        let look = match exact {
-            Some(neg_elbo) => Look::knowing(model, gaussian, neg_elbo)?,
-            None => Look::new(model, gaussian)?,
+        let pass = match exact {
+            Some(neg_elbo) => ExactPass::knowing(model, gaussian, neg_elbo)?,
+            None => ExactPass::new(model, gaussian)?,
         };
         if exact.is_some() {
             // the exact route only ever gets better
-            self.look = None;
+            self.pass = None;
         }
-        self.keep(look);
+        self.keep(pass);
         Ok(())
     }
 
-    fn keep(&mut self, look: Look) {
-        if self.look.as_ref().is_none_or(|best| look.bound() <= best.bound()) {
-            self.look = Some(look);
+    fn keep(&mut self, pass: ExactPass) {
+        if self.pass.as_ref().is_none_or(|best| pass.bound() <= best.bound()) {
+            self.pass = Some(pass);
         }
     }
 
     /// The end, if the best look says so; `done` if nothing moves any more.
     fn judge(&self, goal: &Goal, done: bool) -> Option<(Status, String)> {
-        let look = self.look.as_ref()?;
+        let pass = self.pass.as_ref()?;
         let close = |error: Option<f64>| error.is_some_and(|e| e <= CLOSE);
         let exact = matches!(self.stage, Stage::Exact(_));
-        let enough = !exact || done || (close(look.gap.mean_error) && close(look.gap.sd_error));
-        if look.reaches(goal) && enough {
-            return Some((Status::Reached, look.said()));
+        let enough = !exact || done || (close(pass.gap.mean_error) && close(pass.gap.sd_error));
+        if pass.reaches(goal) && enough {
+            return Some((Status::Reached, pass.said()));
         }
-        done.then(|| (Status::NoProgress, format!("rounding ended the run: {}", look.said())))
+        done.then(|| (Status::NoProgress, format!("stopped by rounding error: {}", pass.said())))
     }
 
     /// What a stochastic run does after a pass that did not end it.
     fn plan_on(&mut self, model: &dyn Model, goal: &Goal) -> Result<(), Error> {
-        let (Stage::Stochastic(run), Some(look), None) = (&mut self.stage, &self.look, &self.ended) else {
+        let (Stage::Stochastic(run), Some(pass), None) = (&mut self.stage, &self.pass, &self.ended) else {
             return Ok(());
         };
-        if !run.plan_on(model, goal, &mut self.counts, look)? {
-            self.ended = Some((Status::Limit, format!("the exact passes are spent: {}", look.said())));
+        if !run.plan_on(model, goal, &mut self.counts, pass)? {
+            self.ended = Some((Status::Limit, format!("all exact passes were used: {}", pass.said())));
         }
         Ok(())
     }
@@ -195,19 +145,21 @@ impl ModelState {
         message: String,
     ) -> Result<(Status, String), Error> {
         let fresh = match &self.stage {
-            Stage::Exact(state) => self.look.as_ref().is_none_or(|look| look.gaussian != state.gaussian),
-            Stage::Stochastic(run) => run.unseen(&self.counts) || self.look.is_none(),
+            Stage::Exact(state) => self.pass.as_ref().is_none_or(|pass| pass.gaussian != state.gaussian),
+            Stage::Stochastic(run) => run.unseen(&self.counts) || self.pass.is_none(),
         };
         if self.ended.is_none() && fresh {
             match self.look_again(model) {
                 // what made the run stop may forbid a look too
-                Err(Error::NotFinite(_)) if self.look.is_some() => {}
+                Err(Error::NotFinite(_)) if self.pass.is_some() => {}
                 // nothing can be certified any more: what was certified before is better than the last iterate
                 Err(e) if e.is_stopped() => {
-                    if self.look.is_none() {
-                        self.look = Some(match &self.stage {
-                            Stage::Exact(state) => Look::uncertified(state.gaussian.clone(), state.neg_elbo),
-                            Stage::Stochastic(run) => Look::uncertified(run.current()?, f64::NAN),
+                    if self.pass.is_none() {
+                        self.pass = Some(match &self.stage {
+                            Stage::Exact(state) => {
+                                ExactPass::uncertified(state.gaussian.clone(), state.neg_elbo)
+                            }
+                            Stage::Stochastic(run) => ExactPass::uncertified(run.current()?, f64::NAN),
                         });
                     }
                 }
@@ -218,8 +170,8 @@ impl ModelState {
                 return Ok(end);
             }
         }
-        match &self.look {
-            Some(look) if self.ended.is_none() => Ok((status, format!("{message}: {}", look.said()))),
+        match &self.pass {
+            Some(pass) if self.ended.is_none() => Ok((status, format!("{message}: {}", pass.said()))),
             _ => Ok((status, message)),
         }
     }
@@ -250,8 +202,8 @@ impl ModelState {
         }
     }
 
-    pub(super) fn look(&self) -> Option<&Look> {
-        self.look.as_ref()
+    pub(super) fn pass(&self) -> Option<&ExactPass> {
+        self.pass.as_ref()
     }
 
     /// What was chosen and why, and what came of it.
@@ -262,26 +214,26 @@ impl ModelState {
         }
     }
 
-    pub(super) fn into_result(self) -> Result<(Look, Counts), Error> {
-        let look = self.look.ok_or_else(|| Error::NotFinite("no Gaussian could be looked at".into()))?;
-        Ok((look, self.counts))
+    pub(super) fn into_result(self) -> Result<(ExactPass, Counts), Error> {
+        let pass = self.pass.ok_or(NotFinite::NoIterate)?;
+        Ok((pass, self.counts))
     }
 }
 
 const MAGIC: &[u8; 16] = b"certus model v1\n";
 
 impl ModelState {
-    /// The state as bytes. What can be computed again from the model (values of f, certificates, constants of balls) is not in them, so
-    /// that bytes cannot claim what the model does not confirm.
+    /// The state as bytes. What can be computed again from the model (values of f, certificates, constants of balls) is
+    /// not in them, so that bytes cannot claim what the model does not confirm.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new(MAGIC);
         out.count(self.asked as u64);
         for count in [self.counts.gradients, self.counts.hessians, self.counts.exact_passes] {
             out.count(count);
         }
-        out.count(u64::from(self.look.is_some()));
-        if let Some(look) = &self.look {
-            write_gaussian(&mut out, &look.gaussian);
+        out.count(u64::from(self.pass.is_some()));
+        if let Some(pass) = &self.pass {
+            write_gaussian(&mut out, &pass.gaussian);
         }
         match &self.stage {
             Stage::Exact(state) => {
@@ -309,10 +261,10 @@ impl ModelState {
         let asked = *asked.get(words.count()? as usize).ok_or_else(|| bad("its method is unknown"))?;
         let (gradients, hessians, exact_passes) = (words.count()?, words.count()?, words.count()?);
         let counts = Counts { gradients, hessians, exact_passes };
-        let look = match words.count()? {
+        let pass = match words.count()? {
             0 => None,
-            1 => Some(Look::new(model, read_gaussian(&mut words, model)?)?),
-            _ => return Err(bad("the mark of its look is neither 0 nor 1").into()),
+            1 => Some(ExactPass::new(model, read_gaussian(&mut words, model)?)?),
+            _ => return Err(bad("the flag of its look is neither 0 nor 1").into()),
         };
         let stage = match words.count()? {
             0 => {
@@ -336,7 +288,7 @@ impl ModelState {
         if matches!(stage, Stage::Stochastic(_)) != (route.method == Method::Stochastic) {
             return Err(bad("it belongs to another route").into());
         }
-        let mut state = Self { asked, route, counts, stage, look, ended: None };
+        let mut state = Self { asked, route, counts, stage, pass, ended: None };
         state.end_as_before(model, goal)?;
         Ok(state)
     }
@@ -345,8 +297,8 @@ impl ModelState {
     fn end_as_before(&mut self, model: &dyn Model, goal: &Goal) -> Result<(), Error> {
         let done = match &self.stage {
             Stage::Exact(state) => {
-                if let Some(look) = self.look.as_mut().filter(|look| look.gaussian == state.gaussian) {
-                    look.neg_elbo = state.neg_elbo;
+                if let Some(pass) = self.pass.as_mut().filter(|pass| pass.gaussian == state.gaussian) {
+                    pass.neg_elbo = state.neg_elbo;
                 }
                 state.done
             }
@@ -362,39 +314,15 @@ impl ModelState {
     }
 }
 
-/// The kind of factor, its size, the mean and the entries.
-pub(super) fn write_gaussian(out: &mut Writer, w: &Gaussian) {
-    out.count(u64::from(matches!(w.factor(), Factor::Pattern(_))));
-    out.count(w.dim() as u64);
-    out.count(w.factor().values().len() as u64);
-    out.numbers(w.mean().iter().chain(w.factor().values()));
-}
-
-/// A Gaussian of the model, dense (lower triangular) or on its pattern.
-pub(super) fn read_gaussian(words: &mut Reader<'_>, model: &dyn Model) -> Result<Gaussian, Error> {
-    let size = model.size();
-    let (sparse, dim, stored) = (words.count()? == 1, words.count()?, words.count()?);
-    let expected = if sparse { size.stored } else { size.dim * size.dim };
-    if dim != size.dim as u64 || stored != expected as u64 {
-        return Err(bad("it belongs to a problem of another size").into());
-    }
-    let (mean, values) = (words.numbers(size.dim)?, words.numbers(expected)?);
-    let factor = match (sparse, model.family()) {
-        (true, Family::Pattern(tree)) => Factor::Pattern(Pattern::new(tree, values)?),
-        (false, _) => Factor::Lower(Lower::new(size.dim, values)?),
-        _ => return Err(bad("it belongs to another family").into()),
-    };
-    Ok(Gaussian::new(mean, factor)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::likelihood::Logistic;
     use crate::{Design, Glm, Memory, Prior};
+    use certus_likelihood::Logistic;
     use std::sync::Arc;
 
-    /// A gap that is proved does not end the exact route while the optimum may be more than 0.01 sd away, unless nothing moves any more.
+    /// A gap that is proved does not end the exact route while the optimum may be more than 0.01 sd away, unless
+    /// nothing moves any more.
     #[test]
     fn the_exact_route_wants_more_than_the_gap() {
         let wave = |k: usize| (k as f64 * 1.3).sin() + (k as f64 * 0.37).cos();
@@ -409,14 +337,14 @@ mod tests {
         let goal = Goal { gap: 10.0, ..Goal::default() };
         let mut state = ModelState::new(&model, &goal, Method::Exact).expect("a mode");
         state.look_again(&model).expect("finite");
-        let error = state.look.as_ref().and_then(|look| look.gap.mean_error).expect("a bound");
+        let error = state.pass.as_ref().and_then(|pass| pass.gap.mean_error).expect("a bound");
         assert!(error > 0.01 && error < 0.4, "{error}");
         assert!(state.judge(&goal, false).is_none());
         assert_eq!(state.judge(&goal, true).expect("done").0, Status::Reached);
         let strict = Goal { gap: 1e-9, ..goal.clone() };
         assert_eq!(state.judge(&strict, true).expect("done").0, Status::NoProgress);
         // the stochastic route is content with the gap
-        let run = Stage::Stochastic(Box::new(Stochastic::new(&state.look.clone().expect("a look").gaussian)));
+        let run = Stage::Stochastic(Box::new(Stochastic::new(&state.pass.clone().expect("a look").gaussian)));
         state.stage = run;
         assert_eq!(state.judge(&goal, false).expect("enough").0, Status::Reached);
     }

@@ -1,11 +1,12 @@
-//! The stochastic route: steps in the moving frame, exact passes that certify its average, and, if they do not suffice, sticking the landing
-//! in a certified ball for the number of iterations that Theorem G promises.
+//! The stochastic route: steps in the moving frame, exact passes that certify its average, and, if they do not suffice,
+//! sticking the landing in a certified ball for the number of iterations that Theorem G promises.
 //!
-//! DIFFERENCE: the paper has no theory for sticking the landing from where it starts here, and asks for the control variate there; in the frame
-//! that moves with the iterate the two are the same estimator (docs/maths.md, part J).
+//! DIFFERENCE: the paper has no theory for sticking the landing from where it starts here, and asks for the control
+//! variate there; in the frame that moves with the iterate the two are the same estimator (docs/maths.md, part J).
 
 use certus::auto::Counts;
 use certus::bytes::{Reader, Writer, bad};
+use certus::certificate::counted;
 use certus::frame::{Frame, Framed};
 use certus::moving::{Moving, MovingMemory};
 use certus::random::{Purpose, Random};
@@ -14,19 +15,20 @@ use certus::theorem::Theorem;
 use certus::{Factor, Gaussian, Goal, MethodName, Plan, Settings, State};
 
 use super::Model;
-use super::state::{Look, read_gaussian, write_gaussian};
+use super::exact_pass::{ExactPass, read_gaussian, write_gaussian};
 use crate::error::Error;
 
 /// Exact passes of a run.
 const PASSES: u64 = 10;
 /// Those after which the rest is kept for the ball.
 const MOVING_PASSES: u64 = 8;
-/// Pairs of the first steps and of those in the ball; pairs of a step are at most an eighth of the pairs seen, so that they grow only when steps
-/// have become short.
+/// Pairs of the first steps and of those in the ball; pairs of a step are at most an eighth of the pairs seen, so that
+/// they grow only when steps have become short.
 const PAIRS: u64 = 8;
 /// Pairs before the first pass after the one at the start, at least.
 const FIRST: u64 = 32;
-/// Passes are skipped only up to this many times the pairs of the first one: beyond, a large bound says more of the theorems than of the run.
+/// Passes are skipped only up to this many times the pairs of the first one: beyond, a large bound says more of the
+/// theorems than of the run.
 const SKIP: u64 = 64;
 /// The ball is left alone if Theorem G promises the gap only after this many times the gradients spent.
 const PATIENCE: u64 = 64;
@@ -67,10 +69,10 @@ impl Stochastic {
         goal: &Goal,
         counts: &mut Counts,
         memory: &mut MovingMemory,
-    ) -> Result<Option<Look>, Error> {
+    ) -> Result<Option<ExactPass>, Error> {
         if self.is_due() {
             counts.exact_passes += 1;
-            return Ok(Some(Look::new(model, self.current()?)?));
+            return Ok(Some(ExactPass::new(model, self.current()?)?));
         }
         counts.gradients += self.next_gradients();
         if let Some(ball) = &mut self.ball {
@@ -130,7 +132,7 @@ impl Stochastic {
         model: &dyn Model,
         goal: &Goal,
         counts: &mut Counts,
-        best: &Look,
+        best: &ExactPass,
     ) -> Result<bool, Error> {
         if counts.exact_passes >= PASSES {
             return Ok(false);
@@ -172,16 +174,16 @@ impl Stochastic {
 
     /// What came of it.
     pub(super) fn described(&self, counts: &Counts) -> String {
-        let passes = counts.exact_passes;
+        let passes = counted(counts.exact_passes, "exact pass");
         match &self.ball {
             Some(ball) => format!(
-                "after {} pairs of draws a ball was certified in which {} iterations of {PAIRS} pairs bring the expected gap below the goal \
-                 (Theorem G), and {} were taken; {passes} exact passes",
+                "after {} pairs of draws a ball was certified in which {} iterations of {PAIRS} pairs bring the \
+                    expected gap below the goal (Theorem G); {} were run; {passes}",
                 self.pairs,
                 ball.promised,
                 ball.state.iteration()
             ),
-            None => format!("{} pairs of draws, {passes} exact passes", self.pairs),
+            None => format!("{} pairs of draws, {passes}", self.pairs),
         }
     }
 
@@ -225,8 +227,8 @@ impl Stochastic {
     }
 }
 
-/// How many times the pairs seen the next pass comes: the root of how far the bound is from the goal, because the gap falls at least like one
-/// over the pairs and a large bound falls faster; a power of two from 2 to 16.
+/// How many times the pairs seen the next pass comes: the root of how far the bound is from the goal, because the gap
+/// falls at least like one over the pairs and a large bound falls faster; a power of two from 2 to 16.
 fn skipped(ratio: f64) -> u64 {
     if !ratio.is_finite() {
         return 2;

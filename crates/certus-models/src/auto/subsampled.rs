@@ -1,20 +1,20 @@
-//! Sticking the landing with batches of rows in a certified ball around the Laplace approximation: steps and their number from Theorem G with the
-//! noise of the batches (docs/maths.md, part F), one exact pass at the end.
+//! Sticking the landing with batches of rows in a certified ball around the Laplace approximation: steps and their
+//! number from Theorem G with the noise of the batches (docs/maths.md, part F), one exact pass at the end.
 
 use std::time::{Duration, Instant};
 
 use certus::auto::{Counts, TracePoint};
-use certus::certificate::Level;
+use certus::certificate::{Level, counted};
 use certus::fit::Status;
 use certus::frame::Frame;
 use certus::schedule::Schedule;
 use certus::theorem::{Local, Theorem};
 use certus::{Goal, MethodName, Outcome, Plan, Settings, State};
 
+use super::exact_pass::ExactPass;
 use super::planned::{concluded, promised};
-use super::state::Look;
-use super::{Model, Observer, outcome, stopped};
-use crate::error::{self, Error};
+use super::{Model, ModelObserver, outcome, stopped};
+use crate::error::{self, Declined, Error};
 use crate::glm::Glm;
 use crate::subsampled::{Batches, RowBatches};
 
@@ -40,21 +40,22 @@ impl Default for Subsampling {
     }
 }
 
-/// Runs to the last iteration and certifies where it ends; `saved` is a state to go on from, as the observer could save it.
+/// Runs to the last iteration and certifies where it ends; `saved` is a state to go on from, as the observer could save
+/// it.
 ///
-/// Beside the steps, which do not depend on the number of rows, it takes the passes of the Laplace approximation, of the ball and of the
-/// certificate, and one to gather the rows (more if they do not fit 64 MB). The status is `Reached` if the gap is certified, else `Limit`.
+/// Beside the steps, which do not depend on the number of rows, it takes the passes of the Laplace approximation, of
+/// the ball and of the certificate, and one to gather the rows (more if they do not fit 64 MB). The status is `Reached`
+/// if the gap is certified, else `Limit`.
 pub fn subsampled(
     model: &dyn Model,
     goal: &Goal,
     chosen: &Subsampling,
     saved: Option<&[u8]>,
-    observer: &mut Observer<'_>,
+    observer: &mut ModelObserver<'_>,
 ) -> Result<Outcome, Error> {
     goal.validate()?;
-    let glm = model.dense().ok_or_else(|| {
-        Error::Declined("batches of rows are known for models without group terms only; use auto".into())
-    })?;
+    let reason = "batches of rows do not support group terms";
+    let glm = model.dense().ok_or(Declined::RowBatches { reason, remedy: "use auto" })?;
     certus::parallel::install(goal.threads, || run(model, glm, goal, chosen, saved, observer))?
 }
 
@@ -67,8 +68,9 @@ fn promise(
 ) -> Result<(Local, u64), Error> {
     let noise = batches.noise();
     if !noise.is_finite() {
-        let words = "neither φ″ nor φ‴ of the loss is bounded, so that nothing bounds the noise of a batch of rows; use auto";
-        return Err(Error::Declined(words.into()));
+        let reason =
+            "neither φ″ nor φ‴ of the loss is bounded, so nothing bounds the noise of a batch of rows";
+        return Err(Declined::RowBatches { reason, remedy: "use auto" }.into());
     }
     let local = local.with_row_noise(noise)?;
     let (theorem, epsilon) = (Theorem::ball(&local, chosen.pairs), 2.0 * goal.gap / local.smoothness());
@@ -77,12 +79,8 @@ fn promise(
         (Some(asked), _) => asked,
         (None, Some(promised)) if promised <= MOST => promised.max(1),
         (None, promised) => {
-            let count = promised.map_or("no number of".into(), |n| format!("{n}"));
-            return Err(Error::Declined(format!(
-                "{count} iterations of {} rows are proved to reach the gap of {} nats, and {MOST} are the most that are begun without being \
-                 asked for: take more rows (row-batch), more draws (batch), a larger gap, or give the iterations",
-                chosen.rows, goal.gap
-            )));
+            let (rows, gap) = (chosen.rows, goal.gap);
+            return Err(Declined::Iterations { promised, rows, gap, most: MOST }.into());
         }
     };
     Ok((local, iterations))
@@ -94,11 +92,11 @@ fn run(
     goal: &Goal,
     chosen: &Subsampling,
     saved: Option<&[u8]>,
-    observer: &mut Observer<'_>,
+    observer: &mut ModelObserver<'_>,
 ) -> Result<Outcome, Error> {
     let clock = Instant::now();
     let start = model.laplace_start(goal.start.as_deref())?;
-    let local = model.certified_ball(&start.gaussian)?.map_err(Error::Declined)?;
+    let local = model.certified_ball(&start.gaussian)??;
     let batches = glm.row_batches(&start.gaussian, local.radius(), chosen.rows, goal.seed, goal.model_key)?;
     let (local, iterations) = promise(goal, chosen, local, &batches)?;
     let settings = Settings {
@@ -134,10 +132,13 @@ fn run(
     let (status, message) = loop {
         let step = state.iteration();
         if step >= iterations {
-            break (Status::Limit, format!("{step} iterations were taken"));
+            break (Status::Limit, format!("{} completed", counted(step, "iteration")));
         }
         if goal.max_time.is_some_and(|limit| clock.elapsed() >= limit) {
-            break (Status::Limit, format!("the time was up after {step} iterations"));
+            break (
+                Status::Limit,
+                format!("the time limit was reached after {}", counted(step, "iteration")),
+            );
         }
         let rows = match held.take().filter(|held| held.hold(step)) {
             Some(held) => held,
@@ -161,20 +162,23 @@ fn run(
             trace.push(point);
         }
         if observer(&point, &|| state.encode()).is_break() {
-            break (Status::Interrupted, format!("stopped after {} iterations", state.iteration()));
+            break (
+                Status::Interrupted,
+                format!("stopped after {}", counted(state.iteration(), "iteration")),
+            );
         }
     };
     let gaussian = Frame::of(&start.gaussian)?.to_original(plan.returned(&state))?;
-    let look = Look::if_possible(model, gaussian)?;
+    let pass = ExactPass::if_possible(model, gaussian)?;
     let counts =
         Counts { gradients: gradients(&state), hessians: start.hessians as u64 + 1, exact_passes: 2 };
-    let ending = concluded(&look, goal, (status, message), point(clock.elapsed(), &state), &mut trace);
+    let ending = concluded(&pass, goal, (status, message), point(clock.elapsed(), &state), &mut trace);
     let route = format!(
-        "subsampled: it was asked for, {} iterations of {} rows and {} pairs of draws in a ball around the Laplace approximation; {}",
-        state.iteration(),
+        "subsampled: requested, {} of {} rows and {} pairs of draws in a ball around the Laplace approximation; {}",
+        counted(state.iteration(), "iteration"),
         chosen.rows,
         chosen.pairs,
         promised(&plan.guarantee(&state))
     );
-    Ok(outcome(look, ending, route, counts, trace, error, clock.elapsed()))
+    Ok(outcome(pass, ending, route, counts, trace, error, clock.elapsed()))
 }

@@ -1,5 +1,5 @@
-//! Constants of f in a ball around a Gaussian (Theorem G), and the iterations they promise for a gap before a run: beside those of the
-//! global constants, which hold everywhere and are useless on real data.
+//! Constants of f in a ball around a Gaussian (Theorem G), and the iterations they promise for a gap before a run:
+//! beside those of the global constants, which hold everywhere and are useless on real data.
 
 use certus::theorem::{Anytime, Constants, Local, LocalParts, Problem};
 use certus::{Family, Forecast, Gaussian, MethodName, Provenance, StepRule, linalg};
@@ -7,16 +7,17 @@ use certus::{Family, Forecast, Gaussian, MethodName, Provenance, StepRule, linal
 use super::dense::Dense;
 use super::row::{Row, Upper, gamma};
 use super::theorem::{Surroundings, THETAS};
-use crate::error::Error;
+use crate::error::{Declined, Error, NotFinite};
 use crate::glm::Glm;
-use crate::likelihood::vouched_by;
 use crate::newton::dot;
 use crate::rows;
+use certus_likelihood::internals::vouched_by;
 
 /// Rows up to which τ₀ and τ₂ are summed over pairs.
 const PAIRS: usize = 3000;
 
-/// Iterations of sticking the landing that are proved to bring the expected gap below a goal, per set of constants; `None` where nothing is promised.
+/// Iterations of sticking the landing that are proved to bring the expected gap below a goal, per set of constants;
+/// `None` where nothing is promised.
 #[derive(Clone, Debug)]
 pub struct Iterations {
     /// In the ball, greedy steps, with the reason if there is none.
@@ -29,8 +30,8 @@ pub struct Iterations {
     pub paper: Option<u64>,
 }
 
-/// Iterations of Algorithm 3 with the paper's a and steps, and b = 2b*/B of B4 instead of the paper's own: what its theorem asks for once the noise at
-/// the optimum is known better.
+/// Iterations of Algorithm 3 with the paper's a and steps, and b = 2b*/B of B4 instead of the paper's own: what its
+/// theorem asks for once the noise at the optimum is known better.
 pub fn iterations_with_b4(problem: &Problem, gap: f64) -> Option<u64> {
     let (mu, m) = (problem.strong_convexity, problem.smoothness);
     if mu <= 0.0 {
@@ -44,9 +45,9 @@ pub fn iterations_with_b4(problem: &Problem, gap: f64) -> Option<u64> {
 }
 
 impl Glm {
-    /// A ball in the frame y = C⁻¹(z − m) of w that provably contains the optimum over all Gaussians, with the constants of Theorem G on it;
-    /// or the reason why there is none.
-    pub fn ball(&self, w: &Gaussian) -> Result<Result<Local, String>, Error> {
+    /// A ball in the frame y = C⁻¹(z − m) of w that provably contains the optimum over all Gaussians, with the
+    /// constants of Theorem G on it; or the reason why there is none.
+    pub fn ball(&self, w: &Gaussian) -> Result<Result<Local, Declined>, Error> {
         let at = Dense::over_all(self, w)?;
         let slope = at.slope(1.0);
         let mut radius = 1.01 * slope;
@@ -54,26 +55,22 @@ impl Glm {
             if radius >= 1.0 {
                 break;
             }
-            let bowls = at.bowls(radius, 1.0, &THETAS)?;
-            let curvature = bowls.iter().flatten().map(|b| b.mean.min(b.factor)).fold(0.0, f64::max);
+            let convexities = at.convexities(radius, 1.0, &THETAS)?;
+            let curvature = convexities.iter().flatten().map(|b| b.mean.min(b.factor)).fold(0.0, f64::max);
             if curvature <= 0.0 {
-                return Ok(Err(format!(
-                    "within radius {radius:.2} of q no positive curvature could be proved"
-                )));
+                return Ok(Err(Declined::BallCurvature { radius }));
             }
             if slope <= curvature * radius {
                 return Ok(Ok(at.constants(radius, curvature, slope)?));
             }
             radius = 1.01 * slope / curvature;
         }
-        Ok(Err(format!(
-            "the gradient ({slope:.2e}) is too long for a ball of radius below 1 to hold the optimum"
-        )))
+        Ok(Err(Declined::BallGradient { slope }))
     }
 
     /// Iterations of batches of B draws that bring the expected gap below `gap`, from w as the centre and the start.
     pub fn iterations_to(&self, w: &Gaussian, gap: f64, batch: usize) -> Result<Iterations, Error> {
-        let local = self.ball(w)?.and_then(|local| {
+        let local = self.ball(w)?.map_err(|declined| declined.to_string()).and_then(|local| {
             let forecast = Forecast::local(&local, batch, StepRule::Greedy, 1).map_err(|e| e.to_string())?;
             forecast.iterations_for_gap(gap).map_err(Into::into)
         });
@@ -93,8 +90,8 @@ impl Glm {
 }
 
 impl Dense<'_> {
-    /// L, τ₀ and τ₂ on the ball: L = λ_max(J̃ + Σ λ_max(Q⁺) ã ãᵀ) + (1 − r)⁻², τ₀² = Σ c_n c_k |ã_n·ã_k|³, τ₂² = Σ c_n c_k |ã_n|²|ã_k|²|ã_n·ã_k| with
-    /// c_n ≥ √E φ‴² there, A = (1+r)⁴τ₀², τ = (1+r)²τ₂.
+    /// L, τ₀ and τ₂ on the ball: L = λ_max(J̃ + Σ λ_max(Q⁺) ã ãᵀ) + (1 − r)⁻², τ₀² = Σ c_n c_k |ã_n·ã_k|³, τ₂² = Σ c_n
+    /// c_k |ã_n|²|ã_k|²|ã_n·ã_k| with c_n ≥ √E φ‴² there, A = (1+r)⁴τ₀², τ = (1+r)²τ₂.
     fn constants(&self, radius: f64, strong_convexity: f64, slope: f64) -> Result<Local, Error> {
         let (d, likelihood) = (self.dim(), self.model().likelihood());
         let grids = Upper::new(likelihood, self.placed().largest_sd(), radius);
@@ -102,23 +99,20 @@ impl Dense<'_> {
         let mut numbers = vec![0.0; 2 * self.model().here().len()];
         self.placed().map(2, &mut numbers, &|rows, _, out| {
             for (row, out) in rows.iter().zip(out.chunks_exact_mut(2)) {
-                let (bend, twist) =
+                let (curvature, third_derivative) =
                     row.upper(likelihood, &grids, radius).unwrap_or((f64::INFINITY, f64::INFINITY));
-                out.copy_from_slice(&[bend, twist]);
+                out.copy_from_slice(&[curvature, third_derivative]);
             }
         })?;
         let most = numbers.as_chunks::<2>().0;
         let mut unknown = [f64::from(u8::from(most.iter().any(|m| !(m[0] + m[1]).is_finite())))];
         rows::most(self.model().design.rows(), &mut unknown);
         if unknown[0] > 0.0 {
-            return Err(Error::Model(format!(
-                "no bound of the third derivative is known for {}",
-                likelihood.name()
-            )));
+            return Err(Declined::ThirdDerivative { likelihood: likelihood.name() }.into());
         }
         let (h, error) = self.curvature(1, &|k, _, out| out[0] = most[k][0])?.remove(0);
         let (_, top) = linalg::extreme_eigenvalues(&h, d)
-            .ok_or_else(|| Error::NotFinite("the curvature around q is not finite".into()))?;
+            .ok_or(NotFinite::Quantity { what: "the curvature around q" })?;
         let top = top + error + gamma(16 * d + 64) * dot(&h, &h).sqrt();
         let (tau_0, tau_2) = self.tensor_norms(most)?;
         let s = (1.0 + radius).powi(2);
@@ -202,8 +196,8 @@ impl Dense<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::likelihood::Logistic;
     use crate::{Design, Memory, Prior};
+    use certus_likelihood::Logistic;
     use std::sync::Arc;
 
     fn model(n: usize) -> Glm {
@@ -245,8 +239,8 @@ mod tests {
         assert!(g0 >= zero && total * g2 >= two * two);
     }
 
-    /// μ_r and L bracket the curvature of f at random points of the ball, by second differences of the exact f; the gradient at the
-    /// centre is within μ_r r.
+    /// μ_r and L bracket the curvature of f at random points of the ball, by second differences of the exact f; the
+    /// gradient at the centre is within μ_r r.
     #[test]
     fn constants_hold_on_the_ball() {
         let model = model(60);

@@ -1,5 +1,5 @@
-//! The two-sided bracket: once one Gaussian is certified, f* is known from below, and the exact f of any other Gaussian bounds its gap,
-//! however far away it is: f(q) − f(ref) ≤ f(q) − f* ≤ f(q) − (f(ref) − bound(ref)).
+//! The two-sided bracket: once one Gaussian is certified, f* is known from below, and the exact f of any other Gaussian
+//! bounds its gap, however far away it is: f(q) − f(ref) ≤ f(q) − f* ≤ f(q) − (f(ref) − bound(ref)).
 
 use std::f64::consts::TAU;
 
@@ -9,11 +9,11 @@ use certus::{Factor, Family, Gaussian, Provenance, linalg};
 use super::dense::Dense;
 use super::placed::Placed;
 use super::row::{CHAIN, Row, gamma};
-use crate::error::Error;
+use crate::error::{Error, InvalidData, Violated};
 use crate::expectation::Quadrature;
 use crate::glm::Glm;
-use crate::likelihood::Likelihood;
 use crate::rows::{LEAF, Rows, add, over_leaves, own_leaves};
+use certus_likelihood::Likelihood;
 
 /// A value of f with a bound on its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,8 +66,8 @@ pub trait Certified {
         }))
     }
 
-    /// The smaller of w's own bound and the bracket. A reference over all Gaussians speaks for every family, one over a pattern only for
-    /// that pattern.
+    /// The smaller of w's own bound and the bracket. A reference over all Gaussians speaks for every family, one over a
+    /// pattern only for that pattern.
     fn gap_against(&self, w: &Gaussian, reference: &Reference) -> Result<Gap, Error> {
         let (mut gap, f) = (self.certified_gap(w)?, self.exact_value(w)?);
         let speaks = reference.over.as_ref().is_none_or(|family| *family == w.factor().family());
@@ -76,10 +76,7 @@ pub trait Certified {
         }
         let bound = f.value + f.error - reference.least;
         if bound < 0.0 {
-            return Err(Error::Violated(format!(
-                "f is {} here, but the reference says it is at least {}: they are not of the same model and data",
-                f.value, reference.least
-            )));
+            return Err(Violated::Reference { value: f.value, least: reference.least }.into());
         }
         let bracket = Statement::by(&reference.provenance, "two-sided bracket", bound, super::ASSUMPTION)
             .with("f", f.value)
@@ -162,7 +159,7 @@ impl Certified for Glm {
             Factor::Symmetric(_) => {
                 let (low, high) = linalg::extreme_eigenvalues(w.factor().values(), d)
                     .filter(|(low, _)| *low > 0.0)
-                    .ok_or_else(|| Error::Data("the factor is not positive definite".into()))?;
+                    .ok_or(InvalidData::Indefinite)?;
                 let value = w.neg_entropy();
                 Value { value, error: gamma(16 * d + 64) * (d as f64 * high / low + value.abs()) }
             }

@@ -1,21 +1,22 @@
-//! A generalised linear model around a Gaussian: the exact gradient and lower bounds of the Hessian in the frame of w, over symmetric
-//! factors (all Gaussians) or over an ancestor pattern, as dense matrices.
+//! A generalised linear model around a Gaussian: the exact gradient and lower bounds of the Hessian in the frame of w,
+//! over symmetric factors (all Gaussians) or over an ancestor pattern, as dense matrices.
 
 use std::sync::Arc;
 
 use certus::{Factor, Gaussian, Tree, linalg};
-use faer::MatRef;
 
 use super::placed::Placed;
 use super::row::{self, CHAIN, Errors, Row, gamma, split};
-use super::theorem::{Bowl, Surroundings, THETAS};
-use crate::error::Error;
+use super::theorem::{LocalConvexity, Surroundings, THETAS};
+use crate::error::{Error, NotFinite};
 use crate::expectation::Quadrature;
 use crate::glm::{Glm, add_columns};
+use crate::matrix::view;
 use crate::newton::dot;
-use crate::prior::Precision;
+use certus_likelihood::prior::Precision;
 
-/// Numbers of partial sums of curvature matrices that may be made in one pass (8 MB): more splits of larger matrices take more passes.
+/// Numbers of partial sums of curvature matrices that may be made in one pass (8 MB): more splits of larger matrices
+/// take more passes.
 const ROOM: usize = 1 << 20;
 
 /// A model around w = (m, C), in the frame y = C⁻¹(z − m).
@@ -109,19 +110,19 @@ impl<'a> Dense<'a> {
         let sums = self.placed.sum(d + d * d + 2, &|_, rows, at, out| {
             let n = rows.len();
             let mut work = model.pool.buffer(2 * n);
-            let (slope, bend) = work.split_at_mut(n);
+            let (slope, curvature) = work.split_at_mut(n);
             let (mean, rest) = out.split_at_mut(d);
             let (gram, errors) = rest.split_at_mut(d * d);
             for (i, row) in rows.iter().enumerate() {
                 let moments = row.first_order(likelihood, &quadrature);
-                (slope[i], bend[i]) = (moments.slope, moments.bend);
+                (slope[i], curvature[i]) = (moments.slope, moments.curvature);
                 let error = row.first_order_errors(&moments, CHAIN);
                 errors[0] += error.mean;
                 errors[1] += error.factor;
             }
-            let view = MatRef::from_column_major_slice(at, n, d);
-            add_columns(mean, d, view, slope, n);
-            model.add_gram(view, bend, gram);
+            let matrix = view(at, n, d);
+            add_columns(mean, matrix, slope);
+            model.add_gram(matrix, curvature, gram);
             model.pool.give(work);
         })?;
         self.mean.iter_mut().zip(&sums).for_each(|(g, s)| *g += s);
@@ -146,13 +147,13 @@ impl<'a> Dense<'a> {
             .chain([&self.errors.mean, &self.errors.factor])
             .any(|x| !x.is_finite())
         {
-            return Err(Error::NotFinite("the gradient of the ELBO is not finite".into()));
+            return Err(NotFinite::Quantity { what: "the gradient of the ELBO" }.into());
         }
         Ok(())
     }
 
-    /// J̃ + Σ k ã ãᵀ for several sets of weights k, and a bound on the error of each; `weights(k, row, out)` are those of row k of the rows
-    /// that are here.
+    /// J̃ + Σ k ã ãᵀ for several sets of weights k, and a bound on the error of each; `weights(k, row, out)` are those
+    /// of row k of the rows that are here.
     pub(super) fn curvature(
         &self,
         sets: usize,
@@ -170,9 +171,9 @@ impl<'a> Dense<'a> {
                     out[s * (d * d + 1) + d * d] += row.curvature_error(*k, CHAIN);
                 }
             }
-            let view = MatRef::from_column_major_slice(at, n, d);
+            let matrix = view(at, n, d);
             for (weight, out) in each.chunks_exact(n).zip(out.chunks_exact_mut(d * d + 1)) {
-                model.add_gram(view, weight, &mut out[..d * d]);
+                model.add_gram(matrix, weight, &mut out[..d * d]);
             }
             model.pool.give(work);
         })?;
@@ -186,14 +187,15 @@ impl<'a> Dense<'a> {
         Ok(sums.chunks_exact(d * d + 1).map(finish).collect())
     }
 
-    /// The bowls of pairs of curvature matrices.
-    fn weigh_all(&self, all: &[(Vec<f64>, f64)], radius: f64, omega: f64) -> Vec<Option<Bowl>> {
+    /// The convexity of pairs of curvature matrices.
+    fn weigh_all(&self, all: &[(Vec<f64>, f64)], radius: f64, omega: f64) -> Vec<Option<LocalConvexity>> {
         let own = (1.0 + radius / omega.sqrt()).powi(-2) * (1.0 - 1e-15);
         all.chunks_exact(2).map(|pair| self.weigh(&pair[0], &pair[1], own)).collect()
     }
 
-    /// ρ, λ_m and λ_C for H_m and H_C, with `own` the curvature of h (on every entry of a symmetric factor, on the diagonal of a pattern).
-    fn weigh(&self, mean: &(Vec<f64>, f64), factor: &(Vec<f64>, f64), own: f64) -> Option<Bowl> {
+    /// ρ, λ_m and λ_C for H_m and H_C, with `own` the curvature of h (on every entry of a symmetric factor, on the
+    /// diagonal of a pattern).
+    fn weigh(&self, mean: &(Vec<f64>, f64), factor: &(Vec<f64>, f64), own: f64) -> Option<LocalConvexity> {
         let d = self.dim();
         // (h, U) are those of a matrix within c·d·u·|H| of H
         let eigen = |(h, error): &(Vec<f64>, f64)| {
@@ -228,7 +230,7 @@ impl<'a> Dense<'a> {
         let rho = (mean_part + factor_part).sqrt() * (1.0 + turned)
             + mean_error / lambda_mean.sqrt()
             + factor_error / lambda_factor.sqrt();
-        Some(Bowl { rho, mean: lambda_mean, factor: lambda_factor })
+        Some(LocalConvexity { rho, mean: lambda_mean, factor: lambda_factor })
     }
 
     /// Σ_ij S̃_ij²/((h_i + h_j)/2 + own), S̃ = UᵀSU.
@@ -276,21 +278,32 @@ impl Surroundings for Dense<'_> {
         Ok(row::lower(rows, self.model().likelihood(), largest, radius, omega))
     }
 
-    fn bowl(&self, lower: &[[f64; 3]], radius: f64, omega: f64, theta: f64) -> Result<Option<Bowl>, Error> {
+    fn convexity(
+        &self,
+        lower: &[[f64; 3]],
+        radius: f64,
+        omega: f64,
+        theta: f64,
+    ) -> Result<Option<LocalConvexity>, Error> {
         let set = |k: usize, _: &Row, out: &mut [f64]| (out[0], out[1]) = split(lower[k], theta);
         Ok(self.weigh_all(&self.curvature(2, &set)?, radius, omega)[0])
     }
 
     /// Where rows are made again, Q⁻ of a row is used for all splits at once and forgotten.
-    fn bowls(&self, radius: f64, omega: f64, thetas: &[f64]) -> Result<Vec<Option<Bowl>>, Error> {
+    fn convexities(
+        &self,
+        radius: f64,
+        omega: f64,
+        thetas: &[f64],
+    ) -> Result<Vec<Option<LocalConvexity>>, Error> {
         if !self.placed.is_streamed() {
             let lower = self.lower(radius, omega)?;
-            return thetas.iter().map(|theta| self.bowl(&lower, radius, omega, *theta)).collect();
+            return thetas.iter().map(|theta| self.convexity(&lower, radius, omega, *theta)).collect();
         }
         let likelihood = self.model().likelihood();
         let quadrature = Quadrature::lower(likelihood.strip(), self.placed.largest_sd(), radius, omega);
         let run = ROOM / (2 * self.dim() * self.dim());
-        let mut bowls = Vec::new();
+        let mut convexities = Vec::new();
         for thetas in thetas.chunks(run.max(1)) {
             let sets = |_: usize, row: &Row, out: &mut [f64]| {
                 let lower = row.lower(likelihood, &quadrature, radius, omega);
@@ -298,9 +311,9 @@ impl Surroundings for Dense<'_> {
                     (pair[0], pair[1]) = split(lower, *theta);
                 }
             };
-            bowls.extend(self.weigh_all(&self.curvature(2 * thetas.len(), &sets)?, radius, omega));
+            convexities.extend(self.weigh_all(&self.curvature(2 * thetas.len(), &sets)?, radius, omega));
         }
-        Ok(bowls)
+        Ok(convexities)
     }
 
     fn slope(&self, omega: f64) -> f64 {
@@ -317,10 +330,11 @@ impl Surroundings for Dense<'_> {
     }
 
     /// J̃ + Σ θ_min ã ãᵀ curves mean and factor everywhere; h adds nothing far away.
-    fn everywhere(&self) -> Result<Option<Bowl>, Error> {
+    fn everywhere(&self) -> Result<Option<LocalConvexity>, Error> {
         let likelihood = self.model().likelihood();
-        let least =
-            |_: usize, row: &Row, out: &mut [f64]| out[0] = row.weight * likelihood.least_bend(row.datum);
+        let least = |_: usize, row: &Row, out: &mut [f64]| {
+            out[0] = row.weight * likelihood.second_derivative_min(row.datum)
+        };
         let h = self.curvature(1, &least)?;
         Ok(self.weigh(&h[0], &h[0], 0.0))
     }
@@ -335,10 +349,11 @@ mod tests {
     use super::super::theorem::search;
     use super::*;
     use crate::certificate::bracket;
-    use crate::likelihood::{Likelihood, Logistic, Poisson};
     use crate::{Design, Memory, Prior};
+    use certus_likelihood::{Likelihood, Logistic, Poisson};
 
-    /// Rows that are made again for every pass give the bits of rows that are kept: f, its error, and every number of every bound.
+    /// Rows that are made again for every pass give the bits of rows that are kept: f, its error, and every number of
+    /// every bound.
     #[test]
     fn streamed_rows_give_the_same_bits() {
         let (n, d) = (2500, 3);
@@ -373,9 +388,9 @@ mod tests {
         }
     }
 
-    fn everywhere(at: &Dense<'_>) -> Vec<Option<Bowl>> {
-        let mut bowls = at.bowls(0.3, 1.5, &THETAS).expect("finite");
-        bowls.push(at.everywhere().expect("finite"));
-        bowls
+    fn everywhere(at: &Dense<'_>) -> Vec<Option<LocalConvexity>> {
+        let mut convexities = at.convexities(0.3, 1.5, &THETAS).expect("finite");
+        convexities.push(at.everywhere().expect("finite"));
+        convexities
     }
 }

@@ -1,5 +1,5 @@
-//! How far a Gaussian is from the best one, for models: deterministic bounds from exact gradients, with allowances for quadrature and
-//! rounding (docs/certificates.md).
+//! How far a Gaussian is from the best one, for models: deterministic bounds from exact gradients, with allowances for
+//! quadrature and rounding (docs/certificates.md).
 
 mod ball;
 pub(crate) mod bracket;
@@ -13,9 +13,10 @@ use certus::{Gaussian, Provenance};
 
 use crate::error::Error;
 use crate::glm::Glm;
-use crate::likelihood::{Likelihood, vouched_by};
 pub use ball::{Iterations, iterations_with_b4};
 pub use bracket::{Certified, Reference, Value};
+use certus_likelihood::Likelihood;
+use certus_likelihood::internals::vouched_by;
 use theorem::Search;
 
 /// What is assumed: everything else is computed.
@@ -46,10 +47,11 @@ pub(crate) fn gap(
     likelihood: &dyn Likelihood,
 ) -> Result<Gap, Error> {
     let Search { found, declined } = match search {
-        Err(Error::NotFinite(reason)) => return Ok(Gap::none(family, reason)),
+        Err(Error::NotFinite(reason)) => return Ok(Gap::none(family, reason.to_string())),
         other => other?,
     };
-    let smallest = |of: &dyn Fn(&theorem::Found) -> f64| found.iter().map(of).fold(f64::INFINITY, f64::min);
+    let smallest =
+        |of: &dyn Fn(&theorem::GapBound) -> f64| found.iter().map(of).fold(f64::INFINITY, f64::min);
     let (mean, factor) = (smallest(&|f| f.mean), smallest(&|f| f.factor));
     let Some(best) = found.iter().min_by(|a, b| a.gap.total_cmp(&b.gap)) else {
         let reason = declined.unwrap_or_else(|| "no theorem applies".into());

@@ -1,14 +1,14 @@
-//! The rows of a dense model in the frame of a Gaussian: kept where they are few, made again for every pass where they are many, so that the
-//! memory of a certificate does not grow with the rows. Both ways give the same bits.
+//! The rows of a dense model in the frame of a Gaussian: kept where they are few, made again for every pass where they
+//! are many, so that the memory of a certificate does not grow with the rows. Both ways give the same bits.
 
 use certus::{Gaussian, parallel};
-use faer::MatRef;
 
 use super::row::{self, Row, Sizes};
 use crate::design::DesignLeaf;
 use crate::error::Error;
 use crate::exact::{KEEP, is_lower, whiten};
 use crate::glm::{Glm, predictors};
+use crate::matrix::view;
 use crate::rows::{Failure, LEAF, Leaf, own_leaves};
 
 /// Numbers that a kept row takes.
@@ -107,7 +107,7 @@ impl<'a> Placed<'a> {
 
     fn whiten(&self, leaf: &DesignLeaf<'_>, out: &mut [f64]) {
         let d = self.mean.len();
-        whiten(leaf, MatRef::from_column_major_slice(&self.c, d, d), self.lower, out);
+        whiten(leaf, view(&self.c, d, d), self.lower, out);
     }
 
     /// The rows of a leaf with ã the rows of `whitened`.
@@ -149,7 +149,8 @@ impl<'a> Placed<'a> {
         });
     }
 
-    /// Calls `work(first row among those that are here, rows, Ã)` for a leaf. Where both are kept nothing else of the leaf is needed.
+    /// Calls `work(first row among those that are here, rows, Ã)` for a leaf. Where both are kept nothing else of the
+    /// leaf is needed.
     fn with_rows(&self, leaf: Leaf<'_>, scratch: &mut Vec<f64>, work: impl FnOnce(usize, &[Row], &[f64])) {
         let (d, first, n) = (self.mean.len(), leaf.first - self.model.here().start, leaf.y.len());
         if !self.rows.is_empty() && !self.whitened.is_empty() {

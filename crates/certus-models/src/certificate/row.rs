@@ -1,10 +1,10 @@
-//! What one observation contributes to a certificate: exact first moments and lower bounds of its curvature near w, each with an
-//! allowance for quadrature and rounding that is written out here.
+//! What one observation contributes to a certificate: exact first moments and lower bounds of its curvature near w,
+//! each with an allowance for quadrature and rounding that is written out here.
 
-use crate::error::Error;
+use crate::error::{Error, NotFinite};
 use crate::expectation::Quadrature;
-use crate::likelihood::{Datum, Likelihood, Moments};
 use crate::rows::{Rows, most};
+use certus_likelihood::{Datum, Likelihood, Moments};
 
 /// Half an ulp of 1.
 const UNIT: f64 = 0.5 * f64::EPSILON;
@@ -38,7 +38,7 @@ pub(crate) struct Row {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct First {
     pub(crate) slope: f64,
-    pub(crate) bend: f64,
+    pub(crate) curvature: f64,
     error: f64,
 }
 
@@ -50,14 +50,15 @@ pub(crate) struct Errors {
 }
 
 impl Row {
-    /// From entries of a with the posterior sds |C_j·| and means of their coefficients. A dot product of n terms errs by
-    /// γ_n Σ|a_j||x_j|, and |C|ᵀ|a| has norm at most Σ|a_j||C_j·|.
+    /// From entries of a with the posterior sds |C_j·| and means of their coefficients. A dot product of n terms errs
+    /// by γ_n Σ|a_j||x_j|, and |C|ᵀ|a| has norm at most Σ|a_j||C_j·|.
     pub(crate) fn new(mean: f64, sd: f64, weight: f64, datum: Datum, sizes: Sizes) -> Self {
         let delta = gamma(sizes.terms + 2) * sizes.spread + gamma(sizes.terms + 4) * sd;
         Self { mean, sd, weight, datum, shift: gamma(sizes.terms + 3) * sizes.level, delta }
     }
 
-    /// How much φ″ can grow over the shift of t that rounding may cause, within the nodes that matter (|φ‴| ≤ φ″; Poisson's sit at sd).
+    /// How much φ″ can grow over the shift of t that rounding may cause, within the nodes that matter (|φ‴| ≤ φ″;
+    /// Poisson's sit at sd).
     fn growth(&self) -> f64 {
         (self.shift + self.delta * (self.sd + 9.0)).exp()
     }
@@ -73,21 +74,22 @@ impl Row {
         let m = quadrature.slopes(likelihood, self.mean, self.sd, self.datum);
         let moved = self.growth() * (m.q0 * self.shift + (m.q0 * m.q2).max(0.0).sqrt() * self.delta);
         let error = ALLOWANCE * likelihood.scale(self.mean, self.sd, self.datum) + moved;
-        First { slope: self.weight * m.e1, bend: self.weight * m.q0, error: self.weight * error }
+        First { slope: self.weight * m.e1, curvature: self.weight * m.q0, error: self.weight * error }
     }
 
-    /// What the row adds to the errors of the gradient's sums: each term's own, that of ã, and γ for a chain of additions.
+    /// What the row adds to the errors of the gradient's sums: each term's own, that of ã, and γ for a chain of
+    /// additions.
     pub(crate) fn first_order_errors(&self, first: &First, chain: usize) -> Errors {
         let (sd, added) = (self.sd + self.delta, gamma(chain));
         let twice = self.delta * (2.0 * sd + self.delta);
         Errors {
             mean: sd * first.error + (added * sd + self.delta) * first.slope.abs(),
-            factor: sd * sd * first.error + (added * sd * sd + twice) * first.bend,
+            factor: sd * sd * first.error + (added * sd * sd + twice) * first.curvature,
         }
     }
 
-    /// Q⁻ = (q₀, |q₁|, q₂), weighted: Q_n(w′) ≥ Q⁻ for every w′ in E_r = {|dm|² + ω|dC|² ≤ r²} (Lemma C). By Cauchy-Schwarz the
-    /// rounding of mean and ã widens the reach r·sd by at most |(shift, √ω·delta)|.
+    /// Q⁻ = (q₀, |q₁|, q₂), weighted: Q_n(w′) ≥ Q⁻ for every w′ in E_r = {|dm|² + ω|dC|² ≤ r²} (Lemma C). By
+    /// Cauchy-Schwarz the rounding of mean and ã widens the reach r·sd by at most |(shift, √ω·delta)|.
     pub(crate) fn lower(
         &self,
         likelihood: &dyn Likelihood,
@@ -95,8 +97,8 @@ impl Row {
         r: f64,
         omega: f64,
     ) -> [f64; 3] {
-        let least = likelihood.least_bend(self.datum);
-        if likelihood.most_bend(self.datum) == Some(least) {
+        let least = likelihood.second_derivative_min(self.datum);
+        if likelihood.second_derivative_max(self.datum) == Some(least) {
             return [self.weight * least, 0.0, self.weight * least];
         }
         let reach = r * (self.sd + self.delta) + self.shift.hypot(omega.sqrt() * self.delta);
@@ -113,17 +115,18 @@ impl Row {
         let scale = likelihood.scale(mean, sd, datum);
         // an error of the square is one of the root's square
         let root = |square: f64| (square + ALLOWANCE * scale * scale).sqrt();
-        let twist = root(grids.exact.twist(likelihood, mean, sd, datum).powi(2));
-        let (mut bend, mut twist) = likelihood.most_around(mean, sd, reach, datum, &at, twist)?;
+        let third_derivative = root(grids.exact.third_derivative(likelihood, mean, sd, datum).powi(2));
+        let (mut curvature, mut third_derivative) =
+            likelihood.max_around(mean, sd, reach, datum, &at, third_derivative)?;
         // beyond this reach e^D N(x) is no longer negligible where the nodes end; nor is an unbounded φ″
-        let bounded = likelihood.most_bend(datum).is_some();
-        if bounded && likelihood.twist_below_bend() && reach <= 0.8 {
+        let bounded = likelihood.second_derivative_max(datum).is_some();
+        if bounded && likelihood.third_below_second() && reach <= 0.8 {
             let [q0, q1, q2, square] = grids.shifted.upper_moments(likelihood, mean, sd, datum, reach);
-            bend = bend.min(0.5 * (q0 + q2) + (0.5 * (q0 - q2)).hypot(q1));
-            twist = twist.min(root(square));
+            curvature = curvature.min(0.5 * (q0 + q2) + (0.5 * (q0 - q2)).hypot(q1));
+            third_derivative = third_derivative.min(root(square));
         }
         let error = ALLOWANCE * scale;
-        Some((self.weight * (bend + error), self.weight * (twist + error)))
+        Some((self.weight * (curvature + error), self.weight * (third_derivative + error)))
     }
 
     /// What the row adds to the error of Σ k ã ãᵀ.
@@ -177,12 +180,10 @@ pub(crate) fn largest_of_all(here: &mut [f64; 2], source: &dyn Rows) -> Result<f
     most(source, here);
     let [largest, bad] = *here;
     if bad > 0.0 {
-        return Err(Error::NotFinite("a linear predictor is not finite".into()));
+        return Err(NotFinite::Quantity { what: "a linear predictor" }.into());
     }
     if largest > LARGEST_SD {
-        return Err(Error::NotFinite(format!(
-            "q gives a linear predictor the sd {largest:.0}, and expectations are computed up to {LARGEST_SD}"
-        )));
+        return Err(NotFinite::WidePredictor { sd: largest, most: LARGEST_SD }.into());
     }
     Ok(largest)
 }
@@ -206,9 +207,9 @@ pub(crate) fn lower(
     out
 }
 
-/// (k_m, k_C) with [α β] Q⁻ [α β]ᵀ + q₀|b⊥|² ≥ k_m α² + k_C |b|²: k_m = q₀ − θ|q₁|, k_C = min(q₀, q₂ − |q₁|/θ). Where one of them would fall
-/// below half of λ_min(Q⁻), θ is moved for this row until it is that half; without it rows of large sd never certify. Both 0 if Q⁻ is not
-/// positive: Q is never negative.
+/// (k_m, k_C) with [α β] Q⁻ [α β]ᵀ + q₀|b⊥|² ≥ k_m α² + k_C |b|²: k_m = q₀ − θ|q₁|, k_C = min(q₀, q₂ − |q₁|/θ). Where
+/// one of them would fall below half of λ_min(Q⁻), θ is moved for this row until it is that half; without it rows of
+/// large sd never certify. Both 0 if Q⁻ is not positive: Q is never negative.
 pub(crate) fn split([q0, q1, q2]: [f64; 3], theta: f64) -> (f64, f64) {
     let lowest = 0.5 * (q0 + q2) - (0.25 * (q0 - q2) * (q0 - q2) + q1 * q1).sqrt();
     let half = 0.5 * lowest.min(q0).min(q2);
@@ -228,7 +229,7 @@ pub(crate) fn split([q0, q1, q2]: [f64; 3], theta: f64) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::likelihood::{Binomial, Logistic, NegativeBinomial, Poisson, Probit};
+    use certus_likelihood::{Binomial, Logistic, NegativeBinomial, Poisson, Probit};
 
     /// The split is below the form it bounds, in every direction.
     #[test]
@@ -279,8 +280,8 @@ mod tests {
         }
     }
 
-    /// The trapezoid sums against ones with a step some twenty times smaller, from `bend_near` itself, up to sds of 60: they err by at
-    /// most the allowance, and so do E φ′ and E φ″.
+    /// The trapezoid sums against ones with a step some twenty times smaller, from `second_derivative_near` itself, up
+    /// to sds of 60: they err by at most the allowance, and so do E φ′ and E φ″.
     #[test]
     fn quadrature_errs_by_less_than_its_allowance() {
         let counts = NegativeBinomial::new(1.5).expect("valid");
@@ -299,10 +300,11 @@ mod tests {
                 };
                 let allowed = ALLOWANCE * likelihood.scale(mean, sd, datum);
                 let first = row.first_order(likelihood, &Quadrature::new(likelihood.strip(), sd));
-                let slope = fine(&|x| likelihood.slope(mean + sd * x, datum));
-                let bend = fine(&|x| likelihood.bend(mean + sd * x, datum));
+                let slope = fine(&|x| likelihood.first_derivative(mean + sd * x, datum));
+                let curvature = fine(&|x| likelihood.second_derivative(mean + sd * x, datum));
                 assert!(
-                    first.error >= (first.slope - slope).abs() && first.error >= (first.bend - bend).abs()
+                    first.error >= (first.slope - slope).abs()
+                        && first.error >= (first.curvature - curvature).abs()
                 );
                 assert!(first.error > 0.0 && first.error <= allowed * (1.0 + 1e-12));
                 for (r, omega) in [(0.0, 2.0), (0.3, 1.0), (1.3, 2.0)] {
@@ -310,7 +312,7 @@ mod tests {
                     let lower = quadrature.lower_moments(likelihood, mean, sd, datum, r * sd, omega);
                     for (power, lower) in lower.into_iter().enumerate() {
                         let reach = |x: f64| r * sd * (1.0 + x * x / omega).sqrt();
-                        let at = |x: f64| likelihood.bend_near(mean + sd * x, reach(x), datum);
+                        let at = |x: f64| likelihood.second_derivative_near(mean + sd * x, reach(x), datum);
                         let exact = fine(&|x| x.powi(power as i32) * at(x));
                         let name = likelihood.name();
                         assert!((lower - exact).abs() <= allowed, "{name} {mean} {sd} {r}: {lower} {exact}");
@@ -335,22 +337,26 @@ mod tests {
             let likelihoods: [&dyn Likelihood; 2] = [&Poisson, &Logistic];
             for likelihood in likelihoods {
                 let grids = Upper::new(likelihood, 2.0 * sd, r);
-                let (bend, twist) = row.upper(likelihood, &grids, r).expect("known");
+                let (curvature, third_derivative) = row.upper(likelihood, &grids, r).expect("known");
                 let exact = Quadrature::new(likelihood.strip(), 2.0 * sd);
                 for k in 0..24 {
                     let angle = 0.2618 * f64::from(k);
                     let (mean, sd) = (mean + r * sd * angle.cos(), sd + r * sd * angle.sin());
                     let m = exact.moments(likelihood, mean, sd, datum);
                     let top = 0.5 * (m.q0 + m.q2) + (0.5 * (m.q0 - m.q2)).hypot(m.q1);
-                    assert!(bend >= top * (1.0 - 1e-12), "{} {mean} {sd}: {bend} {top}", likelihood.name());
+                    assert!(
+                        curvature >= top * (1.0 - 1e-12),
+                        "{} {mean} {sd}: {curvature} {top}",
+                        likelihood.name()
+                    );
                     let third = if likelihood.name() == "poisson" {
                         (mean + sd * sd).exp()
                     } else {
-                        exact.twist(likelihood, mean, sd, datum)
+                        exact.third_derivative(likelihood, mean, sd, datum)
                     };
                     assert!(
-                        twist >= third * (1.0 - 1e-12),
-                        "{} {mean} {sd}: {twist} {third}",
+                        third_derivative >= third * (1.0 - 1e-12),
+                        "{} {mean} {sd}: {third_derivative} {third}",
                         likelihood.name()
                     );
                 }

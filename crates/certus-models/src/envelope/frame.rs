@@ -1,28 +1,29 @@
-//! The frame z = m + Cu of an envelope: ψ(u) = −log p(m + Cu) at its centre, and lower bounds of its curvature along rays.
+//! The frame z = m + Cu of an envelope: ψ(u) = −log p(m + Cu) at its centre, and lower bounds of its curvature along
+//! rays.
 
 use certus::factor::{Factor, Lower};
 use certus::{Gaussian, Target, linalg};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
 
 use crate::error::Error;
 use crate::exact::whiten;
 use crate::glm::curvature::{bracket, ulps};
 use crate::glm::{Glm, predictors};
+use crate::matrix::{add_product, view};
 use crate::newton::dot;
 
 /// Largest number of products a_i a_j for which the bound on rays is made (d ≤ 31).
 const PRODUCTS: usize = 500;
 
 /// A centre and a factor, scaled so that λ_min(∇²ψ(0)) is 1, with what the envelope starts from.
-pub(crate) struct Frame<'a> {
+pub(crate) struct EnvelopeFrame<'a> {
     pub(super) model: &'a Glm,
     pub(crate) gaussian: Gaussian,
     /// ψ(0).
     pub(crate) value: f64,
     /// ε₀ ≥ |∇ψ(0)|.
     pub(crate) slope: f64,
-    /// What rounding may do to ψ where losses are large and cancel (counts of 10¹³): 64 ulp of the sizes that it is a sum of.
+    /// What rounding may do to ψ where losses are large and cancel (counts of 10¹³): 64 ulp of the sizes that it is a
+    /// sum of.
     pub(crate) rounding: f64,
     /// CᵀJC.
     prior: Vec<f64>,
@@ -53,7 +54,7 @@ impl Rays {
     }
 }
 
-impl<'a> Frame<'a> {
+impl<'a> EnvelopeFrame<'a> {
     /// Around `mean` with the lower-triangular `factor`, which is scaled. `None` if ∇²ψ(0) is singular to rounding.
     pub(crate) fn new(model: &'a Glm, mean: &[f64], factor: &Factor) -> Result<Option<Self>, Error> {
         let d = model.dim();
@@ -82,15 +83,17 @@ impl<'a> Frame<'a> {
         Ok(Some(frame))
     }
 
-    /// |∇ψ(0)| = |Cᵀ∇φ(m)|, plus what summation may have lost: a few (d + 16) ulp of Σ|w φ′||ã| and of the prior's terms, and what the
-    /// rounding of t does to φ′, a few ulp of the scale of φ times |t|; with the rounding of ψ(0) itself.
+    /// |∇ψ(0)| = |Cᵀ∇φ(m)|, plus what summation may have lost: a few (d + 16) ulp of Σ|w φ′||ã| and of the prior's
+    /// terms, and what the rounding of t does to φ′, a few ulp of the scale of φ times |t|; with the rounding of ψ(0)
+    /// itself.
     fn gradient_norm(&self, gradient: &[f64]) -> Result<(f64, f64), Error> {
         let (model, d, w) = (self.model, self.model.dim(), &self.gaussian);
         let c = w.factor().to_dense();
         let sizes = self.sum(3, &|leaf, whitened, t, out| {
             let n = leaf.data.len();
             for i in 0..n {
-                let (slope, length) = (model.likelihood.slope(t[i], leaf.data[i]), row_norm(whitened, i, n));
+                let (slope, length) =
+                    (model.likelihood.first_derivative(t[i], leaf.data[i]), row_norm(whitened, i, n));
                 let size = model.likelihood.scale(t[i], 0.0, leaf.data[i]) * (1.0 + t[i].abs());
                 out[0] += leaf.weight[i] * slope.abs() * length;
                 out[1] += leaf.weight[i] * size;
@@ -131,15 +134,15 @@ impl<'a> Frame<'a> {
         let sums = self.sum(radii.len() * d * d, &|leaf, whitened, t, out| {
             let n = leaf.data.len();
             let mut work = model.pool.buffer(2 * n);
-            let (norm, bend) = work.split_at_mut(n);
+            let (norm, curvature) = work.split_at_mut(n);
             (0..n).for_each(|i| norm[i] = row_norm(whitened, i, n));
-            let view = MatRef::from_column_major_slice(whitened, n, d);
+            let matrix = view(whitened, n, d);
             for (radius, gram) in radii.iter().zip(out.chunks_exact_mut(d * d)) {
                 for i in 0..n {
-                    bend[i] =
-                        leaf.weight[i] * model.likelihood.bend_within(t[i], radius * norm[i], leaf.data[i]);
+                    curvature[i] = leaf.weight[i]
+                        * model.likelihood.second_derivative_within(t[i], radius * norm[i], leaf.data[i]);
                 }
-                model.add_gram(view, bend, gram);
+                model.add_gram(matrix, curvature, gram);
             }
             model.pool.give(work);
         })?;
@@ -152,7 +155,7 @@ impl<'a> Frame<'a> {
         Ok(sums.chunks_exact(d * d).map(with_prior).collect())
     }
 
-    /// The constants of the bound on rays, where log φ″ has a known slope and bend.
+    /// The constants of the bound on rays, where log φ″ has a known slope and curvature.
     fn rays(&self) -> Result<Option<Rays>, Error> {
         let (model, d) = (self.model, self.model.dim());
         let p = d * (d + 1) / 2;
@@ -162,18 +165,18 @@ impl<'a> Frame<'a> {
         let sums = self.sum(1 + d * d + d * p + p * p, &|leaf, whitened, t, out| {
             let n = leaf.data.len();
             let mut work = model.pool.buffer(2 * n + n * d + n * p);
-            let (bend, rest) = work.split_at_mut(n);
+            let (curvature, rest) = work.split_at_mut(n);
             let (fall, rest) = rest.split_at_mut(n);
             let (leaning, products) = rest.split_at_mut(n * d);
             leaning.copy_from_slice(whitened);
             for i in 0..n {
-                bend[i] = leaf.weight[i] * model.likelihood.bend(t[i], leaf.data[i]);
-                let Some((slope, drop)) = model.likelihood.log_bend(t[i], leaf.data[i]) else {
+                curvature[i] = leaf.weight[i] * model.likelihood.second_derivative(t[i], leaf.data[i]);
+                let Some((slope, drop)) = model.likelihood.log_second_derivative(t[i], leaf.data[i]) else {
                     out[0] += 1.0;
                     continue;
                 };
-                fall[i] = drop * bend[i];
-                leaning.iter_mut().skip(i).step_by(n).for_each(|x| *x *= slope * bend[i]);
+                fall[i] = drop * curvature[i];
+                leaning.iter_mut().skip(i).step_by(n).for_each(|x| *x *= slope * curvature[i]);
             }
             for (column, (i, j)) in products.chunks_exact_mut(n).zip(pairs(d)) {
                 let scale = if i == j { 1.0 } else { 2f64.sqrt() };
@@ -183,11 +186,10 @@ impl<'a> Frame<'a> {
             }
             let (gram, rest) = out[1..].split_at_mut(d * d);
             let (third, fourth) = rest.split_at_mut(d * p);
-            let products = MatRef::from_column_major_slice(products, n, p);
-            let leaning = MatRef::from_column_major_slice(leaning, n, d);
-            let third = MatMut::from_column_major_slice_mut(third, d, p);
-            model.add_gram(MatRef::from_column_major_slice(whitened, n, d), bend, gram);
-            matmul(third, Accum::Add, leaning.transpose(), products, 1.0, Par::Seq);
+            let products = view(products, n, p);
+            let leaning = view(leaning, n, d);
+            model.add_gram(view(whitened, n, d), curvature, gram);
+            add_product(third, leaning.transpose(), products);
             model.add_gram(products, fall, fourth);
             model.pool.give(work);
         })?;
@@ -218,7 +220,7 @@ impl<'a> Frame<'a> {
                 let n = leaf.data.len();
                 let mut buffer = model.pool.buffer(n * d + n);
                 let (whitened, t) = buffer.split_at_mut(n * d);
-                whiten(&leaf, MatRef::from_column_major_slice(&c, d, d), true, whitened);
+                whiten(&leaf, view(&c, d, d), true, whitened);
                 predictors(&leaf, self.gaussian.mean(), t);
                 work(&leaf, whitened, t, out);
                 model.pool.give(buffer);
@@ -246,8 +248,8 @@ fn identity(d: usize) -> Vec<f64> {
     pairs(d).map(|(i, j)| f64::from(u8::from(i == j))).collect()
 }
 
-/// T ≥ θᵀB(θθᵀ) for unit vectors θ. ⟨I, θθᵀ⟩ = 1 and |θθᵀ| = 1, so σ_max(B − b Iᵀ) + |b| is a bound for every vector b; multiples of
-/// B I are tried.
+/// T ≥ θᵀB(θθᵀ) for unit vectors θ. ⟨I, θθᵀ⟩ = 1 and |θθᵀ| = 1, so σ_max(B − b Iᵀ) + |b| is a bound for every vector b;
+/// multiples of B I are tried.
 fn cubic(third: &[f64], d: usize) -> Result<f64, Error> {
     let unit = identity(d);
     let mut lean = vec![0.0; d];
@@ -297,9 +299,9 @@ fn least(mut low: f64, mut high: f64, f: &impl Fn(f64) -> Result<f64, Error>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::likelihood::{Binomial, Likelihood, Linear, Logistic, NegativeBinomial, Poisson, Probit};
     use crate::{Design, Memory, Prior, laplace};
     use certus::random::{Purpose, Random};
+    use certus_likelihood::{Binomial, Likelihood, Linear, Logistic, NegativeBinomial, Poisson, Probit};
     use std::sync::Arc;
 
     fn likelihoods() -> [Arc<dyn Likelihood>; 6] {
@@ -327,7 +329,7 @@ mod tests {
     }
 
     /// uᵀ∇²ψ(sθ)u.
-    fn form(frame: &Frame<'_>, s: f64, theta: &[f64], u: &[f64]) -> f64 {
+    fn form(frame: &EnvelopeFrame<'_>, s: f64, theta: &[f64], u: &[f64]) -> f64 {
         let d = u.len();
         let w = &frame.gaussian;
         let at: Vec<f64> = theta.iter().map(|x| s * x).collect();
@@ -345,7 +347,8 @@ mod tests {
             let d = 3;
             let model = model(likelihood, normals(1, 60 * d), d, 1.0);
             let mode = laplace(&model).expect("a mode").gaussian;
-            let frame = Frame::new(&model, mode.mean(), mode.factor()).expect("finite").expect("convex");
+            let frame =
+                EnvelopeFrame::new(&model, mode.mean(), mode.factor()).expect("finite").expect("convex");
             assert!((frame.curvature_at(&[0.0]).expect("finite")[0] - 1.0).abs() < 1e-9);
             assert!(frame.slope < 1e-6);
             for (k, s) in [0.0, 0.5, 2.0, 5.0, 9.0].into_iter().enumerate() {
@@ -378,7 +381,8 @@ mod tests {
         for likelihood in likelihoods() {
             let model = model(likelihood, vec![1.3], 1, 4.0);
             let mode = laplace(&model).expect("a mode").gaussian;
-            let frame = Frame::new(&model, mode.mean(), mode.factor()).expect("finite").expect("convex");
+            let frame =
+                EnvelopeFrame::new(&model, mode.mean(), mode.factor()).expect("finite").expect("convex");
             for s in [0.5, 1.0, 3.0] {
                 let ball = frame.curvature_at(&[s]).expect("finite")[0];
                 let ends = form(&frame, s, &[1.0], &[1.0]).min(form(&frame, s, &[-1.0], &[1.0]));

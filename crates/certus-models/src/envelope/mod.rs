@@ -1,5 +1,5 @@
-//! A certificate for few coefficients: a radial envelope over the posterior brackets the evidence, the posterior means and sds with
-//! stated confidence, and its accepted proposals are independent exact draws (math: D6).
+//! A certificate for few coefficients: a radial envelope over the posterior brackets the evidence, the posterior means
+//! and sds with stated confidence, and its accepted proposals are independent exact draws (math: D6).
 
 pub(crate) mod frame;
 mod reported;
@@ -11,11 +11,11 @@ use certus::factor::Factor;
 use certus::random::{Purpose, Random};
 use certus::{Gaussian, Provenance};
 
-use crate::error::Error;
+use crate::error::{Declined, Error, InvalidModel};
 use crate::exact::lower;
 use crate::glm::Glm;
-use crate::likelihood::vouched_by;
-use frame::Frame;
+use certus_likelihood::internals::vouched_by;
+use frame::EnvelopeFrame;
 use reported::Reported;
 use sampler::{Sampler, Tally};
 use shells::{Growing, STEP, Shells};
@@ -63,7 +63,8 @@ pub struct Envelope {
     pub posterior: Posterior,
     /// The level of everything but KL(q ‖ p), which also rests on the quadrature of the ELBO.
     pub level: Level,
-    /// Brackets of the posterior means of what is reported: the coefficients, or the combinations of them that were given.
+    /// Brackets of the posterior means of what is reported: the coefficients, or the combinations of them that were
+    /// given.
     pub means: Vec<(f64, f64)>,
     /// Brackets of the posterior sds of the same.
     pub sds: Vec<(f64, f64)>,
@@ -80,13 +81,14 @@ pub struct Envelope {
 }
 
 impl Glm {
-    /// The envelope certificate of q. Declined, with the figure, where the envelope cannot be made or almost nothing is accepted.
+    /// The envelope certificate of q. Declined, with the figure, where the envelope cannot be made or almost nothing is
+    /// accepted.
     pub fn envelope(&self, q: &Gaussian, settings: &EnvelopeSettings) -> Result<Envelope, Error> {
         self.enveloped(q, None, settings)
     }
 
-    /// The same of linear combinations of the coefficients, each as (coefficient, weight): means, sds and their errors are those of the
-    /// combinations, and of nothing else. Every combination costs 4 more statements that share δ.
+    /// The same of linear combinations of the coefficients, each as (coefficient, weight): means, sds and their errors
+    /// are those of the combinations, and of nothing else. Every combination costs 4 more statements that share δ.
     pub fn envelope_of(
         &self,
         q: &Gaussian,
@@ -103,11 +105,9 @@ impl Glm {
         settings: &EnvelopeSettings,
     ) -> Result<Envelope, Error> {
         let d = self.dim();
-        check(q, d, settings.delta, "proposals", settings.proposals)?;
+        check(q, d, settings.delta, "the number of proposals", settings.proposals)?;
         if d > LARGEST {
-            return Err(Error::Declined(format!(
-                "there are {d} coefficients, but the acceptance of an envelope falls exponentially with their number: at most {LARGEST}"
-            )));
+            return Err(Declined::Coefficients { coefficients: d, most: LARGEST }.into());
         }
         let q = lower(q)?;
         let reported = match combinations {
@@ -124,7 +124,7 @@ impl Glm {
         &self,
         q: &Gaussian,
         reported: &Reported<'_>,
-        frame: &Frame<'_>,
+        frame: &EnvelopeFrame<'_>,
         shells: &Shells,
         settings: &EnvelopeSettings,
     ) -> Result<Envelope, Error> {
@@ -135,19 +135,24 @@ impl Glm {
         let sampler = |stream| Sampler { target: self, frame, shells, reported, random, stream, allowance };
         let pilot = sampler(PILOT_STREAM).run(PILOT, 0)?.sums[0] / PILOT as f64;
         if pilot < LEAST {
-            return Err(Error::Declined(format!(
-                "of {PILOT} proposals a share of {pilot:.1e} would be accepted, but {LEAST:e} is required: with {d} coefficients \
-                 the envelope lies too far above the posterior"
-            )));
+            return Err(Declined::Acceptance {
+                proposals: PILOT,
+                share: pilot,
+                least: LEAST,
+                coefficients: d,
+            }
+            .into());
         }
         let tally = sampler(STREAM).run(settings.proposals, settings.keep)?;
         self.conclude(q, reported, settings, (frame, shells), allowance, tally)
     }
 
-    /// The frame with the smaller envelope, which accepts more: q's factor or that of the Laplace approximation, at the mode.
-    fn best(&self, mode: &Gaussian, q: &Gaussian) -> Result<(Frame<'_>, Shells), Error> {
-        let volume =
-            |(frame, shells): &(Frame<'_>, Shells)| shells.log_mass + frame.gaussian.factor().log_det();
+    /// The frame with the smaller envelope, which accepts more: q's factor or that of the Laplace approximation, at the
+    /// mode.
+    fn best(&self, mode: &Gaussian, q: &Gaussian) -> Result<(EnvelopeFrame<'_>, Shells), Error> {
+        let volume = |(frame, shells): &(EnvelopeFrame<'_>, Shells)| {
+            shells.log_mass + frame.gaussian.factor().log_det()
+        };
         match (self.around(mode.mean(), q.factor(), TAIL), self.around(mode.mean(), mode.factor(), TAIL)) {
             (Ok(a), Ok(b)) => Ok(if volume(&a) <= volume(&b) { a } else { b }),
             (Ok(a), Err(_)) => Ok(a),
@@ -156,10 +161,13 @@ impl Glm {
     }
 
     /// A frame and its shells, out to where the envelope's tail is negligible.
-    fn around(&self, mean: &[f64], factor: &Factor, share: f64) -> Result<(Frame<'_>, Shells), Error> {
-        let singular =
-            || Error::Declined("−log p is not strictly convex at its mode, so no envelope falls off".into());
-        let frame = Frame::new(self, mean, factor)?.ok_or_else(singular)?;
+    fn around(
+        &self,
+        mean: &[f64],
+        factor: &Factor,
+        share: f64,
+    ) -> Result<(EnvelopeFrame<'_>, Shells), Error> {
+        let frame = EnvelopeFrame::new(self, mean, factor)?.ok_or(Declined::FlatMode)?;
         let mut growing = Growing::new(self.dim(), frame.slope);
         let mut last = 0.0;
         for pass in 0..PASSES {
@@ -175,13 +183,13 @@ impl Glm {
                 break;
             }
         }
-        Err(Error::Declined(format!(
-            "the envelope does not fall off: at R = {:.1} the curvature is at least {last:.1e} and the slope at least {:.1e} \
-             (gradient at the centre {:.1e})",
-            growing.radius(),
-            growing.slope(),
-            frame.slope
-        )))
+        Err(Declined::Envelope {
+            radius: growing.radius(),
+            curvature: last,
+            slope: growing.slope(),
+            gradient: frame.slope,
+        }
+        .into())
     }
 
     /// From the sums to the statements.
@@ -190,7 +198,7 @@ impl Glm {
         q: &Gaussian,
         reported: &Reported<'_>,
         settings: &EnvelopeSettings,
-        (frame, shells): (&Frame<'_>, &Shells),
+        (frame, shells): (&EnvelopeFrame<'_>, &Shells),
         allowance: f64,
         tally: Tally,
     ) -> Result<Envelope, Error> {
@@ -199,9 +207,7 @@ impl Glm {
         let accept = bounds.of(&tally, 0, (0.0, 1.0));
         let acceptance = tally.sums[0] / n as f64;
         if accept.0 <= 0.0 {
-            return Err(Error::Declined(format!(
-                "the mean acceptance {acceptance:.1e} is not told from 0 by {n} proposals at confidence 1 − {delta:e}: give more"
-            )));
+            return Err(Declined::Proposals { acceptance, proposals: n, delta }.into());
         }
         // p(x) = mass · E A e^{−ψ(0)} det C, plus what lies beyond R
         let [beyond, first, second] = shells.tails;
@@ -267,13 +273,14 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// 2 + 4r one-sided statements share δ, r the number of what is reported: two on A, two on each of A y_k and A(y_k² − 1).
+    /// 2 + 4r one-sided statements share δ, r the number of what is reported: two on A, two on each of A y_k and A(y_k²
+    /// − 1).
     fn new(n: usize, reported: usize, delta: f64, allowance: f64) -> Self {
         Self { n: n as f64, log: (2.0 * (2 + 4 * reported) as f64 / delta).ln(), allowance }
     }
 
-    /// |E X − mean| ≤ √(2V log(2/δ′)/n) + 7(b − a) log(2/δ′)/(3(n − 1)) for X in [a, b], V the sample variance; X is A times a number
-    /// of at most b − a, so rounding of A adds at most the allowance times that.
+    /// |E X − mean| ≤ √(2V log(2/δ′)/n) + 7(b − a) log(2/δ′)/(3(n − 1)) for X in [a, b], V the sample variance; X is A
+    /// times a number of at most b − a, so rounding of A adds at most the allowance times that.
     fn of(&self, tally: &Tally, i: usize, (a, b): (f64, f64)) -> (f64, f64) {
         let mean = tally.sums[i] / self.n;
         let variance = ((tally.squares[i] - self.n * mean * mean) / (self.n - 1.0)).max(0.0);
@@ -297,18 +304,24 @@ fn squares((a, b): (f64, f64)) -> (f64, f64) {
     (if a <= 0.0 && b >= 0.0 { 0.0 } else { a2.min(b2) }, a2.max(b2))
 }
 
-/// Refuses a Gaussian, a δ or a number of draws (called `what`) that no certificate from fresh draws can use.
-pub(crate) fn check(q: &Gaussian, d: usize, delta: f64, what: &str, draws: usize) -> Result<(), Error> {
+/// Refuses a Gaussian, a δ or a number of draws (called `name`) that no certificate from fresh draws can use.
+pub(crate) fn check(
+    q: &Gaussian,
+    d: usize,
+    delta: f64,
+    name: &'static str,
+    draws: usize,
+) -> Result<(), Error> {
     if q.dim() != d || !q.is_proper() {
-        return Err(Error::Model(format!("a proper Gaussian over {d} coefficients is required")));
+        return Err(InvalidModel::Gaussian { coefficients: d }.into());
     }
     if !(delta > 0.0 && delta < 1.0) {
-        return Err(Error::Model(format!("delta is {delta}, but a number between 0 and 1 is required")));
+        let required = "a number between 0 and 1";
+        return Err(InvalidModel::Setting { name: "delta", value: delta, required }.into());
     }
     if draws < 2 || u32::try_from(draws).is_err() {
-        return Err(Error::Model(format!(
-            "the number of {what} is {draws}, but 2 to 4 294 967 295 are possible"
-        )));
+        let required = "a number from 2 to 4 294 967 295";
+        return Err(InvalidModel::Setting { name, value: draws as f64, required }.into());
     }
     Ok(())
 }
@@ -327,8 +340,8 @@ pub(crate) fn with_quadrature(model: &Glm, statement: Statement) -> Statement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::likelihood::{Likelihood, Linear, Logistic, NegativeBinomial, Poisson, Probit};
     use crate::{Design, Memory, Prior, laplace};
+    use certus_likelihood::{Likelihood, Linear, Logistic, NegativeBinomial, Poisson, Probit};
     use std::sync::Arc;
 
     fn model(likelihood: Arc<dyn Likelihood>, prior_sd: f64) -> Glm {
@@ -354,8 +367,8 @@ mod tests {
         (top + (sums[0] * h).ln(), at + mean, (sums[2] / sums[0] - mean * mean).sqrt())
     }
 
-    /// A frame off the mode, where ε₀ counts, and an R so small that a good part lies beyond it: the brackets still hold, for δ = 1e-6
-    /// on each of 60 runs, and they would not without ε₀ or without the tail.
+    /// A frame off the mode, where ε₀ counts, and an R so small that a good part lies beyond it: the brackets still
+    /// hold, for δ = 1e-6 on each of 60 runs, and they would not without ε₀ or without the tail.
     #[test]
     fn off_centre_and_cut_off() {
         let likelihoods: [Arc<dyn Likelihood>; 5] = [

@@ -1,9 +1,10 @@
-//! What the statements of an envelope are about: linear combinations of the latents, centred at q's mean and in units of q's sd of each.
+//! What the statements of an envelope are about: linear combinations of the latents, centred at q's mean and in units
+//! of q's sd of each.
 
 use certus::Gaussian;
 use certus::combination::Combinations;
 
-use crate::error::Error;
+use crate::error::{Error, InvalidModel};
 
 /// Combinations aᵀz with their means and sds under q.
 pub(super) struct Reported<'a> {
@@ -22,17 +23,14 @@ impl<'a> Reported<'a> {
     pub(super) fn of(q: &'a Gaussian, terms: Vec<Vec<(usize, f64)>>) -> Result<Self, Error> {
         let d = q.dim();
         if let Some((i, _)) = terms.iter().flatten().find(|(i, _)| *i >= d) {
-            return Err(Error::Model(format!(
-                "a combination names coefficient {i}, but there are {d}, counted from 0"
-            )));
+            let what = "a combination";
+            return Err(InvalidModel::Index { what, index: *i, coefficients: d }.into());
         }
         let mut combinations = Combinations::new(q);
         let moments: Vec<(f64, f64)> = terms.iter().map(|terms| combinations.moments(terms)).collect();
         if let Some(k) = moments.iter().position(|(m, sd)| !(m.is_finite() && *sd > 0.0 && sd.is_finite())) {
-            return Err(Error::Model(format!(
-                "combination {k} (counted from 0) has the mean {} and the sd {} under q, but a finite mean and an sd above 0 are required",
-                moments[k].0, moments[k].1
-            )));
+            let (mean, sd) = moments[k];
+            return Err(InvalidModel::Combination { combination: k, mean, sd }.into());
         }
         Ok(Self { terms, moments, q })
     }

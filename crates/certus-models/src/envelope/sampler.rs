@@ -3,10 +3,10 @@
 use certus::random::Random;
 use certus::{Target, parallel};
 
-use super::frame::Frame;
+use super::frame::EnvelopeFrame;
 use super::reported::Reported;
 use super::shells::Shells;
-use crate::error::Error;
+use crate::error::{Error, Violated};
 
 /// Proposals evaluated together.
 const BATCH: usize = 256;
@@ -14,7 +14,7 @@ const BATCH: usize = 256;
 /// A stream of proposals and the quantities averaged over them.
 pub(super) struct Sampler<'a> {
     pub(super) target: &'a dyn Target,
-    pub(super) frame: &'a Frame<'a>,
+    pub(super) frame: &'a EnvelopeFrame<'a>,
     pub(super) shells: &'a Shells,
     /// What y is of.
     pub(super) reported: &'a Reported<'a>,
@@ -96,11 +96,7 @@ impl Sampler<'_> {
     }
 
     fn violated(&self, proposal: usize, log_accept: f64, z: &[f64]) -> Error {
-        Error::Violated(format!(
-            "the envelope (D6) must lie above the posterior, but log A = {log_accept:e} > {:e} at proposal {proposal}, z = {z:?}: \
-             the log density or its curvature bound is wrong",
-            self.allowance
-        ))
+        Violated::Envelope { log_accept, allowance: self.allowance, proposal, z: z.to_vec() }.into()
     }
 }
 

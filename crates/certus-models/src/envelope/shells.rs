@@ -1,7 +1,9 @@
-//! The radial envelope as thin shells: how fast −log p must grow along every ray, and the piecewise constant density over it.
+//! The radial envelope as thin shells: how fast −log p must grow along every ray, and the piecewise constant density
+//! over it.
 //!
-//! ψ(u) ≥ ψ(0) + ID(|u|), D(s) = −ε₀ + ∫₀ˢ k, ID(s) = ∫₀ˢ D (math: D6), for any nonincreasing k ≥ 0 below the curvature along rays. On each
-//! shell the least value of ID is taken: with ε₀ > 0 it falls before it rises, so that is neither end in general.
+//! ψ(u) ≥ ψ(0) + ID(|u|), D(s) = −ε₀ + ∫₀ˢ k, ID(s) = ∫₀ˢ D (math: D6), for any nonincreasing k ≥ 0 below the curvature
+//! along rays. On each shell the least value of ID is taken: with ε₀ > 0 it falls before it rises, so that is neither
+//! end in general.
 
 use std::f64::consts::PI;
 
@@ -78,7 +80,8 @@ impl Growing {
         }
     }
 
-    /// ∫_R^∞ s^{n} e^{−ID(R) − D(R)(s−R)} ds = e^{−ID(R)} Σ_k n!/(n−k)! R^{n−k}/D^{k+1}, n = d − 1 + j: D does not fall beyond R.
+    /// ∫_R^∞ s^{n} e^{−ID(R) − D(R)(s−R)} ds = e^{−ID(R)} Σ_k n!/(n−k)! R^{n−k}/D^{k+1}, n = d − 1 + j: D does not fall
+    /// beyond R.
     pub(crate) fn tail(&self, j: usize) -> f64 {
         if self.slope <= 0.0 {
             return f64::INFINITY;
@@ -145,7 +148,8 @@ impl Shells {
         self.edges[self.edges.len() - 1]
     }
 
-    /// The radius of a proposal and ID_low there, from two uniform numbers: a shell by its mass, then s = (aᵈ + U(bᵈ − aᵈ))^{1/d}.
+    /// The radius of a proposal and ID_low there, from two uniform numbers: a shell by its mass, then s = (aᵈ + U(bᵈ −
+    /// aᵈ))^{1/d}.
     pub(super) fn propose(&self, shell: f64, within: f64) -> (f64, f64) {
         let i = self.cumulative.partition_point(|c| *c < shell).min(self.low.len() - 1);
         let (inner, outer) = (self.edges[i], self.edges[i + 1]);
@@ -168,7 +172,8 @@ mod tests {
         growing.finish()
     }
 
-    /// k = 1, ε₀ = 0 is the standard normal: the mass is (2π)^{d/2} up to the thickness of the shells, and always above it.
+    /// k = 1, ε₀ = 0 is the standard normal: the mass is (2π)^{d/2} up to the thickness of the shells, and always above
+    /// it.
     #[test]
     fn the_envelope_of_a_normal_is_the_normal() {
         for dim in [1, 2, 3, 10, 40] {
@@ -182,8 +187,8 @@ mod tests {
         }
     }
 
-    /// With k falling and ε₀ > 0 the envelope lies below ID = −ε₀s + ∬k everywhere, touches it to within a step, and its mass and
-    /// tails are those of the integral.
+    /// With k falling and ε₀ > 0 the envelope lies below ID = −ε₀s + ∬k everywhere, touches it to within a step, and
+    /// its mass and tails are those of the integral.
     #[test]
     fn shells_lie_below_the_growth() {
         let k = |s: f64| 0.2 + 0.8 * (-0.4 * s).exp();
@@ -197,7 +202,8 @@ mod tests {
                     .map(|j| id(a + (b - a) * f64::from(j) / 20.0, slope))
                     .fold(f64::INFINITY, f64::min);
                 assert!(*low <= least + 1e-12, "shell {i}: {low} above {least}");
-                // k is taken at the right end of steps: at most STEP · 0.32 too small at each s, twice integrated; and the shell is thin
+                // k is taken at the right end of steps: at most STEP · 0.32 too small at each s, twice integrated; and
+                // the shell is thin
                 assert!(
                     least - low <= 0.5 * 0.32 * STEP * b * b + 0.02,
                     "shell {i}: {low} far below {least}"

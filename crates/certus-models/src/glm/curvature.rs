@@ -1,12 +1,12 @@
-//! μ and M of −log p from one pass: μ = λ_min(J + Σ θ_min a aᵀ), M = λ_max(J + Σ θ_max a aᵀ) (A1: θ_max there, not θ_min; A4: of
-//! the d × d matrix, so that fewer rows than coefficients give no curvature), rounded outward.
+//! μ and M of −log p from one pass: μ = λ_min(J + Σ θ_min a aᵀ), M = λ_max(J + Σ θ_max a aᵀ) (A1: θ_max there, not
+//! θ_min; A4: of the d × d matrix, so that fewer rows than coefficients give no curvature), rounded outward.
 
 use certus::Curvature;
 use certus::linalg;
 
 use super::Glm;
-use crate::error::Error;
-use crate::likelihood::vouched_by;
+use crate::error::{Error, InvalidData};
+use certus_likelihood::internals::vouched_by;
 
 /// d² beyond which M is bounded by row norms instead of eigenvalues (about 1 GB of partial sums).
 const DENSE: usize = 1 << 24;
@@ -23,15 +23,15 @@ pub(crate) fn of(model: &Glm) -> Result<Option<Curvature>, Error> {
     Ok(Some(Curvature::new(mu.max(0.0).min(m), m, vouched_by(&*model.likelihood))?))
 }
 
-/// What summation of rows, about (log₂ N + rows of a block) ulp, and an eigenvalue iteration, c·d ulp, may lose of the norm.
+/// What summation of rows, about (log₂ N + rows of a block) ulp, and an eigenvalue iteration, c·d ulp, may lose of the
+/// norm.
 pub(crate) fn ulps(d: usize) -> f64 {
     64.0 * (d + 16) as f64 * f64::EPSILON
 }
 
 /// Extreme eigenvalues of a matrix that was summed over rows, rounded outward.
 pub(crate) fn bracket(matrix: &[f64], d: usize) -> Result<(f64, f64), Error> {
-    let (low, high) = linalg::extreme_eigenvalues(matrix, d)
-        .ok_or_else(|| Error::Data("the curvature of the model is not finite".into()))?;
+    let (low, high) = linalg::extreme_eigenvalues(matrix, d).ok_or(InvalidData::Curvature)?;
     let slack = ulps(d) * high.abs().max(low.abs());
     Ok((low - slack, high + slack))
 }
@@ -48,8 +48,8 @@ pub(crate) fn extremes(model: &Glm) -> Result<Option<Between>, Error> {
             let mut work = model.pool.buffer(2 * n);
             let (least, most) = work.split_at_mut(n);
             for i in 0..n {
-                least[i] = leaf.weight[i] * likelihood.least_bend(leaf.data[i]);
-                let bound = likelihood.most_bend(leaf.data[i]);
+                least[i] = leaf.weight[i] * likelihood.second_derivative_min(leaf.data[i]);
+                let bound = likelihood.second_derivative_max(leaf.data[i]);
                 out[0] += f64::from(u8::from(bound.is_none()));
                 most[i] = leaf.weight[i] * bound.unwrap_or(0.0);
             }
@@ -80,7 +80,7 @@ fn cheap(model: &Glm) -> Result<Option<Curvature>, Error> {
         model.design.prepare(leaf, scratch, |leaf| {
             for i in 0..leaf.data.len() {
                 let norm: f64 = (0..leaf.a.ncols()).map(|j| leaf.a[(i, j)] * leaf.a[(i, j)]).sum();
-                match likelihood.most_bend(leaf.data[i]) {
+                match likelihood.second_derivative_max(leaf.data[i]) {
                     Some(most) => out[1] += leaf.weight[i] * most * norm,
                     None => out[0] += 1.0,
                 }
@@ -91,11 +91,11 @@ fn cheap(model: &Glm) -> Result<Option<Curvature>, Error> {
         return Ok(None);
     }
     let (low, high) = match model.prior.precision() {
-        crate::prior::Precision::Diagonal(j) => {
+        certus_likelihood::prior::Precision::Diagonal(j) => {
             j.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), x| (a.min(*x), b.max(*x)))
         }
         // Gershgorin from above; nothing is claimed from below
-        crate::prior::Precision::Dense(j) => {
+        certus_likelihood::prior::Precision::Dense(j) => {
             (0.0, j.chunks_exact(model.dim()).map(|c| c.iter().map(|x| x.abs()).sum()).fold(0.0, f64::max))
         }
     };
@@ -106,8 +106,8 @@ fn cheap(model: &Glm) -> Result<Option<Curvature>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::likelihood::{Logistic, Poisson};
     use crate::{Design, Memory, Prior};
+    use certus_likelihood::{Logistic, Poisson};
     use std::sync::Arc;
 
     /// The cheap bounds hold wherever the eigenvalues do, and an unbounded φ″ gives none.

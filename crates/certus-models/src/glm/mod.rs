@@ -1,5 +1,5 @@
-//! A generalised linear model: p(z, y) = N(z | μ₀, J⁻¹) Π_n p(y_n | a_nᵀz + o_n)^{w_n}. It knows its log density, gradient and Hessian,
-//! as sums over leaves, and is a [`Target`] whose batch gradient reads X once.
+//! A generalised linear model: p(z, y) = N(z | μ₀, J⁻¹) Π_n p(y_n | a_nᵀz + o_n)^{w_n}. It knows its log density,
+//! gradient and Hessian, as sums over leaves, and is a [`Target`] whose batch gradient reads X once.
 
 pub(crate) mod curvature;
 
@@ -7,16 +7,14 @@ use std::sync::{Arc, OnceLock};
 
 use certus::linalg;
 use certus::{Curvature, Target, TargetError};
-use faer::linalg::matmul::matmul;
-use faer::linalg::matmul::triangular::{self, BlockStructure};
-use faer::{Accum, MatMut, MatRef, Par};
 
 use crate::design::{Design, DesignLeaf};
-use crate::error::Error;
-use crate::likelihood::Likelihood;
+use crate::error::{Error, InvalidData, InvalidModel};
+use crate::matrix::{Matrix, add_lower_gram, add_product, view};
 use crate::newton::dot;
-use crate::prior::Prior;
 use crate::rows::Pool;
+use certus_likelihood::Likelihood;
+use certus_likelihood::prior::Prior;
 
 /// Rows of a block of the fused kernel: X_blk Z, φ′ and X_blkᵀP while the block is in the cache.
 const BLOCK: usize = 128;
@@ -55,14 +53,11 @@ impl Glm {
 
     fn on_checked(design: Design, likelihood: Arc<dyn Likelihood>, prior: Prior) -> Result<Self, Error> {
         if design.dim() != prior.dim() {
-            return Err(Error::Model(format!(
-                "the design has {} coefficients, but the prior has {}",
-                design.dim(),
-                prior.dim()
-            )));
+            let (expected, found) = (design.dim(), prior.dim());
+            return Err(InvalidModel::Coefficients { what: "the prior", expected, found }.into());
         }
         if design.dim() == 0 {
-            return Err(Error::Data("there is no feature and no intercept, so nothing to estimate".into()));
+            return Err(InvalidData::NoCoefficients.into());
         }
         design.check_responses(&*likelihood)?;
         Ok(Self { design, likelihood, prior, pool: Pool::default(), curvature: OnceLock::new() })
@@ -97,8 +92,8 @@ impl Glm {
         &self.prior
     }
 
-    /// How many evaluations of batches of draws run one after the other: any number at once where all rows are here, all of them where
-    /// an evaluation waits for other ranks, which must meet in the same order.
+    /// How many evaluations of batches of draws run one after the other: any number at once where all rows are here,
+    /// all of them where an evaluation waits for other ranks, which must meet in the same order.
     pub(crate) fn grain(&self) -> usize {
         if self.design.rows().ranks().is_some() { usize::MAX } else { 1 }
     }
@@ -111,12 +106,12 @@ impl Glm {
                 let n = leaf.data.len();
                 let mut work = self.pool.buffer(3 * n);
                 let (t, rest) = work.split_at_mut(n);
-                let (slope, bend) = rest.split_at_mut(n);
+                let (slope, curvature) = rest.split_at_mut(n);
                 predictors(&leaf, z, t);
-                out[0] += self.likelihood.derivatives(t, leaf.data, leaf.weight, slope, bend);
+                out[0] += self.likelihood.derivatives(t, leaf.data, leaf.weight, slope, curvature);
                 let (gradient, gram) = out[1..].split_at_mut(d);
-                add_columns(gradient, d, leaf.a, slope, n);
-                self.add_gram(leaf.a, bend, gram);
+                add_columns(gradient, leaf.a, slope);
+                self.add_gram(leaf.a, curvature, gram);
                 self.pool.give(work);
             });
         })?;
@@ -133,7 +128,7 @@ impl Glm {
     }
 
     /// gram += Σ weight_i a_i a_iᵀ (lower triangle), weights ≥ 0, block by block.
-    pub(crate) fn add_gram(&self, a: MatRef<'_, f64>, weight: &[f64], gram: &mut [f64]) {
+    pub(crate) fn add_gram(&self, a: Matrix<'_>, weight: &[f64], gram: &mut [f64]) {
         let (n, d) = (a.nrows(), a.ncols());
         let mut scaled = self.pool.buffer(BLOCK * d);
         for first in (0..n).step_by(BLOCK) {
@@ -144,18 +139,8 @@ impl Glm {
                     scaled[j * rows + i] = weight[first + i].sqrt() * block[(i, j)];
                 }
             }
-            let s = MatRef::from_column_major_slice(&scaled[..rows * d], rows, d);
-            triangular::matmul(
-                MatMut::from_column_major_slice_mut(gram, d, d),
-                BlockStructure::TriangularLower,
-                Accum::Add,
-                s.transpose(),
-                BlockStructure::Rectangular,
-                s,
-                BlockStructure::Rectangular,
-                1.0,
-                Par::Seq,
-            );
+            let s = view(&scaled[..rows * d], rows, d);
+            add_lower_gram(gram, s, s);
         }
         self.pool.give(scaled);
     }
@@ -164,7 +149,7 @@ impl Glm {
     fn batch(&self, points: &[f64]) -> Result<Vec<f64>, Error> {
         let d = self.dim();
         let n = points.len() / d;
-        let z = MatRef::from_column_major_slice(points, d, n);
+        let z = view(points, d, n);
         self.pool.sum(self.design.rows(), n + d * n, &|leaf, scratch, out| {
             self.design.prepare(leaf, scratch, |leaf| {
                 let (values, gradients) = out.split_at_mut(n);
@@ -176,21 +161,12 @@ impl Glm {
                     for column in part.chunks_exact_mut(rows) {
                         column.copy_from_slice(&leaf.offset[first..][..rows]);
                     }
-                    matmul(
-                        MatMut::from_column_major_slice_mut(part, rows, n),
-                        Accum::Add,
-                        block,
-                        z,
-                        1.0,
-                        Par::Seq,
-                    );
+                    add_product(part, block, z);
                     let (data, weight) = (&leaf.data[first..][..rows], &leaf.weight[first..][..rows]);
                     for (value, column) in values.iter_mut().zip(part.chunks_exact_mut(rows)) {
-                        *value += self.likelihood.slopes(column, data, weight);
+                        *value += self.likelihood.first_derivatives(column, data, weight);
                     }
-                    let g = MatMut::from_column_major_slice_mut(gradients, d, n);
-                    let p = MatRef::from_column_major_slice(part, rows, n);
-                    matmul(g, Accum::Add, block.transpose(), p, 1.0, Par::Seq);
+                    add_product(gradients, block.transpose(), view(part, rows, n));
                 }
                 self.pool.give(work);
             });
@@ -238,14 +214,12 @@ impl Target for Glm {
 }
 
 /// t ← A z + offset.
-pub(crate) fn predictors(leaf: &DesignLeaf<'_>, z: &[f64], t: &mut [f64]) {
+pub fn predictors(leaf: &DesignLeaf<'_>, z: &[f64], t: &mut [f64]) {
     t.copy_from_slice(leaf.offset);
-    let z = MatRef::from_column_major_slice(z, z.len(), 1);
-    matmul(MatMut::from_column_major_slice_mut(t, leaf.data.len(), 1), Accum::Add, leaf.a, z, 1.0, Par::Seq);
+    add_product(t, leaf.a, view(z, z.len(), 1));
 }
 
 /// out += Aᵀ v.
-pub(crate) fn add_columns(out: &mut [f64], d: usize, a: MatRef<'_, f64>, v: &[f64], n: usize) {
-    let v = MatRef::from_column_major_slice(v, n, 1);
-    matmul(MatMut::from_column_major_slice_mut(out, d, 1), Accum::Add, a.transpose(), v, 1.0, Par::Seq);
+pub(crate) fn add_columns(out: &mut [f64], a: Matrix<'_>, v: &[f64]) {
+    add_product(out, a.transpose(), view(v, v.len(), 1));
 }

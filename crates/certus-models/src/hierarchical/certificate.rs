@@ -1,24 +1,24 @@
-//! A hierarchical model around a Gaussian on its pattern, at a cost linear in the pattern. The pattern holds the best Gaussian of all
-//! (Proposition I), so the gap within it is the gap to all Gaussians.
+//! A hierarchical model around a Gaussian on its pattern, at a cost linear in the pattern. The pattern holds the best
+//! Gaussian of all (Proposition I), so the gap within it is the gap to all Gaussians.
 
 use std::sync::Arc;
 
 use certus::certificate::{Gap, Posterior};
 use certus::{Family, Gaussian};
 
-use super::{At, Hierarchical, KEPT};
+use super::{At, Hierarchical, KEPT, ON_PATTERN};
 use crate::certificate::all_bounds;
 use crate::certificate::bracket::{self, Certified, Value};
 use crate::certificate::dense::Dense;
 use crate::certificate::row::{CHAIN, Errors, Row, Sizes, gamma, largest_sd, split};
-use crate::certificate::theorem::{Bowl, Surroundings, THETAS, search};
+use crate::certificate::theorem::{LocalConvexity, Surroundings, THETAS, search};
 use crate::design::Design;
-use crate::error::Error;
+use crate::error::{Error, InvalidModel, NotFinite};
 use crate::expectation::Quadrature;
 use crate::glm::Glm;
 use crate::newton::dot;
-use crate::prior::Prior;
 use crate::rows::{Failure, Memory};
+use certus_likelihood::prior::Prior;
 
 /// Entries of the dense rows and precision up to which a model is looked at as a dense one (about a second).
 const SMALL: usize = 1 << 21;
@@ -43,8 +43,8 @@ struct Around<'a> {
 }
 
 impl Hierarchical {
-    /// How far f(w) is from its least value over all Gaussians; w must be on the model's pattern. Small models are looked at as dense
-    /// ones: over symmetric factors h curves every entry, so the bound is smaller.
+    /// How far f(w) is from its least value over all Gaussians; w must be on the model's pattern. Small models are
+    /// looked at as dense ones: over symmetric factors h curves every entry, so the bound is smaller.
     pub fn gap(&self, w: &Gaussian) -> Result<Gap, Error> {
         let found = if self.is_small() {
             Dense::over_all(&self.as_dense()?, w).and_then(|at| search(&at))
@@ -57,7 +57,7 @@ impl Hierarchical {
     /// How far w is from the posterior, which is known where it is Gaussian (D7).
     pub fn posterior(&self, w: &Gaussian) -> Result<Posterior, Error> {
         if !self.likelihood.is_quadratic() {
-            return Ok(Posterior::none("the certificates of the posterior know no group terms yet"));
+            return Ok(Posterior::none("the certificates of the posterior do not support group terms yet"));
         }
         crate::posterior::by_gap(self, w, &self.gap(w)?)
     }
@@ -155,7 +155,7 @@ impl<'a> Around<'a> {
     /// The rows alone: enough for values of f, not for bounds.
     fn placed(model: &'a Hierarchical, w: &'a Gaussian) -> Result<Self, Error> {
         if w.factor().family() != model.family() {
-            return Err(Error::Model("the Gaussian must be on the pattern of the model".into()));
+            return Err(InvalidModel::Factor { required: ON_PATTERN }.into());
         }
         let first = &model.layout.first;
         let most = first.windows(2).map(|k| k[1] - k[0]).max().unwrap_or(0);
@@ -223,12 +223,12 @@ impl<'a> Around<'a> {
         let (model, likelihood) = (self.model, &*self.model.likelihood);
         let quadrature = Quadrature::new(likelihood.strip(), self.largest_sd);
         let mut kept = vec![0.0; KEPT * self.rows.len()];
-        // per row: slope, bend and the two errors
+        // per row: slope, curvature and the two errors
         certus::parallel::for_each_piece(&mut kept, 256 * KEPT, 1, &|piece, part| {
             for (row, out) in self.rows[256 * piece..].iter().zip(part.chunks_exact_mut(KEPT)) {
                 let moments = row.first_order(likelihood, &quadrature);
                 let errors = row.first_order_errors(&moments, self.chain);
-                out[1..5].copy_from_slice(&[moments.slope, moments.bend, errors.mean, errors.factor]);
+                out[1..5].copy_from_slice(&[moments.slope, moments.curvature, errors.mean, errors.factor]);
             }
         });
         for k in kept.chunks_exact(KEPT) {
@@ -250,13 +250,14 @@ impl<'a> Around<'a> {
         self.errors.factor = 1.001 * self.errors.factor + self.prior_error + gamma(8) * size;
         let sound = self.mean.iter().chain(&self.factor).chain([&self.errors.mean, &self.errors.factor]);
         if sound.into_iter().any(|x| !x.is_finite()) {
-            return Err(Error::NotFinite("the gradient of the ELBO is not finite".into()));
+            return Err(NotFinite::Quantity { what: "the gradient of the ELBO" }.into());
         }
         Ok(())
     }
 
-    /// J̃ + Σ k ã ãᵀ on the pattern, minus a bound on everything that rounding does to it and to a factorisation of it: if Cholesky
-    /// succeeds, the matrix it factored differs by at most γ|L||Lᵀ|, whose entries are below γ max(diagonal).
+    /// J̃ + Σ k ã ãᵀ on the pattern, minus a bound on everything that rounding does to it and to a factorisation of it:
+    /// if Cholesky succeeds, the matrix it factored differs by at most γ|L||Lᵀ|, whose entries are below γ
+    /// max(diagonal).
     fn curvature(&self, weight: impl Fn(usize) -> f64) -> Result<Vec<f64>, Error> {
         let model = self.model;
         let mut kept = vec![0.0; KEPT * self.rows.len()];
@@ -279,8 +280,8 @@ impl<'a> Around<'a> {
         gamma(4 * self.model.forest.tree.widest() + 256 + self.chain) * largest
     }
 
-    /// A lower bound of the least eigenvalue, within 1/32 of the least diagonal entry: λ is one iff H − λI has a Cholesky factor. The
-    /// blocks are inverted explicitly, which costs their condition.
+    /// A lower bound of the least eigenvalue, within 1/32 of the least diagonal entry: λ is one iff H − λI has a
+    /// Cholesky factor. The blocks are inverted explicitly, which costs their condition.
     fn least_eigenvalue(&self, h: &[f64]) -> f64 {
         let forest = &self.model.forest;
         let (mut low, mut high) = (0.0, forest.diagonal().map(|i| h[i]).fold(f64::INFINITY, f64::min));
@@ -294,14 +295,14 @@ impl<'a> Around<'a> {
         low - self.cholesky(largest) * condition * (2.0 * forest.tree.stored() as f64).sqrt()
     }
 
-    /// ρ² = g_mᵀH_m⁻¹g_m + Σ_j s_jᵀ(H_C[rows(j)] + c e_j e_jᵀ)⁻¹ s_j with rows(j) the descendants of column j, c = `own` the curvature of
-    /// h: the two parts, made one after the other, so that there is never more than one matrix.
+    /// ρ² = g_mᵀH_m⁻¹g_m + Σ_j s_jᵀ(H_C[rows(j)] + c e_j e_jᵀ)⁻¹ s_j with rows(j) the descendants of column j, c =
+    /// `own` the curvature of h: the two parts, made one after the other, so that there is never more than one matrix.
     fn weigh(
         &self,
         mean: impl FnOnce() -> Result<Vec<f64>, Error>,
         factor: impl FnOnce() -> Result<Vec<f64>, Error>,
         own: f64,
-    ) -> Result<Option<Bowl>, Error> {
+    ) -> Result<Option<LocalConvexity>, Error> {
         let Some(mean) = self.weigh_mean(mean()?) else { return Ok(None) };
         let Some(factor) = self.weigh_factor(factor()?, own) else { return Ok(None) };
         // solves err by c·width roundings times the condition of H, which its trace bounds
@@ -310,7 +311,7 @@ impl<'a> Around<'a> {
             * (1.0 + solves * mean.condition.max(factor.condition))
             + self.errors.mean / mean.lambda.sqrt()
             + self.errors.factor / factor.lambda.sqrt();
-        Ok(Some(Bowl { rho, mean: mean.lambda, factor: factor.lambda }))
+        Ok(Some(LocalConvexity { rho, mean: mean.lambda, factor: factor.lambda }))
     }
 
     /// The least eigenvalue and the condition of H, if it is positive.
@@ -326,8 +327,8 @@ impl<'a> Around<'a> {
         Some(Weighed { square: dot(&half, &half), ..weighed })
     }
 
-    /// With F Fᵀ = H_C⁻¹ on the pattern, the factor of H_C[rows(j)]⁻¹ is the part of F below j, so the sum is that of the squares of
-    /// T_aj = Σ_{i below a} F_ia S_ij, those on the diagonal divided by 1 + c F_jj² (Sherman-Morrison).
+    /// With F Fᵀ = H_C⁻¹ on the pattern, the factor of H_C[rows(j)]⁻¹ is the part of F below j, so the sum is that of
+    /// the squares of T_aj = Σ_{i below a} F_ia S_ij, those on the diagonal divided by 1 + c F_jj² (Sherman-Morrison).
     fn weigh_factor(&self, h: Vec<f64>, own: f64) -> Option<Weighed> {
         let (weighed, forest) = (self.weighed(&h)?, &self.model.forest);
         let inverse = forest.inverse_factor(h)?;
@@ -364,7 +365,13 @@ impl Surroundings for Around<'_> {
         Ok(crate::certificate::row::lower(&self.rows, likelihood, self.largest_sd, radius, omega))
     }
 
-    fn bowl(&self, lower: &[[f64; 3]], radius: f64, omega: f64, theta: f64) -> Result<Option<Bowl>, Error> {
+    fn convexity(
+        &self,
+        lower: &[[f64; 3]],
+        radius: f64,
+        omega: f64,
+        theta: f64,
+    ) -> Result<Option<LocalConvexity>, Error> {
         let own = (1.0 + radius / omega.sqrt()).powi(-2) * (1.0 - 1e-15);
         let mean = || self.curvature(|k| split(lower[k], theta).0);
         self.weigh(mean, || self.curvature(|k| split(lower[k], theta).1), own)
@@ -384,9 +391,10 @@ impl Surroundings for Around<'_> {
         if self.mean.len() > LARGE { &THETAS[..1] } else { &THETAS }
     }
 
-    fn everywhere(&self) -> Result<Option<Bowl>, Error> {
+    fn everywhere(&self) -> Result<Option<LocalConvexity>, Error> {
         let likelihood = &*self.model.likelihood;
-        let h = || self.curvature(|k| self.rows[k].weight * likelihood.least_bend(self.rows[k].datum));
+        let h =
+            || self.curvature(|k| self.rows[k].weight * likelihood.second_derivative_min(self.rows[k].datum));
         self.weigh(h, h, 0.0)
     }
 }
@@ -397,8 +405,8 @@ mod tests {
     use super::*;
     use crate::certificate::dense::Dense;
     use crate::certificate::theorem::everywhere;
-    use crate::likelihood::{Likelihood, Logistic, Poisson};
     use certus::factor::{Factor, Pattern};
+    use certus_likelihood::{Likelihood, Logistic, Poisson};
 
     /// Three nested levels, so that the tree is deeper than an arrow.
     fn model(likelihood: Arc<dyn Likelihood>) -> Hierarchical {
@@ -456,13 +464,14 @@ mod tests {
                 let dense_model = model.as_dense().expect("a model");
                 let dense = Dense::new(&dense_model, &w).expect("finite");
                 for (radius, theta) in [(0.01, 0.71), (0.2, 0.5)] {
-                    let bowl = |at: &dyn Fn() -> Result<Option<Bowl>, Error>| {
+                    let convexity = |at: &dyn Fn() -> Result<Option<LocalConvexity>, Error>| {
                         at().expect("finite").expect("positive")
                     };
-                    let a = bowl(&|| around.bowl(&around.lower(radius, 1.0)?, radius, 1.0, theta));
-                    let b = bowl(&|| dense.bowl(&dense.lower(radius, 1.0)?, radius, 1.0, theta));
+                    let a = convexity(&|| around.convexity(&around.lower(radius, 1.0)?, radius, 1.0, theta));
+                    let b = convexity(&|| dense.convexity(&dense.lower(radius, 1.0)?, radius, 1.0, theta));
                     assert!((a.rho / b.rho - 1.0).abs() < 1e-6, "{a:?} {b:?}");
-                    // bisection rounds down by at most a 32nd of the least diagonal entry; columns see less than all of H
+                    // bisection rounds down by at most a 32nd of the least diagonal entry; columns see less than all of
+                    // H
                     assert!(a.mean <= b.mean && a.mean > b.mean - 0.1, "{a:?} {b:?}");
                     assert!(a.factor <= b.factor * (1.0 + 1e-9), "{a:?} {b:?}");
                 }

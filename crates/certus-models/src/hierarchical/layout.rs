@@ -1,14 +1,14 @@
-//! From group terms to blocks, the elimination tree of the joint precision, and the order of the rows along it. The features stay where
-//! they are: every pass pulls them from the leaves of the design.
+//! From group terms to blocks, the elimination tree of the joint precision, and the order of the rows along it. The
+//! features stay where they are: every pass pulls them from the leaves of the design.
 
 use certus::Tree;
 
 use super::Entry;
 use crate::design::Design;
-use crate::error::Error;
+use crate::error::{Error, InvalidData, InvalidModel, TooLarge};
 use crate::forest::Forest;
-use crate::likelihood::Datum;
 use crate::rows::{LEAF, leaves};
+use certus_likelihood::Datum;
 
 /// A grouping factor: which coefficients vary by it.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +25,8 @@ pub struct GroupTerm {
 
 /// What a latent is.
 ///
-/// The first factor and what is nested in it hold the groups' *own* coefficients, centred at the outer level's (θ at the top); further
-/// factors hold deviations centred at 0, which are added.
+/// The first factor and what is nested in it hold the groups' *own* coefficients, centred at the outer level's (θ at
+/// the top); further factors hold deviations centred at 0, which are added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latent {
     /// The group term, or `None` for a global coefficient.
@@ -96,7 +96,7 @@ impl Layout {
                 }
             })?;
             if k == start {
-                return Err(Error::Data(format!("the source of rows did not give leaf {index}")));
+                return Err(InvalidData::LeafMissing { leaf: index }.into());
             }
         }
         Ok(())
@@ -107,7 +107,7 @@ impl Layout {
         let bad = (0..self.row.len())
             .filter_map(|k| reject(self.data[k]).map(|reason| (self.row[k], reason)))
             .min();
-        bad.map_or(Ok(()), |(row, reason)| Err(Error::Data(format!("row {row}: {reason}"))))
+        bad.map_or(Ok(()), |(row, reason)| Err(InvalidData::Response { row, reason }.into()))
     }
 
     pub(super) fn new(
@@ -136,14 +136,13 @@ impl Layout {
         // one factor, its trial, a direction, a residual, its image, the gradient and two more of the same size
         let bytes = 8 * 8 * (tree.stored() + tree.dim());
         if bytes > memory {
-            return Err(Error::TooLarge(format!(
-                "the joint precision fills {} numbers along its elimination tree (the widest path has {}), which needs about {} MB, \
-                 but {} MB were given; crossed factors with many levels have no lossless sparse factor",
-                tree.stored(),
-                tree.widest(),
-                bytes >> 20,
-                memory >> 20
-            )));
+            return Err(TooLarge::Precision {
+                stored: tree.stored(),
+                widest: tree.widest(),
+                needed: bytes,
+                allowed: memory,
+            }
+            .into());
         }
         let forest = Forest::new(tree)?;
         let nodes = forest.nodes();
@@ -197,43 +196,37 @@ impl Layout {
 /// What a model with these sds needs of them.
 pub(super) fn check_sds(t: usize, slopes: usize, sd: &[f64]) -> Result<(), Error> {
     if sd.len() != slopes || sd.iter().any(|s| !(*s > 0.0 && s.is_finite())) {
-        return Err(Error::Model(format!(
-            "group term {t}: the sds {sd:?} must be finite numbers above 0, one per slope"
-        )));
+        return Err(InvalidModel::GroupSds { term: t, sds: sd.to_vec() }.into());
     }
     Ok(())
 }
 
 fn check(n: usize, columns: usize, terms: &[GroupTerm]) -> Result<(), Error> {
-    let data = |message: String| Err(Error::Data(message));
     if n == 0 || columns == 0 {
-        return data(format!("{n} rows and {columns} features: at least one of each is required"));
+        return Err(InvalidData::Empty { rows: n, columns }.into());
     }
     if terms.is_empty() {
-        return Err(Error::Model("a hierarchical model needs a group term".into()));
+        return Err(InvalidModel::Requires { what: "a hierarchical model", required: "a group term" }.into());
     }
     for (t, term) in terms.iter().enumerate() {
         if term.group.len() != n {
-            return data(format!("group term {t} has {} labels for {n} rows", term.group.len()));
+            let what = format!("group term {t}");
+            return Err(InvalidData::Length { what, found: term.group.len(), rows: n }.into());
         }
         if term.slopes.is_empty() || term.slopes.iter().any(|&j| j >= columns) {
-            return Err(Error::Model(format!(
-                "group term {t} must name at least one of the {columns} features, not {:?}",
-                term.slopes
-            )));
+            return Err(InvalidModel::GroupSlopes { term: t, columns, slopes: term.slopes.clone() }.into());
         }
         check_sds(t, term.slopes.len(), &term.sd)?;
         let nested_twice = |outer: usize| terms[..t].iter().any(|other| other.within == Some(outer));
         if let Some(outer) = term.within.filter(|&outer| outer >= t || nested_twice(outer)) {
-            return Err(Error::Model(format!(
-                "group term {t} must be the only one nested in an earlier term, not in {outer}"
-            )));
+            return Err(InvalidModel::GroupNesting { term: t, outer }.into());
         }
     }
     Ok(())
 }
 
-/// Block 0 holds the global coefficients; then one block per level of every term. Returns the blocks and each term's first.
+/// Block 0 holds the global coefficients; then one block per level of every term. Returns the blocks and each term's
+/// first.
 fn blocks(columns: usize, terms: &[GroupTerm]) -> Result<(Vec<Block>, Vec<usize>), Error> {
     let mut blocks = vec![Block { term: None, level: 0, slopes: (0..columns).collect(), outer: None }];
     let mut first = Vec::new();
@@ -245,9 +238,7 @@ fn blocks(columns: usize, terms: &[GroupTerm]) -> Result<(Vec<Block>, Vec<usize>
             for (i, &level) in term.group.iter().enumerate() {
                 let there = first[o] + terms[o].group[i];
                 if *outer[level].get_or_insert(there) != there {
-                    return Err(Error::Data(format!(
-                        "row {i}: level {level} of group term {t} lies in two levels of term {o}"
-                    )));
+                    return Err(InvalidData::Nesting { row: i, level, term: t, outer: o }.into());
                 }
             }
         }
@@ -276,8 +267,8 @@ fn outer_of(terms: &[GroupTerm], blocks: &[Block], block: usize, feature: usize)
     centred(terms, term).then_some((0, feature))
 }
 
-/// What every row multiplies. In every chain of nested terms the deepest block that has the feature counts; in the first chain it
-/// replaces the global coefficient.
+/// What every row multiplies. In every chain of nested terms the deepest block that has the feature counts; in the
+/// first chain it replaces the global coefficient.
 fn slots(columns: usize, terms: &[GroupTerm]) -> Vec<Slot> {
     let mut global: Vec<bool> = vec![true; columns];
     let mut out = Vec::new();
@@ -303,8 +294,8 @@ fn deeper_has(terms: &[GroupTerm], inner: Option<usize>, feature: usize) -> bool
     })
 }
 
-/// The elimination tree of the joint precision (Liu's algorithm), the terms with most levels eliminated first, nested ones before their
-/// outer ones, the root last.
+/// The elimination tree of the joint precision (Liu's algorithm), the terms with most levels eliminated first, nested
+/// ones before their outer ones, the root last.
 fn elimination_tree<I: Iterator<Item = usize>>(
     terms: &[GroupTerm],
     blocks: &[Block],

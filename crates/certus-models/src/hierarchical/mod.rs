@@ -1,10 +1,10 @@
-//! Hierarchical generalised linear models with given scales: global coefficients θ with a Gaussian prior, and for every level of every
-//! grouping factor a block of its own coefficients.
+//! Hierarchical generalised linear models with given scales: global coefficients θ with a Gaussian prior, and for every
+//! level of every grouping factor a block of its own coefficients.
 //!
-//! The joint precision is sparse (A7: strongly log-concave), so the best Gaussian over *all* Gaussians lies in the ancestor pattern of
-//! its elimination tree (Proposition I): an arrow for one factor, a deeper tree for nested ones, paths as wide as the fill for crossed
-//! ones. Everything here is linear in that pattern. The prior terms are rows too: (z − z_outer)²/(2σ²) is a linear-regression row on the
-//! path of its block.
+//! The joint precision is sparse (A7: strongly log-concave), so the best Gaussian over *all* Gaussians lies in the
+//! ancestor pattern of its elimination tree (Proposition I): an arrow for one factor, a deeper tree for nested ones,
+//! paths as wide as the fill for crossed ones. Everything here is linear in that pattern. The prior terms are rows too:
+//! (z − z_outer)²/(2σ²) is a linear-regression row on the path of its block.
 
 mod certificate;
 mod layout;
@@ -20,17 +20,18 @@ use std::sync::{Arc, OnceLock};
 use certus::{Curvature, Family, Gaussian};
 
 use crate::design::Design;
-use crate::error::Error;
+use crate::error::{Error, InvalidModel, NotFinite};
 use crate::expectation::Quadrature;
 use crate::forest::Forest;
-use crate::likelihood::{Datum, Likelihood, Moments};
 use crate::newton::dot;
-use crate::prior::{Precision, Prior};
 use crate::rows::Failure;
+use certus_likelihood::prior::{Precision, Prior};
+use certus_likelihood::{Datum, Likelihood, Moments};
 use layout::Layout;
 use sums::whiten;
 
-/// A hierarchical model. Latents come block by block, the global coefficients first; [`Hierarchical::latents`] says which is which.
+/// A hierarchical model. Latents come block by block, the global coefficients first; [`Hierarchical::latents`] says
+/// which is which.
 pub struct Hierarchical {
     forest: Forest,
     likelihood: Arc<dyn Likelihood>,
@@ -53,6 +54,8 @@ pub(crate) struct Extent {
 
 /// Per data row: weighted E φ, E φ′, E φ″(1, x, x²), and the sd of its predictor.
 const KEPT: usize = 6;
+/// What Gaussians over the latents must have.
+const ON_PATTERN: &str = "a factor on the pattern of the model";
 /// Nodes whose rows are handled together.
 const RUN: usize = 64;
 
@@ -60,8 +63,8 @@ const RUN: usize = 64;
 pub(crate) type Entry = (usize, f64);
 
 impl Hierarchical {
-    /// A model with global coefficients for every column of the design (independent `prior`) and the given group terms. Refused if the
-    /// pattern needs more than `memory` bytes for one factor and what the solver keeps beside it.
+    /// A model with global coefficients for every column of the design (independent `prior`) and the given group terms.
+    /// Refused if the pattern needs more than `memory` bytes for one factor and what the solver keeps beside it.
     pub fn new(
         design: Design,
         terms: &[GroupTerm],
@@ -79,8 +82,8 @@ impl Hierarchical {
         &*self.likelihood
     }
 
-    /// The same data and terms with another likelihood, prior or sds (one list per term): the layout is shared, only the responses are
-    /// looked at again.
+    /// The same data and terms with another likelihood, prior or sds (one list per term): the layout is shared, only
+    /// the responses are looked at again.
     pub fn rebuilt(
         &self,
         likelihood: Arc<dyn Likelihood>,
@@ -112,14 +115,13 @@ impl Hierarchical {
         prior: &Prior,
     ) -> Result<Self, Error> {
         let Precision::Diagonal(precision) = prior.precision() else {
-            return Err(Error::Model("the prior of the global coefficients must be independent".into()));
+            let required = "independent priors of the global coefficients";
+            return Err(InvalidModel::Requires { what: "a hierarchical model", required }.into());
         };
         let globals = latents.iter().filter(|l| l.term.is_none()).count();
         if prior.dim() != globals {
-            return Err(Error::Model(format!(
-                "the prior has {} coefficients for {globals} features",
-                prior.dim(),
-            )));
+            let (what, found) = ("the prior", prior.dim());
+            return Err(InvalidModel::Coefficients { what, expected: globals, found }.into());
         }
         layout.check(|datum| likelihood.reject(datum))?;
         let (mut table, mut constant) = (Vec::with_capacity(latents.len()), prior.constant());
@@ -196,7 +198,7 @@ impl Hierarchical {
         failure.into_result()?;
         let largest = rows.iter().skip(5).step_by(KEPT).fold(0.0_f64, |a, b| a.max(*b));
         if !largest.is_finite() || rows.iter().step_by(KEPT).any(|t| !t.is_finite()) {
-            return Err(Error::NotFinite("a linear predictor is not finite".into()));
+            return Err(NotFinite::Quantity { what: "a linear predictor" }.into());
         }
         let (quadrature, likelihood) =
             (Quadrature::within_reason(self.likelihood.strip(), largest)?, &*self.likelihood);
@@ -220,7 +222,12 @@ impl Hierarchical {
 
     fn at_point(&self, t: f64, datum: Datum) -> Moments {
         let l = &*self.likelihood;
-        Moments { e0: l.value(t, datum), e1: l.slope(t, datum), q0: l.bend(t, datum), ..Moments::default() }
+        Moments {
+            e0: l.value(t, datum),
+            e1: l.first_derivative(t, datum),
+            q0: l.second_derivative(t, datum),
+            ..Moments::default()
+        }
     }
 
     /// Calls `work(node, its part of out)` for every node, in parallel over fixed runs of nodes.

@@ -3,9 +3,9 @@
 use certus::factor::{Factor, Pattern};
 use certus::{Family, Gaussian};
 
-use super::{At, Hierarchical};
+use super::{At, Hierarchical, ON_PATTERN};
 use crate::certificate::Certified;
-use crate::error::Error;
+use crate::error::{Error, InvalidModel, NotFinite, Unidentified};
 use crate::laplace::{Laplace, check_start};
 use crate::newton::{ExactState, Newton, dot, positive_step};
 
@@ -37,7 +37,7 @@ impl Hierarchical {
             while decrement > 1e-20 * (1.0 + value.abs()) && tau > 1e-12 {
                 let trial: Vec<f64> = point.iter().zip(&step).map(|(z, s)| z - tau * s).collect();
                 if let Some(i) = trial.iter().position(|z| !z.is_finite()) {
-                    return Err(Error::NotFinite(format!("the search for the mode left at coordinate {i}")));
+                    return Err(NotFinite::Diverged { coordinate: i, value: trial[i] }.into());
                 }
                 let f = self.energy(At::point(&trial))?;
                 gradients += 1;
@@ -72,7 +72,7 @@ impl Hierarchical {
     /// The factor C with C Cᵀ = H⁻¹.
     fn inverse_hessian(&self, hessian: Vec<f64>) -> Result<Factor, Error> {
         self.forest.inverse_factor(hessian).ok_or_else(|| {
-            let reason = "the Hessian is singular; give every global coefficient a proper prior".into();
+            let reason = Unidentified::Singular { what: "the Hessian of −log p" };
             Error::NotIdentified { reason, direction: Vec::new() }
         })
     }
@@ -82,8 +82,8 @@ impl Hierarchical {
         ExactState::starting(start.clone(), |w| self.neg_elbo(w))
     }
 
-    /// One Newton-CG step with a line search on the exact f. With millions of latents every vector counts: the iterate is moved out of
-    /// the state and back, and the gradient is kept once.
+    /// One Newton-CG step with a line search on the exact f. With millions of latents every vector counts: the iterate
+    /// is moved out of the state and back, and the gradient is kept once.
     pub fn exact_step(&self, state: &mut ExactState) -> Result<(), Error> {
         let gradient = self.whitened_gradient(&state.gaussian)?;
         let mut descent = gradient.mean;
@@ -116,7 +116,7 @@ impl Hierarchical {
             inner[i] += 1.0;
         }
         let inner = Factor::Pattern(Pattern::new(self.forest.tree.clone(), inner)?);
-        let factor = w.factor().times(&inner).ok_or_else(|| Error::Model(OFF_PATTERN.into()))?;
+        let factor = w.factor().times(&inner).ok_or(InvalidModel::Factor { required: ON_PATTERN })?;
         Ok(Gaussian::new(mean, factor)?)
     }
 
@@ -125,8 +125,6 @@ impl Hierarchical {
         self.exact_start(&self.laplace()?)?.run(|state| self.exact_step(state))
     }
 }
-
-const OFF_PATTERN: &str = "the Gaussian must be on the pattern of the model";
 
 /// A model at an iterate, for one step.
 struct Here<'a> {

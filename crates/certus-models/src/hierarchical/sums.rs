@@ -46,8 +46,8 @@ impl Hierarchical {
         }
     }
 
-    /// Gradient and Gauss-Newton sums: g = Σ e₁ ã, S = Σ q₀ ã ãᵀ on the pattern, ã = Cᵀa (or a itself at a point, and then S is
-    /// stored as a symmetric matrix).
+    /// Gradient and Gauss-Newton sums: g = Σ e₁ ã, S = Σ q₀ ã ãᵀ on the pattern, ã = Cᵀa (or a itself at a point, and
+    /// then S is stored as a symmetric matrix).
     pub(super) fn first_order(&self, at: At<'_>) -> Result<Whitened, Error> {
         self.sums_at(at, self.row_moments(at, false)?)
     }
@@ -116,8 +116,8 @@ impl Hierarchical {
         Ok((dot(&g.mean, &g.mean) + dot(&g.factor, &g.factor)).sqrt())
     }
 
-    /// The Hessian of f at w, with the moments of the rows there, applied to a direction (mean, factor) on the pattern, in the whitened
-    /// frame (Lemma B; h curves the diagonal).
+    /// The Hessian of f at w, with the moments of the rows there, applied to a direction (mean, factor) on the pattern,
+    /// in the whitened frame (Lemma B; h curves the diagonal).
     pub(super) fn hessian_times(
         &self,
         w: &Gaussian,
@@ -132,14 +132,14 @@ impl Hierarchical {
             let width = self.forest.nodes()[visit.node].width;
             let square = || vec![0.0; width * width];
             let line = || vec![0.0; width];
-            let (mut path, mut turn) = (square(), square());
+            let (mut path, mut factor_step) = (square(), square());
             let (mut at, mut b, mut step) = (line(), line(), line());
             self.forest.path(w.factor().values(), visit.node, &mut path);
-            self.forest.path(dc, visit.node, &mut turn);
+            self.forest.path(dc, visit.node, &mut factor_step);
             self.forest.path_vector(dm, visit.node, &mut step);
             failure.note(self.visit(visit.node, w.mean(), rows, |entries, [_, q0, q1, q2]| {
                 whiten(&path, entries.iter().copied(), &mut at);
-                whiten(&turn, at.iter().copied().enumerate(), &mut b);
+                whiten(&factor_step, at.iter().copied().enumerate(), &mut b);
                 lemma_b(&at, &b, dot(&at, &step), [q0, q1, q2], visit.vector, visit.square);
             }));
             self.keep(&mut visit);
@@ -159,18 +159,18 @@ pub(super) fn whiten(l: &[f64], a: impl IntoIterator<Item = Entry>, out: &mut [f
     }
 }
 
-/// Lemma B for one row: with α = ã·dm, b = dCᵀã, β = b·ã/sd, adds ã(q₀α + q₁β) to the mean and tril(ã(q₀b + (q₁α + (q₂−q₀)β)ã/sd)ᵀ) to
-/// the factor.
+/// Lemma B for one row: with α = ã·dm, b = dCᵀã, β = b·ã/sd, adds ã(q₀α + q₁β) to the mean and tril(ã(q₀b + (q₁α +
+/// (q₂−q₀)β)ã/sd)ᵀ) to the factor.
 fn lemma_b(at: &[f64], b: &[f64], alpha: f64, [q0, q1, q2]: [f64; 3], mean: &mut [f64], factor: &mut [f64]) {
     let width = at.len();
     let sd = dot(at, at).sqrt();
     let per_sd = if sd > 0.0 { 1.0 / sd } else { 0.0 };
     let beta = dot(b, at) * per_sd;
     let along = q0 * alpha + q1 * beta;
-    let twist = (q1 * alpha + (q2 - q0) * beta) * per_sd;
+    let cross = (q1 * alpha + (q2 - q0) * beta) * per_sd;
     for j in 0..width {
         mean[j] += along * at[j];
-        let r = q0 * b[j] + twist * at[j];
+        let r = q0 * b[j] + cross * at[j];
         for (f, a) in factor[j * width + j..(j + 1) * width].iter_mut().zip(&at[j..]) {
             *f += a * r;
         }

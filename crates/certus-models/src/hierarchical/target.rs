@@ -1,12 +1,12 @@
-//! A hierarchical model as a [`Target`] that reads its rows once for all points, and its curvature: μ and M of the joint precision by
-//! bisection with sparse factorisations.
+//! A hierarchical model as a [`Target`] that reads its rows once for all points, and its curvature: μ and M of the
+//! joint precision by bisection with sparse factorisations.
 
 use certus::{Curvature, Target, TargetError};
 
 use super::{At, Entry, Hierarchical, KEPT};
-use crate::error::Error;
-use crate::likelihood::vouched_by;
+use crate::error::{Error, InvalidData};
 use crate::rows::Failure;
+use certus_likelihood::internals::vouched_by;
 
 impl Hierarchical {
     /// The matrix J + Σ weight_n a_n a_nᵀ, where `weight` gives each data row's curvature.
@@ -27,15 +27,15 @@ impl Hierarchical {
         Ok(self.curvature.get_or_init(|| found).clone())
     }
 
-    /// μ I ≤ ∇²(−log p) ≤ M I, or `None` where φ″ is not bounded. λ lies below every eigenvalue of A iff A − λI has a Cholesky
-    /// factorisation, which is linear in the pattern.
+    /// μ I ≤ ∇²(−log p) ≤ M I, or `None` where φ″ is not bounded. λ lies below every eigenvalue of A iff A − λI has a
+    /// Cholesky factorisation, which is linear in the pattern.
     fn find_bounds(&self) -> Result<Option<Curvature>, Error> {
         let likelihood = &*self.likelihood;
-        if self.layout.data.iter().any(|d| likelihood.most_bend(*d).is_none()) {
+        if self.layout.data.iter().any(|d| likelihood.second_derivative_max(*d).is_none()) {
             return Ok(None);
         }
-        let low = self.matrix(|k| likelihood.least_bend(self.layout.data[k]))?;
-        let high = self.matrix(|k| likelihood.most_bend(self.layout.data[k]).unwrap_or(0.0))?;
+        let low = self.matrix(|k| likelihood.second_derivative_min(self.layout.data[k]))?;
+        let high = self.matrix(|k| likelihood.second_derivative_max(self.layout.data[k]).unwrap_or(0.0))?;
         let shifted = |matrix: &[f64], sign: f64, shift: f64| {
             let mut m: Vec<f64> = matrix.iter().map(|x| sign * x).collect();
             self.forest.diagonal().for_each(|i| m[i] += shift);
@@ -46,7 +46,7 @@ impl Hierarchical {
         while !shifted(&high, -1.0, above) {
             above *= 2.0;
             if !f64::is_finite(above) {
-                return Err(Error::Data("the curvature of the model is not finite".into()));
+                return Err(InvalidData::Curvature.into());
             }
         }
         let bisect = |mut no: f64, mut yes: f64, holds: &dyn Fn(f64) -> bool| {
@@ -83,7 +83,8 @@ struct Waiting {
 }
 
 impl Hierarchical {
-    /// −log p and its gradient at n points, given and returned as n numbers per coordinate, the n values last: every row is read once.
+    /// −log p and its gradient at n points, given and returned as n numbers per coordinate, the n values last: every
+    /// row is read once.
     fn batch(&self, z: &[f64], n: usize, sums: &mut [f64]) -> Result<(), Error> {
         let (layout, failure) = (&self.layout, Failure::default());
         self.forest.gather(n, sums, &|node, path| {
@@ -119,7 +120,7 @@ impl Hierarchical {
         for (p, value) in values.iter_mut().enumerate() {
             (0..rows).for_each(|r| column[r] = wait.t[r * n + p]);
             let (data, weight) = (&self.layout.data[range.clone()], &self.layout.weight[range.clone()]);
-            *value += self.likelihood.slopes(&mut column[..rows], data, weight);
+            *value += self.likelihood.first_derivatives(&mut column[..rows], data, weight);
             (0..rows).for_each(|r| wait.t[r * n + p] = column[r]);
         }
         let mut start = 0;

@@ -13,17 +13,19 @@ use crate::error::Error;
 use crate::exact::{congruent, lower};
 use crate::glm::Glm;
 use crate::glm::curvature::{self, bracket, ulps};
-use crate::likelihood::vouched_by;
+use certus_likelihood::internals::vouched_by;
 
 /// The key of these draws, apart from those of other checks with the same seed.
 const KEY: u64 = 0xD3 << 32;
 /// Beyond this dimension the eigenvalues of dense matrices take minutes.
 const LARGEST: usize = 2000;
 
-/// D3 in the frame z = m + Py, PPᵀ = J⁻¹ with J = prior precision + Σ θ_min a aᵀ: there μ = 1, and M = λ_max(PᵀUP), U with θ_max.
+/// D3 in the frame z = m + Py, PPᵀ = J⁻¹ with J = prior precision + Σ θ_min a aᵀ: there μ = 1, and M = λ_max(PᵀUP), U
+/// with θ_max.
 ///
-/// KL ≤ ½ E SᵀJ⁻¹S. Errors of aᵀz are √(aᵀJ⁻¹a · 2KL) at most, in units of q's sd |Cᵀa| at worst √(λ_max(C⁻¹J⁻¹C⁻ᵀ) · 2KL), which is
-/// what the core says in the frame, where q has the factor P⁻¹C. The evidence takes the exact ELBO where its quadrature is proved.
+/// KL ≤ ½ E SᵀJ⁻¹S. Errors of aᵀz are √(aᵀJ⁻¹a · 2KL) at most, in units of q's sd |Cᵀa| at worst √(λ_max(C⁻¹J⁻¹C⁻ᵀ) ·
+/// 2KL), which is what the core says in the frame, where q has the factor P⁻¹C. The evidence takes the exact ELBO where
+/// its quadrature is proved.
 pub fn global(model: &Glm, q: &Gaussian, settings: &PosteriorSettings) -> Result<Posterior, Error> {
     settings.check(q, model.dim())?;
     let d = model.dim();

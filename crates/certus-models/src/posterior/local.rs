@@ -1,4 +1,5 @@
-//! The log-Sobolev bound on a ball around q, where −log p is curved most, with the mass outside bounded by the envelope (math: D5).
+//! The log-Sobolev bound on a ball around q, where −log p is curved most, with the mass outside bounded by the envelope
+//! (math: D5).
 
 use certus::certificate::{Posterior, Statement, fisher_bound};
 use certus::random::{Purpose, Random};
@@ -7,14 +8,14 @@ use certus::{Gaussian, Target, linalg, parallel};
 
 use super::PosteriorSettings;
 use crate::certificate::Certified;
-use crate::envelope::frame::Frame;
+use crate::envelope::frame::EnvelopeFrame;
 use crate::envelope::shells::{Growing, STEP, log_sphere};
 use crate::envelope::{ROUNDING, with_quadrature};
-use crate::error::Error;
+use crate::error::{Error, NotFinite};
 use crate::exact::{congruent, lower};
 use crate::glm::Glm;
 use crate::glm::curvature::{self, bracket, ulps};
-use crate::likelihood::vouched_by;
+use certus_likelihood::internals::vouched_by;
 
 /// Stream numbers, apart from those of other checks.
 const PILOT_STREAM: u64 = 0xD5 << 32;
@@ -161,7 +162,8 @@ impl Ball {
 }
 
 impl Residual {
-    /// s has the derivative CᵀHC − I, of norm ρ = max(1 − λ_min(CᵀJC), λ_max(CᵀUC) − 1) at most; `None` if H has no upper bound.
+    /// s has the derivative CᵀHC − I, of norm ρ = max(1 − λ_min(CᵀJC), λ_max(CᵀUC) − 1) at most; `None` if H has no
+    /// upper bound.
     fn new(model: &Glm, q: &Gaussian) -> Result<Option<Self>, Error> {
         let (d, c) = (q.dim(), q.factor().to_dense());
         let Some((least, most)) = curvature::extremes(model)? else { return Ok(None) };
@@ -190,7 +192,7 @@ impl Residual {
 /// η_j = e^{f − ψ(0)} det C |S^{d−1}| ∫_R^∞ s^{d−1+j} e^{−ID(s)} ds, because the evidence is at least e^{−f}.
 fn balls(model: &Glm, q: &Gaussian, neg_elbo: f64) -> Result<Result<Vec<Ball>, String>, Error> {
     let d = q.dim();
-    let Some(frame) = Frame::new(model, q.mean(), q.factor())? else {
+    let Some(frame) = EnvelopeFrame::new(model, q.mean(), q.factor())? else {
         return Ok(Err("−log p is not strictly convex at the mean of q".into()));
     };
     // the frame of the envelope is that of q times `unit`
@@ -228,7 +230,8 @@ fn balls(model: &Glm, q: &Gaussian, neg_elbo: f64) -> Result<Result<Vec<Ball>, S
     if balls.is_empty() {
         let (radius, slope) = (growing.radius() * unit, growing.slope());
         return Ok(Err(format!(
-            "no ball holds most of the posterior for sure: at R = {radius:.1} −log p grows with the slope {slope:.1e} at least"
+            "no ball holds most of the posterior for sure: at R = {radius:.1} −log p grows with the slope {slope:.1e} \
+                at least"
         )));
     }
     Ok(Ok(balls))
@@ -253,7 +256,8 @@ fn residuals(
     q.factor().add_apply_transpose(&gradients, &mut u);
     match u.iter().position(|x| !x.is_finite()) {
         Some(k) => {
-            Err(Error::NotFinite(format!("the gradient of log(q/p) is {} at draw {}", u[k], first + k / d)))
+            let (what, place) = ("the gradient of log(q/p)", format!("draw {}", first + k / d));
+            Err(NotFinite::Value { what, value: u[k], place }.into())
         }
         None => Ok(u),
     }
@@ -279,9 +283,9 @@ fn fresh(model: &Glm, q: &Gaussian, ball: &Ball, settings: &PosteriorSettings) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::likelihood::{Likelihood, Logistic, NegativeBinomial, Probit};
     use crate::{Design, Memory, Prior};
     use certus::factor::{Factor, Lower};
+    use certus_likelihood::{Likelihood, Logistic, NegativeBinomial, Probit};
     use std::sync::Arc;
 
     fn cases() -> Vec<(Glm, Gaussian)> {
@@ -344,9 +348,10 @@ mod tests {
         }
     }
 
-    /// Every ball of twelve problems: k is below the curvature on it, η_j above the mass outside, and the bound with the exact Fisher
-    /// informations is the formula with Q from erf, above the divergence; means and sds are inside their bounds. Leaving out η
-    /// would not be noticed by a q near the mode, so some balls must be seen where it decides.
+    /// Every ball of twelve problems: k is below the curvature on it, η_j above the mass outside, and the bound with
+    /// the exact Fisher informations is the formula with Q from erf, above the divergence; means and sds are inside
+    /// their bounds. Leaving out η would not be noticed by a q near the mode, so some balls must be seen where it
+    /// decides.
     #[test]
     fn every_ball_in_one_dimension() {
         let mut decided = 0;
@@ -356,15 +361,15 @@ mod tests {
             let found = balls(&model, &q, neg_elbo).expect("finite").expect("balls");
             let whole = line.mean(&line.normal, |i| (line.slope[i] - line.u[i]).powi(2));
             let residual = Residual::new(&model, &q).expect("finite").expect("bounded");
-            let bend = |i: usize| (line.slope[i + 1] - line.slope[i]) / WIDTH;
-            let steepest = (0..line.u.len() - 1).map(|i| (bend(i) - 1.0).abs()).fold(0.0, f64::max);
+            let curvature = |i: usize| (line.slope[i + 1] - line.slope[i]) / WIDTH;
+            let steepest = (0..line.u.len() - 1).map(|i| (curvature(i) - 1.0).abs()).fold(0.0, f64::max);
             assert!(steepest <= residual.lipschitz + 1e-6, "{steepest} {}", residual.lipschitz);
             assert!(found.len() > 10);
             for ball in &found {
                 let name = format!("{} R = {:.2}", model.likelihood().name(), ball.radius);
                 let within = (0..line.u.len() - 1)
                     .filter(|i| line.u[*i].abs().max(line.u[i + 1].abs()) <= ball.radius);
-                let flattest = within.map(bend).fold(f64::INFINITY, f64::min);
+                let flattest = within.map(curvature).fold(f64::INFINITY, f64::min);
                 assert!(ball.least <= flattest + 1e-6, "{name}: {} {flattest}", ball.least);
                 assert!((ball.root[0].powi(2) / ball.least - 1.0).abs() < 1e-9, "{name}");
                 for j in 0..3 {
@@ -397,7 +402,8 @@ mod tests {
         assert!(decided > 0);
     }
 
-    /// δ is kept: with δ = 0.1 at most 0.1 · 300 + 4 sd of 300 checks of ten draws lie below the exact Fisher informations.
+    /// δ is kept: with δ = 0.1 at most 0.1 · 300 + 4 sd of 300 checks of ten draws lie below the exact Fisher
+    /// informations.
     #[test]
     fn coverage() {
         for (model, q) in cases().into_iter().take(4) {

@@ -1,5 +1,6 @@
-//! How far a Gaussian is from the posterior of a generalised linear model: in closed form where that is Gaussian (D7), else by the envelope
-//! (D6) where it can be had, else by the better of the log-Sobolev bounds on a ball (D5) and on all of space (D3).
+//! How far a Gaussian is from the posterior of a generalised linear model: in closed form where that is Gaussian (D7),
+//! else by the envelope (D6) where it can be had, else by the better of the log-Sobolev bounds on a ball (D5) and on
+//! all of space (D3).
 
 mod global;
 mod local;
@@ -36,22 +37,23 @@ impl Default for PosteriorSettings {
 
 impl PosteriorSettings {
     fn check(&self, q: &Gaussian, dim: usize) -> Result<(), Error> {
-        envelope::check(q, dim, self.delta, "draws", self.draws)
+        envelope::check(q, dim, self.delta, "the number of draws", self.draws)
     }
 }
 
 impl Glm {
-    /// KL(q ‖ p), the evidence, and the errors of means and sds, from the best certificate that can be had; `Posterior::none` with
-    /// every reason where none can. The errors are those of the coefficients of this model, one by one.
+    /// KL(q ‖ p), the evidence, and the errors of means and sds, from the best certificate that can be had;
+    /// `Posterior::none` with every reason where none can. The errors are those of the coefficients of this model, one
+    /// by one.
     ///
-    /// Where the posterior is Gaussian nothing is drawn (D7). Else D6 gets half of δ because it may decline after it has seen its draws;
-    /// D5 and D3 a quarter each, because the better one is chosen after they were made.
+    /// Where the posterior is Gaussian nothing is drawn (D7). Else D6 gets half of δ because it may decline after it
+    /// has seen its draws; D5 and D3 a quarter each, because the better one is chosen after they were made.
     pub fn posterior(&self, q: &Gaussian, settings: &PosteriorSettings) -> Result<Posterior, Error> {
         self.compared(q, None, settings)
     }
 
-    /// The same of linear combinations of the coefficients, each as (coefficient, weight): what is said of every mean and sd is said of
-    /// these. D3, D5 and D7 speak of every combination anyway; D6 brackets the ones that it is given.
+    /// The same of linear combinations of the coefficients, each as (coefficient, weight): what is said of every mean
+    /// and sd is said of these. D3, D5 and D7 speak of every combination anyway; D6 brackets the ones that it is given.
     pub fn posterior_of(
         &self,
         q: &Gaussian,
@@ -79,7 +81,7 @@ impl Glm {
         let half = EnvelopeSettings { proposals, delta: 0.5 * delta, seed, keep: 0 };
         let declined = match self.enveloped(&q, combinations, &half) {
             Ok(envelope) => return Ok(at_level(envelope.posterior, delta)),
-            Err(Error::Declined(reason)) => reason,
+            Err(Error::Declined(declined)) => declined.to_string(),
             Err(error) => return Err(error),
         };
         let quarter = PosteriorSettings { delta: 0.25 * delta, ..*settings };

@@ -1,5 +1,5 @@
-//! Models with a Gaussian posterior (normal errors of known sd): the posterior is the best of all Gaussians, so that KL(q ‖ p) is the gap,
-//! and a gap's statements on the optimum are statements on the posterior (math: D7).
+//! Models with a Gaussian posterior (normal errors of known sd): the posterior is the best of all Gaussians, so that
+//! KL(q ‖ p) is the gap, and a gap's statements on the optimum are statements on the posterior (math: D7).
 
 use certus::certificate::{Gap, Level, Posterior, Statement};
 use certus::{Gaussian, Provenance, linalg};
@@ -9,14 +9,15 @@ use crate::certificate::dense::Dense;
 use crate::certificate::row::gamma;
 use crate::error::Error;
 use crate::glm::Glm;
-use crate::likelihood::vouched_by;
 use crate::newton::dot;
+use certus_likelihood::internals::vouched_by;
 
 /// What it rests on.
-const GAUSSIAN: &str = "normal errors with a known sd and a normal prior, so that the posterior is Gaussian and KL is the gap to the best Gaussian";
+const GAUSSIAN: &str = "normal errors with a known sd and a normal prior, so that the posterior is Gaussian and KL is \
+    the gap to the best Gaussian";
 
 /// Why there is no statement where H is not known to be positive.
-const SINGULAR: &str = "the curvature of −log p in the frame of q is not told from 0";
+const SINGULAR: &str = "the curvature of −log p in the frame of q cannot be distinguished from 0";
 
 /// What a gap to the best of *all* Gaussians says of the posterior, for a model whose posterior is Gaussian.
 pub fn by_gap(model: &(impl Certified + ?Sized), w: &Gaussian, gap: &Gap) -> Result<Posterior, Error> {
@@ -32,8 +33,8 @@ pub fn by_gap(model: &(impl Certified + ?Sized), w: &Gaussian, gap: &Gap) -> Res
 }
 
 /// D7 in closed form. In the frame z = m + Cu of q, where q is standard and g = ∇ψ(0), H = ∇²ψ = I + S,
-/// KL(q ‖ p) = ½gᵀH⁻¹g + ½Σ(h − 1 − log h) over the eigenvalues h of H; for every direction the posterior mean is within |H⁻¹g| ≤ √(gᵀH⁻¹g/h_min) sds of
-/// q's, and the posterior sd between h_max^{−½} and h_min^{−½} of q's.
+/// KL(q ‖ p) = ½gᵀH⁻¹g + ½Σ(h − 1 − log h) over the eigenvalues h of H; for every direction the posterior mean is
+/// within |H⁻¹g| ≤ √(gᵀH⁻¹g/h_min) sds of q's, and the posterior sd between h_max^{−½} and h_min^{−½} of q's.
 pub(super) fn in_closed_form(model: &Glm, q: &Gaussian) -> Result<Posterior, Error> {
     let (at, d) = (Dense::over_all(model, q)?, q.dim());
     let (g, s, errors) = at.gradient_with_errors();
@@ -76,7 +77,8 @@ fn stated(statement: Statement, f: Value, mean_error: Option<f64>, sd_error: Opt
     Posterior { statement, log_evidence, mean_error, sd_error }
 }
 
-/// t − log(1 + t), from above: at most t²/2 for t ≥ 0 and t²/(2(1 + t)) below, which near 0 lose less than the subtraction.
+/// t − log(1 + t), from above: at most t²/2 for t ≥ 0 and t²/(2(1 + t)) below, which near 0 lose less than the
+/// subtraction.
 fn excess(t: f64) -> f64 {
     if t.abs() < 1e-4 {
         return 0.5 * t * t / (1.0 + t.min(0.0));

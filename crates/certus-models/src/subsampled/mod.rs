@@ -1,5 +1,6 @@
-//! Gradients from batches of rows (docs/maths.md, part F): the second-order expansion at the centre of a frame, exact and over all rows, plus what is
-//! left of it, from rows drawn with known probabilities. Unbiased, with a proved bound on what the rows add to the noise.
+//! Gradients from batches of rows (docs/maths.md, part F): the second-order expansion at the centre of a frame, exact
+//! and over all rows, plus what is left of it, from rows drawn with known probabilities. Unbiased, with a proved bound
+//! on what the rows add to the noise.
 
 mod sampler;
 
@@ -8,11 +9,11 @@ use certus::random::Random;
 use certus::{Target, TargetError, linalg};
 
 use crate::certificate::row::Row;
-use crate::error::Error;
+use crate::error::{Declined, Error, InvalidModel};
 use crate::exact::{congruent, is_lower};
 use crate::glm::Glm;
-use crate::likelihood::Likelihood;
 use crate::newton::dot;
+use certus_likelihood::Likelihood;
 use sampler::{Picked, Sampler};
 
 /// A dense model in the frame of a Gaussian, with the batches of rows of a run.
@@ -45,8 +46,8 @@ impl Batches {
 }
 
 impl Glm {
-    /// Batches of `size` rows in the frame of w, for Gaussians within `radius` of it there: two passes over the rows, and one number per leaf
-    /// is kept.
+    /// Batches of `size` rows in the frame of w, for Gaussians within `radius` of it there: two passes over the rows,
+    /// and one number per leaf is kept.
     pub fn row_batches(
         &self,
         w: &Gaussian,
@@ -56,12 +57,13 @@ impl Glm {
         model_key: u64,
     ) -> Result<RowBatches<'_>, Error> {
         if size == 0 {
-            return Err(Error::Model("a batch of 0 rows: at least 1 is required (row-batch)".into()));
+            return Err(
+                InvalidModel::Setting { name: "row-batch", value: 0.0, required: "at least 1" }.into()
+            );
         }
         if self.design().rows().ranks().is_some_and(|ranks| ranks.count() > 1) {
-            let words =
-                "batches of rows are drawn by one process: run without mpirun, or choose another method";
-            return Err(Error::Declined(words.into()));
+            let reason = "batches of rows are drawn by one process";
+            return Err(Declined::RowBatches { reason, remedy: "run without mpirun, or use auto" }.into());
         }
         let (d, (sampler, [plain, long])) = (self.dim(), Sampler::new(self, w, radius)?);
         let here = self.derivatives(w.mean())?;
@@ -84,8 +86,8 @@ impl Glm {
 }
 
 impl RowBatches<'_> {
-    /// R ≥ E(1 + |u|²)|ξ(u)|² on the ball around the centre, ξ the error of the gradient at m + Cu from one batch (Lemma F2); infinite where
-    /// neither φ″ nor φ‴ is bounded. |ξ|² ≤ (1/S) Σ (wρ′)²|ã|²/p on average over batches.
+    /// R ≥ E(1 + |u|²)|ξ(u)|² on the ball around the centre, ξ the error of the gradient at m + Cu from one batch
+    /// (Lemma F2); infinite where neither φ″ nor φ‴ is bounded. |ξ|² ≤ (1/S) Σ (wρ′)²|ã|²/p on average over batches.
     pub fn noise(&self) -> f64 {
         self.noise
     }
@@ -124,7 +126,8 @@ impl Target for RowTarget<'_> {
         self.model.slope.len()
     }
 
-    /// With x = ãᵀy and ρ(x) = φ(c + x) − φ(c) − φ′(c)x − ½φ″(c)x²: −log p(0) − gᵀy − ½yᵀHy − (1/S) Σ (w/p) ρ(x), and its gradient.
+    /// With x = ãᵀy and ρ(x) = φ(c + x) − φ(c) − φ′(c)x − ½φ″(c)x²: −log p(0) − gᵀy − ½yᵀHy − (1/S) Σ (w/p) ρ(x), and
+    /// its gradient.
     fn log_density(
         &self,
         points: &[f64],
@@ -154,9 +157,10 @@ impl Target for RowTarget<'_> {
 /// ρ(x) and ρ′(x), without the weight.
 fn remainder(likelihood: &dyn Likelihood, row: &Row, x: f64) -> (f64, f64) {
     let (c, datum) = (row.mean, row.datum);
-    let (slope, bend) = (likelihood.slope(c, datum), likelihood.bend(c, datum));
-    let value = likelihood.value(c + x, datum) - likelihood.value(c, datum) - (slope + 0.5 * bend * x) * x;
-    (value, likelihood.slope(c + x, datum) - slope - bend * x)
+    let (slope, curvature) = (likelihood.first_derivative(c, datum), likelihood.second_derivative(c, datum));
+    let value =
+        likelihood.value(c + x, datum) - likelihood.value(c, datum) - (slope + 0.5 * curvature * x) * x;
+    (value, likelihood.first_derivative(c + x, datum) - slope - curvature * x)
 }
 
 #[cfg(test)]

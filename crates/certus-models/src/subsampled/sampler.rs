@@ -1,5 +1,5 @@
-//! Which rows a step looks at: independent draws with p_n = ½|ã_n|/Σ|ã| + ½|ã_n|²/Σ|ã|² (docs/maths.md, part F). One number is kept per leaf; the
-//! numbers of a leaf's rows are made when one of them is drawn.
+//! Which rows a step looks at: independent draws with p_n = ½|ã_n|/Σ|ã| + ½|ã_n|²/Σ|ã|² (docs/maths.md, part F). One
+//! number is kept per leaf; the numbers of a leaf's rows are made when one of them is drawn.
 
 use certus::Gaussian;
 use certus::parallel;
@@ -7,10 +7,10 @@ use certus::random::{Purpose, Random};
 
 use crate::certificate::placed::Placed;
 use crate::certificate::row::Row;
-use crate::error::Error;
+use crate::error::{Declined, Error};
 use crate::glm::Glm;
-use crate::likelihood::Likelihood;
 use crate::rows::{Failure, leaves};
+use certus_likelihood::Likelihood;
 
 /// A row of a batch: ã and what the estimator needs of the loss.
 #[derive(Clone, Debug)]
@@ -36,7 +36,8 @@ pub(crate) struct Sampler<'a> {
 }
 
 impl<'a> Sampler<'a> {
-    /// One pass; also Σ v and Σ v|ã| from above, where v·|ã|² bounds E(1 + |u|²)(wρ′)²|ã|² of a row on the ball of radius r (Lemma F2).
+    /// One pass; also Σ v and Σ v|ã| from above, where v·|ã|² bounds E(1 + |u|²)(wρ′)²|ã|² of a row on the ball of
+    /// radius r (Lemma F2).
     pub(super) fn new(model: &'a Glm, w: &Gaussian, radius: f64) -> Result<(Self, [f64; 2]), Error> {
         let placed = Placed::new(model, w)?;
         let likelihood = model.likelihood();
@@ -55,9 +56,8 @@ impl<'a> Sampler<'a> {
         let add = |a: [f64; 4], b: [f64; 4]| [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]];
         let total = parallel::reduce(count, 64, &|k| each[k], &add).unwrap_or([0.0; 4]);
         if !(total[1] > 0.0 && total[1].is_finite()) {
-            return Err(Error::Declined(
-                "every row of the design is 0, so that there is nothing to draw".into(),
-            ));
+            let reason = "every row of the design is 0, so there is nothing to draw";
+            return Err(Declined::RowBatches { reason, remedy: "use auto" }.into());
         }
         let mut sampler = Self { placed, sums: [total[0], total[1]], cumulative: Vec::new() };
         let mut before = 0.0;
@@ -86,7 +86,8 @@ impl<'a> Sampler<'a> {
         self.mass(row.sd, row.sd * row.sd)
     }
 
-    /// The batches of steps `first..first + steps`, `size` rows each, one after the other. Every leaf is read once at most.
+    /// The batches of steps `first..first + steps`, `size` rows each, one after the other. Every leaf is read once at
+    /// most.
     pub(super) fn batches(
         &self,
         random: &Random,
@@ -163,20 +164,22 @@ pub(super) fn moments(dim: usize, a: f64, b: f64) -> [f64; 2] {
     [(d + 1.0) * a + (d + 3.0) * b, (d + 1.0) * a * a + 6.0 * (d + 3.0) * a * b + 3.0 * (d + 5.0) * b * b]
 }
 
-/// A bound of E(1 + |u|²)(wρ′)² on the ball of radius r: |ρ′(x)| is at most ½κx² and at most η|x|, η = sup|φ″ − φ″(c)| ≤ max(φ″(c), θ_max − φ″(c)).
-/// Infinite where neither φ‴ nor φ″ is bounded.
+/// A bound of E(1 + |u|²)(wρ′)² on the ball of radius r: |ρ′(x)| is at most ½κx² and at most η|x|, η = sup|φ″ − φ″(c)|
+/// ≤ max(φ″(c), θ_max − φ″(c)). Infinite where neither φ‴ nor φ″ is bounded.
 pub(super) fn noise_of_row(likelihood: &dyn Likelihood, row: &Row, dim: usize, radius: f64) -> f64 {
     let norm = row.sd + row.delta;
-    // a row without weight or length adds nothing, however its loss bends
+    // a row without weight or length adds nothing, however its loss curves
     if row.weight == 0.0 || norm == 0.0 {
         return 0.0;
     }
     let [second, fourth] = moments(dim, radius * norm, (1.0 + radius) * norm);
-    let bend = likelihood.bend(row.mean, row.datum);
+    let curvature = likelihood.second_derivative(row.mean, row.datum);
     // c is known up to its rounding, which changes φ″ by a hundredth at the very most
-    let change = likelihood.most_bend(row.datum).map(|most| 1.01 * (most - bend).max(bend));
+    let change =
+        likelihood.second_derivative_max(row.datum).map(|most| 1.01 * (most - curvature).max(curvature));
     let by_bend = change.map_or(f64::INFINITY, |eta| eta * eta * second);
-    let by_twist = likelihood.most_twist(row.datum).map_or(f64::INFINITY, |k| 0.25 * k * k * fourth);
+    let by_twist =
+        likelihood.third_derivative_max(row.datum).map_or(f64::INFINITY, |k| 0.25 * k * k * fourth);
     row.weight * row.weight * by_bend.min(by_twist)
 }
 

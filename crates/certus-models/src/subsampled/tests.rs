@@ -7,9 +7,10 @@ use certus::frame::{Frame, Framed};
 use super::sampler::moments;
 use super::*;
 use crate::design::Design;
-use crate::likelihood::{Linear, Logistic, Poisson};
-use crate::prior::Prior;
 use crate::rows::Memory;
+use certus_likelihood::Loss;
+use certus_likelihood::prior::Prior;
+use certus_likelihood::{Linear, Logistic, Poisson};
 
 fn wave(k: usize) -> f64 {
     (k as f64 * 1.3).sin() + (k as f64 * 0.37).cos()
@@ -131,7 +132,8 @@ fn moments_in_closed_form() {
     }
 }
 
-/// The noise that the rows add, enumerated and integrated at Gaussians of the ball, is below its bound, whose parts are those of Lemma F2.
+/// The noise that the rows add, enumerated and integrated at Gaussians of the ball, is below its bound, whose parts are
+/// those of Lemma F2.
 #[test]
 fn the_noise_is_bounded_on_the_ball() {
     let (d, size) = (4, 5);
@@ -143,10 +145,11 @@ fn the_noise_is_bounded_on_the_ball() {
             let all = batches.sampler.all();
             // sup|φ‴| = 1/(6√3), θ_max = 1/4
             let of_row = |row: &Picked| {
-                let (norm, bend) = (dot(&row.at, &row.at).sqrt(), Logistic.bend(row.row.mean, row.row.datum));
+                let (norm, curvature) =
+                    (dot(&row.at, &row.at).sqrt(), Logistic.second_derivative(row.row.mean, row.row.datum));
                 let [second, fourth] = moments(d, radius * norm, (1.0 + radius) * norm);
                 let by_twist = fourth / (4.0 * 108.0);
-                let by_bend = second * (1.01 * bend.max(0.25 - bend)).powi(2);
+                let by_bend = second * (1.01 * curvature.max(0.25 - curvature)).powi(2);
                 row.row.weight.powi(2) * by_twist.min(by_bend)
             };
             let [first, second] = batches.sampler.sums();
@@ -160,7 +163,7 @@ fn the_noise_is_bounded_on_the_ball() {
                 largest = largest.max(noise_at(&all, &inside(d, radius, direction)) / size as f64);
             }
             let bound = batches.noise();
-            // saturated rows of large sd make it loose: they rarely bend as much as they could
+            // saturated rows of large sd make it loose: they rarely curvature as much as they could
             assert!(largest <= bound && largest > 1e-4 * bound, "{n} {radius}: {largest} {bound}");
         }
     }

@@ -4,7 +4,8 @@
 use certus::Target;
 use certus::factor::{Factor, Lower};
 use certus::random::{Purpose, Random};
-use certus_models::likelihood::{Likelihood, Linear, Logistic};
+use certus_likelihood::{Likelihood, Linear, Logistic};
+use certus_models::error::InvalidData;
 use certus_models::rows::{LEAF, Leaf, Rows};
 use certus_models::{Design, Error, Glm, Memory, Prior, laplace};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -154,7 +155,7 @@ pub const LIKELIHOODS: [&str; 6] =
     ["linear", "logistic", "probit", "binomial", "poisson", "negative-binomial"];
 
 pub fn likelihood(name: &str) -> Arc<dyn Likelihood> {
-    use certus_models::likelihood::{Binomial, NegativeBinomial, Poisson, Probit};
+    use certus_likelihood::{Binomial, NegativeBinomial, Poisson, Probit};
     match name {
         "linear" => Arc::new(Linear::new(0.7).unwrap()),
         "logistic" => Arc::new(Logistic),
@@ -226,7 +227,8 @@ impl Rows for Disk {
         {
             let mut file = self.file.lock().unwrap();
             file.seek(SeekFrom::Start((first * width * 8) as u64)).unwrap();
-            file.read_exact(&mut bytes).map_err(|e| Error::Data(format!("leaf {index}: {e}")))?;
+            file.read_exact(&mut bytes)
+                .map_err(|error| InvalidData::LeafUnreadable { leaf: index, error })?;
         }
         let number = |k: usize| f64::from_le_bytes(bytes[k * 8..][..8].try_into().unwrap());
         let column = |j: usize| (0..n).map(|i| number(i * width + j)).collect::<Vec<_>>();

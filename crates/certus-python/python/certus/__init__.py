@@ -1,7 +1,7 @@
-"""certus: Gaussian posteriors with a certificate of how good they are."""
+"""certus: Gaussian posterior approximations with a certificate of their accuracy."""
 
 from ._certus import __version__
-from .adapters.doors import jax, numpyro, pymc, stan, torch
+from .adapters.lazy import jax, numpyro, pymc, stan, torch
 from .errors import AssumptionError, DataError, Error, InputError, NotFiniteError, OutputError, TargetError, UsageError
 from .fit import Fit, fit, load
 from .models import Model, binomial, linear, logistic, negative_binomial, poisson, probit

@@ -1,4 +1,4 @@
-"""What is written in Rust. Use `certus.fit`, `certus.load` and the models instead."""
+"""The part that is written in Rust. Use `certus.fit`, `certus.load` and the models instead."""
 
 from collections.abc import Callable
 from os import PathLike
@@ -7,14 +7,19 @@ from typing import Any, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Fitted", "Model", "Native", "StanModel", "__version__", "fit_target", "seconds_per_step"]
+__all__ = ["Fitted", "Model", "Native", "StanModel", "__version__", "fit_target", "responses", "seconds_per_step"]
 
 __version__: str
+responses: list[str]
 
 _Array: TypeAlias = NDArray[np.float64]
 
 @final
 class Fitted:
+    @property
+    def level(self) -> str: ...
+    @property
+    def is_mixture(self) -> bool: ...
     @property
     def dim(self) -> int: ...
     def json(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Draws of a fit as an ArviZ object, with names, dimensions, log weights, data and log likelihoods where they are known."""
+"""Draws of a fit as an ArviZ object, with names, dimensions, log weights, data and log likelihoods if they are known."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ def convert(fit: Fit, draws: int, seed: int) -> Any:
 
 def contents(fit: Fit, draws: int, seed: int) -> tuple[Groups, dict[str, Any], dict[str, list[str]]]:
     """The groups without their chain dimension, the coordinates and the dimensions."""
-    mixture = fit.to_dict()["certificate"]["scale"] is not None
-    latents: Any = None if mixture else fit.latents(draws, seed)
+    latents: Any = None if fit._fitted.is_mixture else fit.latents(draws, seed)
     source = fit.source
     coords: dict[str, Any] = {}
     dims: dict[str, list[str]] = {}
@@ -58,7 +57,7 @@ def contents(fit: Fit, draws: int, seed: int) -> tuple[Groups, dict[str, Any], d
         if source is not None:
             response = fit.settings.response
             groups["observed_data"] = {response: source._model.responses()}
-        if source is not None and not mixture:
+        if source is not None and not fit._fitted.is_mixture:
             groups["log_likelihood"] = {response: source._model.log_likelihood(latents)}
         if source is not None:
             dims[fit.settings.response] = ["row"]
@@ -84,7 +83,7 @@ def _of_target(target: Target, latents: Any, coords: dict[str, Any], dims: dict[
 
 
 def _of_model(fit: Fit, draws: int, seed: int, coords: dict[str, Any], dims: dict[str, list[str]]) -> dict[str, Any]:
-    """Coefficients of all rows under their names; those of groups as `name|group` with the levels as coordinates."""
+    """Common coefficients under their names; those of groups as `name|group` with the levels as coordinates."""
     values = fit.sample(draws, seed)
     meaning = json.loads(fit._fitted.parts()[2] or "null")
     if meaning is None or not meaning["latents"]:

@@ -1,4 +1,4 @@
-"""What can go wrong, one class per exit code of the command line."""
+"""Exceptions, one class per exit code of the command line."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Any
 
 
 class Error(Exception):
-    """Every error of certus. `fit` is the partial fit, where there is one."""
+    """Base class of all errors of certus. `fit` is the partial fit, if there is one."""
 
     exit_code = 70
     fit: Any = None
 
 
 class UsageError(Error, ValueError):
-    """Arguments that contradict themselves or have no meaning."""
+    """Arguments that contradict each other or have no meaning."""
 
     exit_code = 64
 
 
 class DataError(Error, ValueError):
-    """Data that do not fit what is asked of them, unknown columns included."""
+    """Data that do not fit the request, including unknown columns."""
 
     exit_code = 65
 
@@ -37,19 +37,19 @@ class AssumptionError(Error):
 
 
 class TargetError(Error, TypeError):
-    """A log density that does not return what is required of it."""
+    """A log density that does not return what is required."""
 
     exit_code = 20
 
 
 class InputError(Error, FileNotFoundError):
-    """There is no such file or directory, or it cannot be read."""
+    """A file or directory that does not exist or cannot be read."""
 
     exit_code = 66
 
 
 class OutputError(Error, OSError):
-    """Files that are there already or cannot be written."""
+    """Files that already exist or cannot be written."""
 
     exit_code = 73
 

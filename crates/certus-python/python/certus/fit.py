@@ -24,11 +24,11 @@ from .targets import Target
 Array = NDArray[np.float64]
 
 MOST_ENTRIES = 500_000_000
-"""Of a covariance: 4 GB."""
+"""The largest covariance: 4 GB."""
 
 
 class Section(Mapping[str, Any]):
-    """An object of fit.json: its keys are attributes."""
+    """An object of fit.json whose keys are attributes."""
 
     __slots__ = ("_values",)
 
@@ -39,10 +39,10 @@ class Section(Mapping[str, Any]):
         try:
             return _section(self._values[name])
         except KeyError:
-            raise AttributeError(f"there is no {name!r} here: there are {', '.join(self._values)}") from None
+            raise AttributeError(f"there is no attribute {name!r}: there are {', '.join(self._values)}") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("a fit does not change")
+        raise AttributeError("a fit cannot be changed")
 
     def __getitem__(self, name: str) -> Any:
         return _section(self._values[name])
@@ -85,7 +85,7 @@ class Fit:
         try:
             return _section(self._record[name])
         except KeyError:
-            raise AttributeError(f"a fit has no {name!r}") from None
+            raise AttributeError(f"a fit has no attribute {name!r}") from None
 
     def __dir__(self):
         return [*super().__dir__(), *self._record]
@@ -132,12 +132,12 @@ class Fit:
 
     @property
     def verdict(self) -> list[str]:
-        """The certificate in plain sentences."""
+        """The certificate in words."""
         return self._fitted.verdict()
 
     @property
     def groups(self) -> pd.DataFrame | None:
-        """The effects of groups whose sd was not given, a row each: rows, mean, sd and quantiles of the group's deviation; else None."""
+        """Effects of groups whose sd was not given, one row per group: rows, mean, sd and quantiles of its deviation; otherwise None."""
         found = self._fitted.groups()
         if found is None:
             return None
@@ -154,8 +154,8 @@ class Fit:
         return self._fitted.log_q(np.ascontiguousarray(latents, dtype=np.float64))
 
     def log_weights(self, n: int, seed: int = 0) -> Array | None:
-        """log p - log q at the draws of `sample`, up to a constant; None if the posterior is not at hand."""
-        if self._source is None or self._record["certificate"]["scale"] is not None:
+        """log p - log q at the draws of `sample`, up to a constant; None if the posterior is not available."""
+        if self._source is None or self._fitted.is_mixture:
             return None
         latents = self.latents(n, seed)
         if isinstance(self._source, Target):
@@ -165,7 +165,7 @@ class Fit:
         return values - self.log_q(latents)
 
     def summary(self) -> pd.DataFrame:
-        """A data frame with a row per parameter: mean, sd and quantiles."""
+        """A data frame with one row per parameter: mean, sd and quantiles."""
         keys = ("mean", "sd", "q05", "q50", "q95")
         return pd.DataFrame({key: self._column(key) for key in keys}, index=pd.Index(self.names, name="parameter"))
 
@@ -183,8 +183,8 @@ class Fit:
     def predict(self, data: Any, *, groups: str | None = None) -> pd.DataFrame:
         """The expected response of every row of new data: mean, sd, quantiles, and mean and sd of the linear predictor.
 
-        If the sd between groups was not given, `groups` says whose: "known" (the rows' own groups, the default), "new" (a group nobody has
-        seen) or "population" (averaged over all groups there could be).
+        If the sd between groups was not given, `groups` selects the group: "known" (the rows' own groups, the default), "new" (an unseen
+        group) or "population" (averaged over the population of groups).
         """
         keys = ("mean", "sd", "q05", "q50", "q95", "linear_mean", "linear_sd")
         values = self._fitted.predict(self._new_columns(data, groups in (None, "known")), groups)
@@ -201,13 +201,13 @@ class Fit:
         return convert(self, whole("draws", draws, 1), whole("seed", seed))
 
     def plot(self, names: list[str] | None = None) -> Any:
-        """A matplotlib figure: coefficients, the gap over the run, pairs against importance-weighted draws."""
+        """A matplotlib figure: coefficients, the gap during the run, and pairs of coefficients with importance-weighted draws."""
         from .plot import figure
 
         return figure(self, names)
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Writes a report, one HTML page that works offline."""
+        """Writes a report as one HTML page that works offline."""
         Path(path).write_text(self._fitted.report(), encoding="utf-8")
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -224,7 +224,7 @@ class Fit:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return page(self._record, self.verdict)
+        return page(self._record, self._fitted.level, self.verdict)
 
     def __reduce__(self):
         return _unpickled, self._fitted.parts()
@@ -246,7 +246,10 @@ def as_target(model: Any, options: dict[str, Any]) -> Target:
     name = next((ADAPTERS[m] for m in modules if m in ADAPTERS), None)
     if name is None:
         if callable(model):
-            raise UsageError("how many coordinates has this function? certus.fit(certus.target(fn, dim=d))")
+            raise UsageError(
+                "the dimension of the function is not known: pass it, certus.fit(certus.target(fn, dim=d)); "
+                "for a NumPyro model use certus.numpyro(model, ...)"
+            )
         raise UsageError(
             f"the model is a {type(model).__module__}.{type(model).__qualname__}, but a certus.target, a model such as certus.logistic, "
             "or a model of PyMC, NumPyro or Stan is required"
@@ -275,13 +278,13 @@ def fit(
 ) -> Fit:
     """Fits a Gaussian to a target or a model and certifies it.
 
-    `gap` is the distance to the best Gaussian to reach, in nats; `delta` the probability that a probable statement may fail; `level` how
-    strong the statement must be (proved, probable, estimated); `max_time` in seconds. Ctrl-C ends the fit with what it has.
-    `steps` of the paper's methods are "greedy", "paper" (those of the paper's theorem, from its constants), "horizon" (one step size, the best for
-    `iterations`) or "decaying". `row_batch` rows are drawn per iteration by `method="subsampled"`.
-    `factor="diagonal"` asks for the best Gaussian with independent coefficients (of models without groups; per sd of their features, where the
-    model standardises). `threads` are those of models and never change the result; a Python function is called on the caller's thread. `options` go to the
-    adapter of a model of another library.
+    `gap` is the distance to the best Gaussian at which the fit stops, in nats; `delta` is the probability with which a probable statement may be false;
+    `level` is the required level of certainty (proved, probable, estimated); `max_time` is in seconds. Ctrl-C ends the fit and returns the result so far.
+    `steps` of the paper's methods are "greedy", "paper" (those of the paper's theorem, with its constants), "horizon" (one constant step size, the best
+    for `iterations`) or "decaying". `method="subsampled"` draws `row_batch` rows per iteration.
+    `factor="diagonal"` requests the best Gaussian with independent coefficients (for models without groups; per sd of their features, if the
+    model standardises). `threads` are used by models and do not change the result; a Python function is called on the caller's thread. `options` are
+    passed to the adapter of a model of another library.
     """
     from .models import Model
 
@@ -292,11 +295,11 @@ def fit(
     if not isinstance(model, (Target, Model)):
         model, options = as_target(model, options), {}
     if options:
-        raise UsageError(f"{', '.join(options)}: there is no such setting")
+        raise UsageError(f"unknown setting: {', '.join(options)}")
     for name, given in (("factor", factor), ("steps", steps)):
         if given is not None and isinstance(model, Target):
-            raise UsageError(f"{name} is {given!r}, but it belongs to models such as certus.logistic: leave it out")
-    show = watcher(progress, None if isinstance(model, Model) and model._model.collapsed else gap)
+            raise UsageError(f"{name} is {given!r}, but it applies only to models such as certus.logistic: leave it out")
+    show = watcher(progress)
     try:
         if isinstance(model, Target):
             start = None if model.start is None else [float(x) for x in model.start]
@@ -316,5 +319,5 @@ def fit(
 
 
 def load(path: str | os.PathLike[str]) -> Fit:
-    """Reads a fit directory, Python's or the command line's."""
+    """Reads a fit directory that Python or the command line wrote."""
     return Fit(_certus.Fitted.load(os.fspath(path)))

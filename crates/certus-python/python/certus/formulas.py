@@ -1,8 +1,8 @@
-"""A formula, read by `formulae`, to the terms that Rust knows.
+"""Converts a formula, parsed by `formulae`, to the terms that Rust knows.
 
 Terms of plain columns keep their names and are encoded in Rust, as on the command line. A transformed term such as `np.log(x)`, or one whose
-contrasts differ from ours, is evaluated here and becomes a column of numbers; its term is kept to evaluate new data in the same way.
-Group terms give their columns; their dense matrices are never made.
+contrasts differ from ours, is evaluated here and becomes a numeric column; its term is kept to evaluate new data in the same way.
+Group terms contribute their columns; their dense matrices are never made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SAMPLE = 1000
 
 
 def environment(depth: int) -> Environment:
-    """The names that the caller `depth` frames up sees, and NumPy as np."""
+    """The names in the scope of the caller `depth` frames up, and NumPy as np."""
     frame = inspect.currentframe()
     for _ in range(depth + 1):
         frame = frame.f_back if frame is not None else None
@@ -36,7 +36,7 @@ def environment(depth: int) -> Environment:
 
 
 class Formula:
-    """A formula with the table it was given: response, features, groups, and the columns for Rust."""
+    """A formula with its table: response, features, groups, and the columns for Rust."""
 
     def __init__(self, text: str, frame: Frame, env: Environment) -> None:
         self.text = text
@@ -46,13 +46,13 @@ class Formula:
             description = model_description(text)
         except Exception as error:
             raise UsageError(f"the formula {text!r} cannot be read: {error}") from None
-        # a name inside a call may also be one that the caller sees
+        # a name inside a call may also be one in the caller's scope
         _require(frame, {name for part in _parts(description) if isinstance(part, Variable) for name in part.var_names})
         known = {name for part in _parts(description) for name in part.var_names if name in frame}
         self.evaluated: dict[str, tuple[Any, int | None]] = {}
-        """Columns made here: the term, and which of its columns."""
+        """Columns made here: the term, and the index of its column."""
         self.joined: dict[str, tuple[str, ...]] = {}
-        """Columns of text that join the labels of others."""
+        """Text columns that join the labels of others."""
         self.plain: list[str] = []
         self.offset: str | None = None
         self.trials: str | None = None
@@ -71,15 +71,15 @@ class Formula:
         del self._pandas, self._complete
 
     def columns(self, frame: Frame) -> dict[str, Column]:
-        """The columns of the table that the model is made of."""
+        """The columns of the table that the model uses."""
         return {**frame.columns(dict.fromkeys(self.plain)), **self._made, **self._join(frame)}
 
     def forget(self) -> None:
-        """Lets go of the columns made for the fit."""
+        """Releases the columns made for the fit."""
         self._made = {}
 
     def new_columns(self, frame: Frame, groups: bool = True) -> dict[str, Column]:
-        """The same of new data; the response is not needed, and columns that only name groups are left out without `groups`."""
+        """The same for new data; the response is not needed, and columns that only name groups are omitted without `groups`."""
         unused = {self.response} if groups else {self.response, *self.factors}
         out = frame.columns(name for name in dict.fromkeys(self.plain) if name not in unused)
         terms = {id(term): term for name, (term, _) in self.evaluated.items() if name != self.response}
@@ -144,12 +144,12 @@ class Formula:
         common = [t for t in description.common_terms if not isinstance(t, Intercept)]
         if not common:
             return {}
-        # a few complete rows tell what the terms are and which contrasts they have
+        # a few complete rows determine the terms and their contrasts
         sample = self._pandas[self._complete].head(SAMPLE)
         if not len(sample):
             if not all(self._plain(t) for t in common):
                 raise DataError("there is no complete row of data")
-            # Rust says which values are missing where
+            # Rust reports which values are missing
             self.plain += [c.name for t in common for c in t.components]
             return {t.name: [t.name] for t in common}
         model = Description(*([Intercept()] if self.intercept else []), *common)
@@ -191,12 +191,12 @@ class Formula:
         return all(isinstance(c, Variable) and c.reference is None for c in term.components)
 
     def _groups(self, description: Any, names: dict[str, list[str]]) -> list[str]:
-        """Group terms in the words of the command line: "g", "g: a,b"."""
+        """Group terms in the notation of the command line: "g", "g: a,b"."""
         slopes: dict[tuple[str, ...], list[str]] = {}
         with_intercept: set[tuple[str, ...]] = set()
         for term in description.group_terms:
             if not self._plain(term.factor):
-                raise UsageError(f"the group of ({term.name}) is no column: make a column of it")
+                raise UsageError(f"the group of ({term.name}) is not a column: make it a column")
             factor = tuple(c.name for c in term.factor.components)
             own = slopes.setdefault(factor, [])
             if isinstance(term.expr, Intercept):
@@ -209,8 +209,8 @@ class Formula:
         for factor in sorted(slopes, key=len):
             written = ":".join(factor)
             if factor in with_intercept and not self.intercept:
-                what = "the intercept varies but there is none of all rows"
-                raise UsageError(f"by {written} {what}, which is not built yet: write (1 + ... | {written}) and an intercept, or neither")
+                what = f"the intercept varies by {written}, but the model has no intercept"
+                raise UsageError(f"{what}, which is not supported yet: write (1 + ... | {written}) and an intercept, or neither")
             own = [] if not self.intercept or factor in with_intercept else ["0"]
             if any(sign in part for part in factor for sign in ":/,="):
                 raise UsageError(f"the group {written} has one of : / , = in its name: rename it")
@@ -242,7 +242,7 @@ def _require(frame: Frame, names: set[str]) -> None:
 
 
 def _safe(name: str) -> str:
-    """A name without the signs that the words of the command line give a meaning."""
+    """A name without the characters that have a meaning on the command line."""
     return name.replace(":", " * ").replace(",", ";")
 
 
@@ -255,7 +255,7 @@ def _labels(kind: str, cells: Any) -> list[str | None]:
 
 
 def _in_our_order(series: pd.Series) -> bool:
-    """False for an ordered categorical whose order is not the one Rust gives its levels: numbers by size, then names by their letters."""
+    """False for an ordered categorical whose order differs from that of Rust: numbers by size, then names alphabetically."""
     dtype = series.dtype
     if not isinstance(dtype, pd.CategoricalDtype) or not dtype.ordered:
         return True

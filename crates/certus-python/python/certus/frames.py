@@ -1,4 +1,4 @@
-"""Columns of any table: pandas, polars, Arrow, or a dict of arrays, each cell a number, a truth value, text or a date."""
+"""Columns of any table: pandas, polars, Arrow, or a dict of arrays, whose cells are numbers, booleans, text or dates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Frame:
 
     @property
     def rows(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return len(self.data)
 
     def __contains__(self, name: str) -> bool:
@@ -40,16 +40,16 @@ class Frame:
         return self.data.iloc[:, place] if self.pandas_like else self.data[:, place]
 
     def column(self, name: str) -> Column:
-        """A column as Rust takes it."""
+        """A column in the form that Rust takes."""
         series = self._series(name)
         return _pandas_column(name, series) if self.pandas_like else _polars_column(name, series)
 
     def columns(self, names: Iterable[str] | None = None) -> dict[str, Column]:
-        """Those that are there, of `names` or of all."""
+        """The existing columns, of `names` or of all."""
         return {name: self.column(name) for name in (self.names if names is None else names) if name in self}
 
     def pandas(self, names: Iterable[str]) -> pd.DataFrame:
-        """Some columns as pandas has them, dates as days."""
+        """Some columns as in pandas, dates as days."""
         out: dict[str, Any] = {}
         for name in names:
             if name not in self:
@@ -73,7 +73,7 @@ def _table(data: Any) -> Any:
         try:
             return pd.DataFrame(dict(data))
         except (ValueError, TypeError) as error:
-            raise DataError(f"data is a mapping, but no table: {error}") from None
+            raise DataError(f"data is a mapping, but not a table: {error}") from None
     if hasattr(data, "__arrow_c_stream__"):
         return _from_arrow(data)
     raise UsageError(f"data is a {type(data).__name__}, but a data frame (pandas, polars, Arrow) or a dict of columns is required")

@@ -9,10 +9,8 @@ COLOURS = {"proved": "#1a7f37", "probable": "#0969da", "estimated": "#9a6700", "
 LISTED = 30
 
 
-def page(record: dict[str, Any], sentences: list[str]) -> str:
+def page(record: dict[str, Any], level: str, sentences: list[str]) -> str:
     """A self-contained piece of HTML that follows the reader's theme."""
-    scale = record["certificate"]["scale"]
-    level = record["certificate"]["gap"]["level"] if scale is None else scale["level"]
     colour = COLOURS[level] if record["status"] == "reached" else COLOURS["none"] if level == "none" else COLOURS["estimated"]
     first, rest = sentences[0], sentences[1:]
     lines = "".join(f"<div>{escape(line)}</div>" for line in rest)

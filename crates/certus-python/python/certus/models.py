@@ -24,10 +24,10 @@ CoefficientPrior = float | tuple[float, float] | Mapping[str, float]
 
 
 class Plan(list[tuple[str, str]]):
-    """What a fit would do, as pairs of what and how much; prints as `certus plan` does.
+    """What a fit would do, as pairs of a label and a value; prints the same as `certus plan`.
 
-    `theorems` has what the theorems say of the paper's methods and ours, as fields: `curvature`, `ball`, and for every method and set of constants in
-    `methods` the theorem, its constants, step sizes, the bounds after T iterations and the iterations for the gap; None where nothing can be said at all.
+    `theorems` has what the theorems guarantee for the paper's methods and ours, as fields: `curvature`, `ball`, and for every method and set of constants
+    in `methods` the theorem, its constants, step sizes, the bounds after T iterations and the iterations for the gap; None if no theorem applies.
     """
 
     def __init__(self, text: str, fields: str) -> None:
@@ -41,7 +41,7 @@ class Plan(list[tuple[str, str]]):
 
 
 class Model:
-    """A model with its data. `fit` fits it, `plan` says what that would take."""
+    """A model with its data. `fit` fits it, `plan` describes the fit and its cost."""
 
     def __init__(self, model: _certus.Model, words: dict[str, Any], formula: Formula | None, names: list[str] | None) -> None:
         self._model = model
@@ -56,17 +56,17 @@ class Model:
 
     @property
     def dim(self) -> int:
-        """Latents."""
+        """Number of latents."""
         return self._model.dim
 
     @property
     def rows(self) -> int:
-        """Rows in use."""
+        """Number of rows used."""
         return self._model.rows
 
     @property
     def notes(self) -> list[str]:
-        """What was noticed of the data, and the prior on their scale."""
+        """Notes about the data, and the prior on the scale of the data."""
         return self._model.notes
 
     def fit(
@@ -87,18 +87,18 @@ class Model:
         row_batch: int | None = None,
         factor: str | None = None,
     ) -> Fit:
-        """Fits and certifies; see `certus.fit`. `factor="diagonal"` asks for independent coefficients (mean field)."""
+        """Fits the model and certifies the result; see `certus.fit`. `factor="diagonal"` requests independent coefficients (mean field)."""
         return _fit(
             self, gap=gap, delta=delta, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
             progress=progress, constants=constants, steps=steps, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
         )
 
     def plan(self, **settings: Any) -> Plan:
-        """What `fit` with the same settings would do, without doing it, and what the theorems say of the paper's methods."""
+        """Describes `fit` with the same settings without running it, and what the theorems guarantee for the paper's methods."""
         return Plan(*self._model.plan(infinite(run_settings(**settings))))
 
     def new_columns(self, data: Any, groups: bool = True) -> dict[str, Column]:
-        """Columns of new data for `predict`; those of groups are left out if they are not needed."""
+        """Columns of new data for `predict`, without those of groups if they are not needed."""
         if self._columns is not None and isinstance(data, np.ndarray):
             return matrix_columns(data, self._columns)
         frame = Frame(data)
@@ -190,12 +190,12 @@ def _of_formula(words: dict[str, Any], text: str, data: Any, roles: dict[str, An
             words[role] = own
         elif isinstance(value, str):
             if value not in frame:
-                raise DataError(f"{role} names the column '{value}', which data has not: there are {', '.join(frame.names[:20])}")
+                raise DataError(f"{role} names the column '{value}', which is not found in the data: there are {', '.join(frame.names[:20])}")
             words[role] = value
             columns[value] = frame.column(value)
         else:
             if role in columns:
-                raise UsageError(f"data has a column '{role}' already: name it, {role}='{role}', or rename it")
+                raise UsageError(f"data already has a column '{role}': name it, {role}='{role}', or rename it")
             words[role] = role
             columns[role] = ("number", _vector(role, value, frame.rows))
     words["response"] = formula.response
@@ -211,14 +211,14 @@ def _of_formula(words: dict[str, Any], text: str, data: Any, roles: dict[str, An
 
 def _of_matrix(words: dict[str, Any], x: Any, y: Any, roles: dict[str, Any], intercept: bool, names: Sequence[str] | None) -> Model:
     if y is None:
-        raise UsageError("which response? give a formula with data=, or X and y")
+        raise UsageError("the response is not given: pass a formula with data=, or X and y")
     if not isinstance(x, np.ndarray) and not isinstance(x, (list, tuple)) and names is None:
         frame = Frame(x)
         names = frame.names
         kinds = {name: frame.column(name) for name in names}
         text = next((n for n, (kind, _) in kinds.items() if kind == "text"), None)
         if text is not None:
-            raise DataError(f"X has the column '{text}' of text: use a formula, which encodes it")
+            raise DataError(f"the column '{text}' of X contains text: use a formula, which encodes it")
         x = np.column_stack([np.asarray(cells, dtype=np.float64) for _, cells in kinds.values()]) if names else np.empty((frame.rows, 0))
     x = np.asarray(x)
     if x.dtype.kind not in "fiub":
@@ -228,7 +228,7 @@ def _of_matrix(words: dict[str, Any], x: Any, y: Any, roles: dict[str, Any], int
     names = [f"x{k}" for k in range(x.shape[1])] if names is None else [str(n) for n in names]
     if len(names) != x.shape[1]:
         raise UsageError(f"names has {len(names)} entries, but X has {x.shape[1]} columns")
-    # float64 in C order stays where it is
+    # float64 in C order is not copied
     x = np.ascontiguousarray(x, dtype=np.float64)
     response = "y"
     given = {role: _vector(role, value, len(x)) for role, value in roles.items() if value is not None}
@@ -253,12 +253,12 @@ def _model(model: str, formula: Any, y: Any, data: Any, roles: dict[str, Any], i
     words = _settings(model, **prior)
     if isinstance(formula, str):
         if y is not None:
-            raise UsageError("a formula names its response: leave y out and give data=")
+            raise UsageError("a formula names its response: leave out y and pass data=")
         if names is not None or not intercept:
-            raise UsageError("names= and intercept= belong to matrices; a formula says it itself (y ~ 0 + ...)")
+            raise UsageError("names= and intercept= apply only to matrices; a formula has its own notation (y ~ 0 + ...)")
         return _of_formula(words, formula, data, roles, 2)
     if data is not None:
-        raise UsageError("data= belongs to a formula, but the first argument is none")
+        raise UsageError("data= applies only to a formula, but the first argument is not a formula")
     return _of_matrix(words, formula, y, roles, intercept, names)
 
 
@@ -269,12 +269,12 @@ def logistic(
 ) -> Model:
     """Logistic regression of a 0/1 or boolean response.
 
-    `formula` with `data`, or a matrix X and `y`. `prior_sd` is the prior sd of a coefficient, per sd of a number and per step of a two-valued
-    column or a level (per unit of the data without `standardise`); infinity is flat. `priors` has others by name, in the same units: an sd,
-    (mean, sd) or {"mean": ..., "sd": ...}. `group_sd`, a number or one per group, is the sd of group effects;
-    without it the groups are integrated out and the sd has a posterior (`sd_prior` half-normal, half-t, exponential or flat, with
-    `sd_prior_scale`), or is estimated (`scales="estimate"`).
-    `offset` and `weights` are columns or arrays. `missing` is "error" or "drop". A float64 X in C order is not copied: leave it as it is
+    Give `formula` with `data`, or a matrix X and `y`. `prior_sd` is the prior sd of a coefficient, per sd of a numeric column and per step of a
+    two-valued column or a level (per unit of the data with `standardise=False`); infinity is flat. `priors` sets the priors of single coefficients by
+    name, in the same units: an sd, (mean, sd) or {"mean": ..., "sd": ...}. `group_sd`, a number or one per group, is the sd of the random effects.
+    Without it the groups are integrated out, and the posterior of the sd is computed (`sd_prior` half-normal, half-t, exponential or flat, with
+    `sd_prior_scale`), or the sd is estimated (`scales="estimate"`).
+    `offset` and `weights` are columns or arrays. `missing` is "error" or "drop". A float64 X in C order is not copied: do not change it
     while the model is in use.
     """
     return _model(
@@ -321,8 +321,8 @@ def linear(
 ) -> Model:
     """Linear regression; arguments as for `logistic`.
 
-    The sd of the errors, `sigma`, is found like the sd of groups if it is not given. Either way priors are in sds of the response, and the intercept's is
-    about its mean (unless `standardise=False`).
+    If the sd of the noise, `sigma`, is not given, it is inferred like the sd of groups. In both cases priors are in sds of the response, and the prior of
+    the intercept is about the mean of the response (unless `standardise=False`).
     """
     return _model(
         "linear", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
@@ -352,7 +352,7 @@ def negative_binomial(
     group_sd: float | Mapping[str, float] | None = None, sd_prior: str | None = None, sd_prior_scale: float | None = None,
     scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
-    """Regression of counts with extra spread, the `dispersion`, which is found like the sd of groups if it is not given; arguments as for `logistic`."""
+    """Negative-binomial regression of counts; a `dispersion` that is not given is inferred like the sd of groups; arguments as for `logistic`."""
     return _model(
         "negative-binomial", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
         intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,

@@ -1,4 +1,4 @@
-"""Three pictures of a fit: coefficients, the gap over the run, and pairs against importance-weighted draws."""
+"""Three plots of a fit: coefficients, the gap during the run, and pairs of coefficients with importance-weighted draws."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SHOWN, PAIRS, DRAWS = 25, 3, 4000
 
 
 def figure(fit: Fit, names: list[str] | None = None) -> Any:
-    """A matplotlib figure; `names` chooses the parameters."""
+    """A matplotlib figure; `names` selects the parameters."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise UsageError("fit.plot() needs matplotlib: pip install matplotlib") from None
     unknown = [n for n in names or [] if n not in fit.names]
     if unknown:
-        raise UsageError(f"names has '{unknown[0]}', which is no parameter: there are {', '.join(fit.names[:10])}")
+        raise UsageError(f"names has '{unknown[0]}', which is not a parameter: there are {', '.join(fit.names[:10])}")
     chosen = [fit.names.index(n) for n in names] if names else list(range(min(len(fit.names), SHOWN)))
     pairs = chosen[: PAIRS + (fit.names[chosen[0]] == "(Intercept)" and len(chosen) > PAIRS)][-PAIRS:]
     height = max(4.0, 0.26 * len(chosen) + 1.4)
@@ -30,10 +30,10 @@ def figure(fit: Fit, names: list[str] | None = None) -> Any:
     fig = Figure(figsize=(15, max(height, 5.4)), layout="constrained")
     left, middle, right = fig.subfigures(1, 3, width_ratios=[1.1, 1, 1.3])
     _coefficients(left.subplots(), fit, chosen)
-    if fit.certificate.scale is None:
-        _trace(middle.subplots(), fit)
-    else:
+    if fit._fitted.is_mixture:
         _scale(middle.subplots(), fit)
+    else:
+        _trace(middle.subplots(), fit)
     _pairs(right, fit, pairs[:size])
     first = fit.verdict[0]
     fig.suptitle(first[0].upper() + first[1:], fontsize=12)
@@ -73,7 +73,7 @@ def _trace(axes: Any, fit: Fit) -> None:
 
 
 def _scale(axes: Any, fit: Fit) -> None:
-    """A scale that was not given: its draws, and where its likelihood has a maximum."""
+    """A scale that was not given: its draws, and the interval that contains a maximum of its likelihood."""
     scale = fit.certificate.scale
     draws = fit.sample(DRAWS, 1)[:, fit.names.index(scale.name)]
     axes.set_title(scale.name, fontsize=10)
@@ -95,7 +95,7 @@ def _pairs(part: Any, fit: Fit, chosen: list[int]) -> None:
     if weights is not None:
         p = np.exp(weights - weights.max())
         weighted = draws[np.random.default_rng(0).choice(DRAWS, DRAWS, p=p / p.sum())]
-    word = "grey: draws of q weighted by the posterior" if weighted is not None else "the posterior is not at hand: draws of q"
+    word = "grey: draws of q weighted by the posterior" if weighted is not None else "the posterior is not available: draws of q"
     part.suptitle(f"{word}; blue: q (50 %, 90 %)", fontsize=10)
     shown = draws if weighted is None else weighted
     angle = np.linspace(0, 2 * np.pi, 100)

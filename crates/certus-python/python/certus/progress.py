@@ -7,16 +7,15 @@ import time
 from collections.abc import Callable
 
 Show = Callable[[float, int, int, "float | None"], None]
-"""Called with seconds, iteration, gradients, and the bound on the gap or, where nothing is proved, its estimate."""
+"""Called with seconds, iteration, gradients, and the bound on the gap or, if nothing is proved, its estimate."""
 
 FIRST, EVERY = 2.0, 10.0
 
 
 class Line:
-    """What is shown while a fit runs. Nothing is shown of a fit that takes less than two seconds outside a terminal."""
+    """Shows the progress of a fit. Outside a terminal nothing is shown for a fit that takes less than two seconds."""
 
-    def __init__(self, goal: float | None, stream=None) -> None:
-        self.goal = goal
+    def __init__(self, stream=None) -> None:
         self.stream = stream or sys.stderr
         self.terminal = bool(getattr(self.stream, "isatty", lambda: False)())
         self.began = time.monotonic()
@@ -24,13 +23,10 @@ class Line:
         self.width = 0
 
     wants_words = True
-    """The gap comes in the words of the core, which tell bounds from estimates."""
+    """Progress in the words of the core, which distinguish bounds from estimates."""
 
-    def __call__(self, seconds: float, iteration: int, gradients: int, gap: str) -> None:
-        if self.goal is None:
-            text = f"{seconds:6.1f} s  groups integrated out, {gradients} passes"
-        else:
-            text = f"{seconds:6.1f} s  {gap}, goal {self.goal:g}; iteration {iteration}, {gradients} gradients"
+    def __call__(self, seconds: float, iteration: int, gradients: int, words: str) -> None:
+        text = f"{seconds:6.1f} s  {words}"
         now = time.monotonic()
         if self.terminal:
             self.stream.write("\r" + text.ljust(self.width))
@@ -47,16 +43,16 @@ class Line:
             self.stream.flush()
 
 
-def watcher(progress: bool | Show | None, goal: float | None) -> Show | Line | None:
-    """None: a line if stderr is there; False: nothing; True: a line; a function: that. Without a goal there is no gap to reach."""
+def watcher(progress: bool | Show | None) -> Show | Line | None:
+    """None: a line if stderr is there; False: nothing; True: a line; a function: that."""
     if progress is False:
         return None
     if callable(progress):
         return progress
-    return Line(goal) if sys.stderr is not None else None
+    return Line() if sys.stderr is not None else None
 
 
 def finish(show: Show | Line | None) -> None:
-    """Clears what a `Line` left."""
+    """Clears the line of a `Line`."""
     if isinstance(show, Line):
         show.done()

@@ -1,4 +1,4 @@
-"""Keyword arguments to the words of the command line, checked by type before Rust sees them."""
+"""Converts keyword arguments to the settings of the command line and checks their types."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run_settings(
     row_batch: int | None = None,
     factor: str | None = None,
 ) -> dict[str, Any]:
-    """The settings of a run, in the words of fit.json."""
+    """The settings of a run, with the names of fit.json."""
     words: dict[str, Any] = {"gap": number("gap", gap), "delta": number("delta", delta), "seed": whole("seed", seed)}
     for name, text in (("method", method), ("level", level), ("constants", constants), ("steps", steps), ("factor", factor)):
         if text is not None:
@@ -56,7 +56,9 @@ def run_settings(
     for name, value in (("threads", threads), ("batch", batch), ("iterations", iterations), ("row_batch", row_batch)):
         if value is not None:
             words[name.replace("_", "-")] = whole(name, value, 1)
-    return words
+    # as on the command line, defaults are not written
+    usual = {"gap": 0.01, "delta": 0.01, "method": "auto", "seed": 0}
+    return {name: value for name, value in words.items() if usual.get(name) != value}
 
 
 def coefficient_prior(name: str, value: Any) -> float | dict[str, float]:

@@ -1,4 +1,4 @@
-"""A log density with what is known of it, as `certus.fit` takes it."""
+"""A log density with what is known about it, as an argument of `certus.fit`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Target:
     """A log density on d unconstrained coordinates.
 
     `log_density` maps a C-order float64 (B, d) array to ((B,), (B, d)): the log densities and their gradients. It may instead be an
-    object of ours that is evaluated without the interpreter. The other fields are optional: constants of -log p (`strong_convexity`,
-    `smoothness`, with `mode` and the `reason` to believe them), the `start` of the search, and what the coordinates mean:
+    object of certus that is evaluated without the interpreter. The other fields are optional: constants of -log p (`strong_convexity`,
+    `smoothness`, with `mode` and the `reason` why they hold), the `start` of the search, and the meaning of the coordinates:
     `variables` with `coords` (labels by dimension), `constrain` from (n, d) draws to {name: (n, *shape)}, `observed` data, and
     `log_likelihood` from (n, d) draws to {name: (n, *shape of the observations)}.
     """
@@ -72,7 +72,7 @@ class Target:
         return list(self.names) if self.names is not None else [f"z[{i}]" for i in range(self.dim)]
 
     def declared(self) -> tuple[float, float, list[float] | None, str] | None:
-        """The constants as Rust takes them."""
+        """The constants in the form that Rust takes."""
         if self.strong_convexity is None or self.smoothness is None:
             return None
         mode = None if self.mode is None else [float(x) for x in self.mode]
@@ -83,7 +83,7 @@ def _vector(name: str, value: Any, dim: int) -> Array:
     try:
         vector = np.array(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{name} is no vector of numbers: {error}") from None
+        raise UsageError(f"{name} is not a vector of numbers: {error}") from None
     if vector.shape != (dim,) or not np.isfinite(vector).all():
         raise UsageError(f"{name} has shape {vector.shape}, but {dim} finite numbers are required")
     return vector

@@ -1,8 +1,8 @@
-//! The frame at the mode: scales of the coordinates found by probing, the Hessian from secants of half a standard deviation, and
-//! Newton steps with it.
+//! The frame at the mode: scales of the coordinates found by probing, the Hessian from secants of half a standard
+//! deviation, and Newton steps with it.
 //!
-//! A secant over a good part of a standard deviation says more about the best Gaussian than a derivative does, is exact for Gaussian
-//! targets, and shrugs at rounding, kinks and noise.
+//! A secant over a good part of a standard deviation says more about the best Gaussian than a derivative does, is exact
+//! for Gaussian targets, and shrugs at rounding, kinks and noise.
 
 use super::mode::{Place, Search};
 use super::slope::short;
@@ -21,7 +21,8 @@ const BOTH_SIDES: usize = 128;
 const AIM: f64 = 0.5;
 const RANGE: std::ops::Range<f64> = 0.05..1.5;
 
-/// An eigenvalue this much smaller than the largest, in units of the secants, is rounding: the log density is flat along its vector.
+/// An eigenvalue this much smaller than the largest, in units of the secants, is rounding: the log density is flat
+/// along its vector.
 const FLAT: f64 = 1e-12;
 
 /// What was found at the mode.
@@ -86,15 +87,15 @@ pub(super) fn curved(target: &dyn Target, search: &Search) -> Result<Curved, Err
                 column[i] = (up[i] - down) / if minus.is_some() { 2.0 * step } else { step };
             }
             let finite = column.iter().all(|x| x.is_finite());
-            let bend = column[k];
+            let second_derivative = column[k];
             // what rounding of the two slopes can fake
             let noise = 1e-12 * (up[k].abs() + here.slope[k].abs()) / step;
-            let sds = step * bend.abs().sqrt();
-            if finite && RANGE.contains(&sds) && bend.abs() > 8.0 * noise {
+            let sds = step * second_derivative.abs().sqrt();
+            if finite && RANGE.contains(&sds) && second_derivative.abs() > 8.0 * noise {
                 continue;
             }
             if round + 1 == ROUNDS {
-                if !finite || bend.abs() <= 8.0 * noise {
+                if !finite || second_derivative.abs() <= 8.0 * noise {
                     flat = flat.or(Some(format!("coordinate {k}")));
                     column.fill(0.0);
                 }
@@ -102,10 +103,10 @@ pub(super) fn curved(target: &dyn Target, search: &Search) -> Result<Curved, Err
             }
             lengths[k] = if !finite {
                 step / 16.0
-            } else if bend.abs() <= 8.0 * noise {
+            } else if second_derivative.abs() <= 8.0 * noise {
                 step * 1e4
             } else {
-                (AIM / bend.abs().sqrt()).clamp(step * 1e-4, step * 1e4)
+                (AIM / second_derivative.abs().sqrt()).clamp(step * 1e-4, step * 1e4)
             };
             again.push(k);
         }

@@ -156,8 +156,8 @@ impl AutoState {
         self.taken >= self.next
     }
 
-    /// Measures the average since the last look with fresh pairs: an eighth of those taken; once more with up to as many if that
-    /// is enough to tell that the goal is reached.
+    /// Measures the average since the last look with fresh pairs: an eighth of those taken; once more with up to as
+    /// many if that is enough to tell that the goal is reached.
     pub(super) fn look(
         &mut self,
         target: &dyn Target,
@@ -185,8 +185,9 @@ impl AutoState {
 
     /// Chooses batch and pace for the next stretch, or says why there is none.
     ///
-    /// An estimate that rises clearly means steps too long for this target: back to the best, with steps a quarter as long. One that does
-    /// not fall although noise does not explain it means steps too short: they become four times as long.
+    /// An estimate that rises clearly means steps too long for this target: back to the best, with steps a quarter as
+    /// long. One that does not fall although noise does not explain it means steps too short: they become four times as
+    /// long.
     pub(super) fn judge(&mut self, gaussian: &Gaussian, gap: Estimate) -> Result<(), String> {
         let Estimate { value, standard_error } = gap;
         let low = value - 2.0 * standard_error;
@@ -196,7 +197,8 @@ impl AutoState {
                 self.restarts += 1;
                 if self.restarts > RESTARTS {
                     return Err(
-                        "the estimate of the gap keeps rising: no Gaussian fits this target, or its gradients are too noisy"
+                        "the estimate of the gap keeps rising: no Gaussian fits this target, or its gradients are too \
+                            noisy"
                             .into(),
                     );
                 }

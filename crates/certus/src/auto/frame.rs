@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::curvature::{curved, polish};
-use super::mode::{Place, Progress, Search};
+use super::mode::{Place, Search, SearchStep};
 use super::slope::short;
 use super::{Ending, Run};
 use crate::error::Error;
@@ -19,8 +19,8 @@ impl Run<'_, '_> {
     ) -> Result<ControlFlow<Ending, (Place, Axes, String)>, Error> {
         let most = 200 + 10 * (start.point.len() as u64).min(100);
         let mut search = Search::new(start.clone());
-        let mut ended = Progress::Moved;
-        while ended == Progress::Moved && search.iterations < most {
+        let mut ended = SearchStep::Moved;
+        while ended == SearchStep::Moved && search.iterations < most {
             ended = search.step(&self.target)?;
             if let Some(ending) = self.ask(None, None) {
                 return Ok(ControlFlow::Break(ending));
@@ -30,24 +30,24 @@ impl Run<'_, '_> {
         if let Some(ending) = self.show_guess(&search) {
             return Ok(ControlFlow::Break(ending));
         }
-        let found = ended != Progress::Moved;
+        let found = ended != SearchStep::Moved;
         let mut there = curved(&self.target, &search)?;
-        let mut words = format!("mode by L-BFGS ({steps} steps), frame from secants there");
+        let mut words = format!("mode found by L-BFGS ({steps} steps), frame from secants at the mode");
         if !found {
-            words = format!("no mode in {steps} L-BFGS steps, frame from secants where they ended");
+            words = format!("no mode found in {steps} L-BFGS steps, frame from secants at the last point");
             // where the search ran away nothing bends upwards: begin where the user would
             if there.flat.is_some() || !there.convex {
                 search = Search::new(start);
                 there = curved(&self.target, &search)?;
-                words = format!("no mode in {steps} L-BFGS steps, frame from secants at the start");
+                words = format!("no mode found in {steps} L-BFGS steps, frame from secants at the start");
             }
         }
         if let Some(flat) = there.flat {
             return Ok(ControlFlow::Break((
                 Status::NoProgress,
                 format!(
-                    "the log density does not change along {flat} near {}: it is flat there, so no Gaussian is best; \
-                     give every coordinate a proper prior",
+                    "the log density does not change along {flat} near {}: it is flat there, so there is no best \
+                        Gaussian; give every coordinate a proper prior",
                     short(&search.here.point)
                 ),
             )));

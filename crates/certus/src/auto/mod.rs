@@ -1,9 +1,10 @@
 //! A fit that needs no settings: give a target and a gap (docs/maths.md, part J).
 //!
-//! The gradient is checked against the log density; the mode is found by L-BFGS, the frame by secants there; then q descends in its own
-//! frame, and fresh draws estimate how far it still is. Nothing is proved of a target that declares no constants, and the outcome says
-//! so: its gap is *estimated*, with a standard error, and holds for a log-concave target. However the run ends, a pair of points that
-//! contradicts log-concavity is looked for before an estimate is stated; where one was found, or there was no time, no gap is stated.
+//! The gradient is checked against the log density; the mode is found by L-BFGS, the frame by secants there; then q
+//! descends in its own frame, and fresh draws estimate how far it still is. Nothing is proved of a target that declares
+//! no constants, and the outcome says so: its gap is *estimated*, with a standard error, and holds for a log-concave
+//! target. However the run ends, a pair of points that contradicts log-concavity is looked for before an estimate is
+//! stated; where one was found, or there was no time, no gap is stated.
 
 mod curvature;
 mod descent;
@@ -21,7 +22,7 @@ pub use verdict::{estimated_gap, reached};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use crate::certificate::Level;
+use crate::certificate::{Level, counted};
 use crate::diagnostics::Estimate;
 use crate::error::{Error, same_length};
 use crate::factor::Family;
@@ -67,8 +68,9 @@ pub fn auto_observed(
     run(target, goal, observer, false, |run| run.route())
 }
 
-/// The same, with every call of the target and the observer on the calling thread: for targets that belong to it, such as functions of an
-/// interpreter. [`Goal::threads`] has no effect then; large matrix products still use the current pool.
+/// The same, with every call of the target and the observer on the calling thread: for targets that belong to it, such
+/// as functions of an interpreter. [`Goal::threads`] has no effect then; large matrix products still use the current
+/// pool.
 pub fn auto_here(
     target: &dyn Target,
     goal: &Goal,
@@ -87,7 +89,7 @@ pub fn auto_resume(
     same_length("the saved state", target.dim(), state.dim())?;
     run(target, goal, observer, false, |run| {
         run.target = Counted::new(target, state.gradients);
-        run.route = format!("black box of dimension {}, gone on from a saved state{DESCENT}", state.dim());
+        run.route = format!("black box of dimension {}, resumed from a saved state{DESCENT}", state.dim());
         run.gaussian = state.averaged()?;
         run.descend(state.clone())
     })
@@ -107,7 +109,7 @@ fn run<'a, 'o>(
         return Err(Error::invalid(
             "the dimension of the target",
             target.dim(),
-            "between 1 and 20,000 are possible with a dense factor; use a pattern and `fit` beyond",
+            "it must lie between 1 and 20,000 with a dense factor; for more, use a pattern and `fit`",
         ));
     }
     if let Some(start) = &goal.start {
@@ -160,7 +162,7 @@ impl<'a, 'o> Run<'a, 'o> {
             clock: Instant::now(),
             // three times what the noisiest benchmark (d = 500) needs for 0.01 nats
             most: goal.max_gradients.unwrap_or(100_000 + 400 * dim as u64),
-            route: "the gradient was checked, nothing else done".into(),
+            route: "the gradient was checked, and nothing else was done".into(),
             gaussian: Gaussian::isotropic(start, 1.0, &Family::Lower)?,
             measured: None,
             convexity: Convexity::NotChecked,
@@ -181,11 +183,11 @@ impl<'a, 'o> Run<'a, 'o> {
             return Err(Error::NonFinite {
                 what: "the log density or its gradient",
                 value: -here.value,
-                place: format!("the start {}; give another", slope::short(&here.point)),
+                place: format!("the start {}; choose another start", slope::short(&here.point)),
             });
         }
         if let Some(mismatch) = slope::check(&self.target, &here, &self.random(Purpose::Estimate))? {
-            let message = format!("the gradient is not that of the log density: {mismatch}");
+            let message = format!("the gradient does not match the log density: {mismatch}");
             return Ok((Status::AssumptionViolated, message));
         }
         let (here, axes, words) = match self.frame(here)? {
@@ -261,13 +263,19 @@ impl<'a, 'o> Run<'a, 'o> {
             elapsed: self.clock.elapsed(),
         };
         if (self.observer)(&progress).is_break() {
-            return Some((Status::Interrupted, format!("stopped after {} steps", self.iteration)));
+            return Some((Status::Interrupted, format!("stopped after {}", counted(self.iteration, "step"))));
         }
         if self.goal.max_time.is_some_and(|limit| self.clock.elapsed() >= limit) {
-            return Some((Status::Limit, format!("the time was up after {} steps", self.iteration)));
+            return Some((
+                Status::Limit,
+                format!("the time limit was reached after {}", counted(self.iteration, "step")),
+            ));
         }
         if progress.gradients >= self.most {
-            return Some((Status::Limit, format!("{} gradients were spent", progress.gradients)));
+            return Some((
+                Status::Limit,
+                format!("the limit was reached after {}", counted(progress.gradients, "gradient")),
+            ));
         }
         None
     }

@@ -1,7 +1,7 @@
 //! The mode by L-BFGS with a weak-Wolfe line search, and the inverse Hessian its pairs imply.
 //!
-//! Ours, not a crate's: the pairs are needed afterwards for the frame, trial points outside the domain must only shorten a step, and the
-//! target is counted and may fail; the search itself is a page.
+//! Ours, not a crate's: the pairs are needed afterwards for the frame, trial points outside the domain must only
+//! shorten a step, and the target is counted and may fail; the search itself is a page.
 
 use std::collections::VecDeque;
 
@@ -11,8 +11,8 @@ use crate::target::Target;
 
 /// Pairs kept.
 const MEMORY: usize = 12;
-/// The search ends when it promises to gain less than this many nats, three times in a row, because young pairs know little of flat
-/// directions; the frame polishes the rest.
+/// The search ends when it promises to gain less than this many nats, three times in a row, because young pairs know
+/// little of flat directions; the frame polishes the rest.
 const ENOUGH: f64 = 0.01;
 const QUIET: u32 = 3;
 
@@ -55,7 +55,7 @@ pub(super) struct Search {
 
 /// How a step of the search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum SearchStep {
     /// It moved.
     Moved,
     /// There is less than [`ENOUGH`] to gain.
@@ -69,8 +69,8 @@ impl Search {
         Self { here, pairs: VecDeque::new(), iterations: 0, promise: f64::INFINITY, quiet: 0 }
     }
 
-    /// H x, H the inverse Hessian that the pairs imply, by the two loops (Nocedal 1980). Without pairs: the step of one nat, or
-    /// the identity where there is no slope.
+    /// H x, H the inverse Hessian that the pairs imply, by the two loops (Nocedal 1980). Without pairs: the step of one
+    /// nat, or the identity where there is no slope.
     pub(super) fn inverse_hessian_times(&self, x: &[f64]) -> Vec<f64> {
         let mut q = x.to_vec();
         let mut alphas = Vec::with_capacity(self.pairs.len());
@@ -94,7 +94,7 @@ impl Search {
     }
 
     /// One step. Weak Wolfe conditions by bisection; a trial that is not finite only shortens the step.
-    pub(super) fn step(&mut self, target: &dyn Target) -> Result<Progress, Error> {
+    pub(super) fn step(&mut self, target: &dyn Target) -> Result<SearchStep, Error> {
         let mut direction = self.inverse_hessian_times(&self.here.slope);
         let mut slope = linalg::dot(&direction, &self.here.slope);
         if !(slope.is_finite() && slope >= 0.0) {
@@ -110,7 +110,7 @@ impl Search {
             || (small && self.promise <= 1e-6)
             || linalg::norm_squared(&self.here.slope) == 0.0
         {
-            return Ok(Progress::Arrived);
+            return Ok(SearchStep::Arrived);
         }
         let (mut low, mut high, mut t) = (0.0, f64::INFINITY, 1.0);
         for _ in 0..60 {
@@ -124,7 +124,7 @@ impl Search {
                 low = t;
             } else {
                 self.accept(there);
-                return Ok(Progress::Moved);
+                return Ok(SearchStep::Moved);
             }
             let next = if high.is_finite() { 0.5 * (low + high) } else { 4.0 * t };
             // the line may fall for ever, or the bracket close on a kink: take the best that is known
@@ -138,15 +138,15 @@ impl Search {
             let there = Place::at(target, point)?;
             if there.is_finite() && there.value < self.here.value {
                 self.accept(there);
-                return Ok(Progress::Moved);
+                return Ok(SearchStep::Moved);
             }
         }
         if self.pairs.is_empty() {
-            return Ok(Progress::Stuck);
+            return Ok(SearchStep::Stuck);
         }
         // once more along the gradient itself
         self.pairs.clear();
-        Ok(Progress::Moved)
+        Ok(SearchStep::Moved)
     }
 
     fn accept(&mut self, there: Place) {
@@ -212,7 +212,8 @@ mod tests {
         }
     }
 
-    /// Rosenbrock's valley from its usual start, and a domain that ends on the way: both arrive, going down all the way, in few evaluations.
+    /// Rosenbrock's valley from its usual start, and a domain that ends on the way: both arrive, going down all the
+    /// way, in few evaluations.
     #[test]
     fn it_arrives() {
         for (bounded, start, mode, most) in
@@ -222,7 +223,7 @@ mod tests {
             let target = Counted::new(&valley, 0);
             let mut search = Search::new(Place::at(&target, start).expect("no error"));
             let mut last = search.here.value;
-            while search.step(&target).expect("no error") == Progress::Moved {
+            while search.step(&target).expect("no error") == SearchStep::Moved {
                 assert!(search.here.value <= last);
                 last = search.here.value;
             }

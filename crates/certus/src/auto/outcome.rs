@@ -71,7 +71,8 @@ impl Goal {
     }
 }
 
-/// What was spent. A gradient is one single-point full-data gradient, whoever asked: mode, frame, steps, checks, estimates.
+/// What was spent. A gradient is one single-point full-data gradient, whoever asked: mode, frame, steps, checks,
+/// estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Single-point gradients.
@@ -100,7 +101,8 @@ pub struct TracePoint {
 }
 
 impl TracePoint {
-    /// What is known of the gap: "gap at most 0.021 nats", "gap about 0.02 nats (estimate, not checked)", "gap not bounded yet".
+    /// What is known of the gap: "gap at most 0.021 nats", "gap about 0.02 nats (estimate, not checked)", "gap not
+    /// bounded yet".
     pub fn words(&self) -> String {
         words::progress(self.bound, self.level)
     }
@@ -140,14 +142,15 @@ impl fmt::Display for Outcome {
         write!(f, "{}", self.certificate)?;
         if let Some(k) = self.k_hat {
             let word = match k {
-                k if k < 0.5 => "the weights of q against p are light-tailed",
-                k if k < 0.7 => "the weights of q against p are usable",
-                _ => "q misses parts of p: its tails and spread are not to be trusted",
+                k if k < 0.5 => "the importance weights are light-tailed",
+                k if k < 0.7 => "the importance weights are usable",
+                _ => "q misses parts of p: do not trust its tails and its spread",
             };
             writeln!(f, "k-hat      {k:.2} ({word})")?;
         }
         let Counts { gradients, hessians, exact_passes } = self.counts;
-        writeln!(f, "spent      {gradients} gradients, {hessians} Hessians, {exact_passes} exact passes")?;
+        let spent = [(gradients, "gradient"), (hessians, "Hessian"), (exact_passes, "exact pass")];
+        writeln!(f, "spent      {}", spent.map(|(count, noun)| words::counted(count, noun)).join(", "))?;
         self.gaussian.write_table(f)
     }
 }

@@ -28,7 +28,7 @@ impl std::fmt::Display for Mismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "between {} and {} the log density changes by {:.6e}, but its gradients say {:.6e} (a ratio of {:.3})",
+            "between {} and {} the log density changes by {:.6e}, but its gradients predict {:.6e} (a ratio of {:.3})",
             short(&self.points[0]),
             short(&self.points[1]),
             self.change,
@@ -44,8 +44,8 @@ pub(super) fn short(z: &[f64]) -> String {
     format!("({}{})", shown.join(", "), if z.len() > 4 { ", …" } else { "" })
 }
 
-/// Along the gradient and a random direction the change of log p must be what its gradients say, at `here` or at a point a nat away:
-/// one of the two may lie on a kink, but a wrong sign or factor is wrong at both.
+/// Along the gradient and a random direction the change of log p must be what its gradients say, at `here` or at a
+/// point a nat away: one of the two may lie on a kink, but a wrong sign or factor is wrong at both.
 pub(super) fn check(target: &dyn Target, here: &Place, random: &Random) -> Result<Option<Mismatch>, Error> {
     let Some(first) = check_at(target, here, random, 0)? else { return Ok(None) };
     let there = Place::at(target, first.points[1].clone())?;
@@ -54,8 +54,8 @@ pub(super) fn check(target: &dyn Target, here: &Place, random: &Random) -> Resul
     Ok(if informative { check_at(target, &there, random, 1)?.map(|_| first) } else { Some(first) })
 }
 
-/// Steps are predicted to change log p by 1 nat, 1/4, 1/16, …; the change must agree with h(g + g′)·v/2 at one of them. The error of that
-/// rule falls with h², and rounding only matters far below.
+/// Steps are predicted to change log p by 1 nat, 1/4, 1/16, …; the change must agree with h(g + g′)·v/2 at one of them.
+/// The error of that rule falls with h², and rounding only matters far below.
 fn check_at(
     target: &dyn Target,
     here: &Place,

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use super::descent::AutoState;
 use super::slope::short;
 use super::{Counts, Ending, Outcome, Run};
-use crate::certificate::words::estimate;
+use crate::certificate::words::{counted, estimate};
 use crate::certificate::{Certificate, Checks, Gap, Level, Posterior, Spending, Statement, family_name};
 use crate::diagnostics::{Estimate, importance, psis};
 use crate::error::Error;
 use crate::fit::Status;
-use crate::moving::{Convexity, Measured, bends_down, convexity};
+use crate::moving::{Convexity, Measured, concave_direction, convexity};
 use crate::random::Purpose;
 use crate::target::{Curvature, Guarded, Target, Witness};
 
@@ -55,7 +55,7 @@ impl Run<'_, '_> {
             Some(witness) => Some(witness),
             None => {
                 let looks = self.random(Purpose::Estimate);
-                bends_down(&self.target, &self.gaussian, &looks, descent.next_look())?
+                concave_direction(&self.target, &self.gaussian, &looks, descent.next_look())?
             }
         };
         if let Some(witness) = witness {
@@ -71,8 +71,8 @@ impl Run<'_, '_> {
         Ok(Some((Status::Reached, String::new())))
     }
 
-    /// However the run ended: is −log p convex around the Gaussian that is returned, as the estimate of its gap assumes? A run that was told
-    /// to stop has little time for the answer; one whose target failed is not asked again.
+    /// However the run ended: is −log p convex around the Gaussian that is returned, as the estimate of its gap
+    /// assumes? A run that was told to stop has little time for the answer; one whose target failed is not asked again.
     pub(super) fn check_convexity(&mut self, ending: &Result<Ending, Error>) {
         let Some(measured) = self.measured.as_ref().filter(|_| self.convexity == Convexity::NotChecked)
         else {
@@ -94,8 +94,8 @@ impl Run<'_, '_> {
         self.convexity = found.unwrap_or_default();
     }
 
-    /// The gap by estimate, if the search for violations of its assumption was made and found none. Where it found one the distance to the
-    /// best Gaussian nearby is named if the goal was reached by that, and not called the gap.
+    /// The gap by estimate, if the search for violations of its assumption was made and found none. Where it found one
+    /// the distance to the best Gaussian nearby is named if the goal was reached by that, and not called the gap.
     fn gap_by_estimate(&self, seen: &Measured, status: &Status) -> Gap {
         let (family, draws) = (family_name(self.gaussian.factor()), seen.log_weights.len() as f64);
         let reason = match &self.convexity {
@@ -135,12 +135,16 @@ impl Run<'_, '_> {
     pub(super) fn outcome(self, ending: Result<Ending, Error>) -> Outcome {
         let (status, message, error) = match ending {
             Ok((status, message)) => (status, message, None),
-            Err(e) => (Status::from(&e), format!("after {} steps: {e}", self.iteration), Some(Arc::new(e))),
+            Err(e) => (
+                Status::from(&e),
+                format!("after {}: {e}", counted(self.iteration, "step")),
+                Some(Arc::new(e)),
+            ),
         };
         let unknown = Estimate { value: f64::NAN, standard_error: f64::INFINITY };
         let family = family_name(self.gaussian.factor());
         let (mut gap, mut posterior) =
-            (Gap::none(family.clone(), "nothing was measured"), Posterior::none("nothing was measured"));
+            (Gap::none(family.clone(), "not measured"), Posterior::none("not measured"));
         let (mut neg_elbo, mut k_hat) = (unknown, None);
         if let Some(m) = &self.measured {
             neg_elbo = m.neg_elbo;
@@ -195,7 +199,7 @@ fn nearby(gap: Estimate) -> String {
 /// Two points that contradict log-concavity, in words.
 fn contradiction(witness: &Witness) -> String {
     format!(
-        "{NOT_CONCAVE}: by its gradients the second derivative of −log p between {} and {} is {:.3e}",
+        "{NOT_CONCAVE}: according to its gradients, the second derivative of −log p between {} and {} is {:.3e}",
         short(&witness.points[0]),
         short(&witness.points[1]),
         witness.along

@@ -1,4 +1,5 @@
-//! Repeated checks with fresh draws when μ and M are declared: shares of δ, the draws of each check, the residual at them.
+//! Repeated checks with fresh draws when μ and M are declared: shares of δ, the draws of each check, the residual at
+//! them.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -54,8 +55,9 @@ impl Spending {
 /// Repeated checks of Gaussians, each from its own draws: of the gap f(w) − f* and of the distance from the posterior.
 ///
 /// With probability at least 1 − δ none of them is wrong, whatever the Gaussians they are asked about: a later one may
-/// depend on everything that earlier checks said, on estimates, and on a run with any seed. Two `Checks` with the same seed
-/// and model key repeat each other's draws, so a Gaussian that was chosen because of one must not be given to the other.
+/// depend on everything that earlier checks said, on estimates, and on a run with any seed. Two `Checks` with the same
+/// seed and model key repeat each other's draws, so a Gaussian that was chosen because of one must not be given to the
+/// other.
 ///
 /// ```
 /// use certus::certificate::{Checks, Level, Spending};
@@ -145,7 +147,7 @@ impl Checks {
         }
         let share = self.spending.share(self.done + 1);
         if share <= 0.0 {
-            return Ok(Err("the planned checks are used up".into()));
+            return Ok(Err("all planned checks have been made".into()));
         }
         self.done += 1;
         let w = triangular(w)?;
@@ -181,8 +183,8 @@ pub(super) struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Calls `visit(u, S, log p − log q)` for runs of the draws of `range`, S(u) = ∇φ(m + Cu) − C⁻ᵀu = ∇ log(q/p): the residual of
-    /// sticking the landing, which is 0 if q is the posterior.
+    /// Calls `visit(u, S, log p − log q)` for runs of the draws of `range`, S(u) = ∇φ(m + Cu) − C⁻ᵀu = ∇ log(q/p): the
+    /// residual of sticking the landing, which is 0 if q is the posterior.
     pub(super) fn residuals(
         &self,
         range: Range<usize>,
@@ -224,8 +226,8 @@ impl Check<'_> {
             .with("lipschitz", self.reach.residual)
     }
 
-    /// Allowance for the rounding of S, the root of its mean square over q: it is a difference of vectors of the size M|z| and |C⁻ᵀu|,
-    /// each right to about 8 d ulp, and E|z|² = |w|², E|C⁻ᵀu|² ≤ d/σ_min².
+    /// Allowance for the rounding of S, the root of its mean square over q: it is a difference of vectors of the size
+    /// M|z| and |C⁻ᵀu|, each right to about 8 d ulp, and E|z|² = |w|², E|C⁻ᵀu|² ≤ d/σ_min².
     pub(super) fn rounding(&self) -> f64 {
         let dim = self.w.dim() as f64;
         let size = (linalg::norm_squared(self.w.mean()) + self.w.factor().norm_squared()).sqrt();

@@ -1,4 +1,5 @@
-//! How far a quantity can lie from its Monte-Carlo estimate: medians of block means, the Fisher information (math: D2, D3).
+//! How far a quantity can lie from its Monte-Carlo estimate: medians of block means, the Fisher information (math: D2,
+//! D3).
 
 /// Of a check's share of δ this part is spent on each Fisher information, the rest on the median of block means.
 pub(super) const FISHER_PART: f64 = 0.1;
@@ -17,9 +18,9 @@ pub(super) struct Design {
 impl Design {
     /// For norms, which must not be underestimated by more than c√(v/n) but with probability `delta`.
     ///
-    /// Block means deviate downwards along the gradient by c√(v/n) with probability at most p = 1/(1 + c²) (Cantelli), so
-    /// their median does with probability at most P(Bin(k, p) > k/2). The 1 added to c stands for the noise that the norm of
-    /// a block mean contains itself.
+    /// Block means deviate downwards along the gradient by c√(v/n) with probability at most p = 1/(1 + c²) (Cantelli),
+    /// so their median does with probability at most P(Bin(k, p) > k/2). The 1 added to c stands for the noise that the
+    /// norm of a block mean contains itself.
     pub(super) fn of_norms(draws: usize, delta: f64) -> Self {
         Self::best(draws, delta, 1.0, &majority)
     }
@@ -27,8 +28,8 @@ impl Design {
     /// For numbers, which must not be off by more than c√(v/n) on either side but with probability `delta`.
     ///
     /// A block mean is too low with some probability a ≤ p = 1/(1 + c²) and too high with b ≤ p (Cantelli), where
-    /// a + b ≤ 1/c² (Chebyshev). P(Bin(k, ·) > k/2) is convex up to ½, so P(Bin(k, a) > k/2) + P(Bin(k, b) > k/2) is largest at
-    /// a = p, b = 1/c² − p = p²/(1 − p). One block is Chebyshev's inequality.
+    /// a + b ≤ 1/c² (Chebyshev). P(Bin(k, ·) > k/2) is convex up to ½, so P(Bin(k, a) > k/2) + P(Bin(k, b) > k/2) is
+    /// largest at a = p, b = 1/c² − p = p²/(1 − p). One block is Chebyshev's inequality.
     pub(super) fn of_means(draws: usize, delta: f64) -> Self {
         Self::best(draws, delta, 0.0, &|k, p| majority(k, p) + majority(k, p * p / (1.0 - p)))
     }
@@ -69,20 +70,22 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// F ≤ (√F̂ + ρ√(2 log(1/δ)/N))² + ρ²/N with probability 1 − δ for F = E|S|², S ρ-Lipschitz, F̂ the mean of N draws (D3); √F̂ is raised by
-/// the rounding of S.
+/// F ≤ (√F̂ + ρ√(2 log(1/δ)/N))² + ρ²/N with probability 1 − δ for F = E|S|², S ρ-Lipschitz, F̂ the mean of N draws
+/// (D3); √F̂ is raised by the rounding of S.
 pub fn fisher_bound(mean: f64, lipschitz: f64, rounding: f64, draws: usize, delta: f64) -> f64 {
     let n = draws as f64;
     let root = mean.sqrt() + rounding + lipschitz * (2.0 * -delta.ln() / n).sqrt();
     root * root + lipschitz * lipschitz / n
 }
 
-/// E⟨S, a + Au⟩² ≤ F + (4/√3) ρ √F for |a|² + |A|² = 1: the variance of the gradient in any direction, in any dimension (D2).
+/// E⟨S, a + Au⟩² ≤ F + (4/√3) ρ √F for |a|² + |A|² = 1: the variance of the gradient in any direction, in any dimension
+/// (D2).
 pub(super) fn directional_variance(fisher: f64, lipschitz: f64) -> f64 {
     fisher + 4.0 / 3.0_f64.sqrt() * lipschitz * fisher.sqrt()
 }
 
-/// The largest p ≤ 1/2 with wrong(p) ≤ δ for an increasing function with wrong(p) ≤ p/(1 − p), by bisection of log p, rounded down.
+/// The largest p ≤ 1/2 with wrong(p) ≤ δ for an increasing function with wrong(p) ≤ p/(1 − p), by bisection of log p,
+/// rounded down.
 fn largest_probability(delta: f64, wrong: &dyn Fn(f64) -> f64) -> f64 {
     // wrong(δ/(1 + δ)) ≤ δ
     let (mut low, mut high) = ((delta / (1.0 + delta)).min(0.5), 0.5);
@@ -130,8 +133,8 @@ mod tests {
         assert!(majority(9, p) <= 1e-4 && majority(9, p * (1.0 + 1e-8)) > 1e-4);
     }
 
-    /// The law that takes the value −σ√((1−p)/p) with probability p and σ√(p/(1−p)) otherwise has mean 0, variance σ² and is
-    /// what Cantelli's inequality is sharp for; the factor must cover it, and must not be larger than that.
+    /// The law that takes the value −σ√((1−p)/p) with probability p and σ√(p/(1−p)) otherwise has mean 0, variance σ²
+    /// and is what Cantelli's inequality is sharp for; the factor must cover it, and must not be larger than that.
     #[test]
     fn the_factor_covers_the_worst_law() {
         for delta in [0.3, 0.05, 0.01, 1e-3, 1e-6, 1e-12] {
@@ -153,9 +156,9 @@ mod tests {
         assert!(covered == 4 && (0..few.blocks).all(|j| few.block(j).len() >= 4 / few.blocks));
     }
 
-    /// Two-sided: laws on three points, −r with probability a, r with probability b, and one in between, that have mean 0 and
-    /// variance 1 with r just above c. The median is off with probability P(Bin(k, a) > k/2) + P(Bin(k, b) > k/2), at most δ for all
-    /// of them; at k = 1 the symmetric one attains it.
+    /// Two-sided: laws on three points, −r with probability a, r with probability b, and one in between, that have mean
+    /// 0 and variance 1 with r just above c. The median is off with probability P(Bin(k, a) > k/2) + P(Bin(k, b) >
+    /// k/2), at most δ for all of them; at k = 1 the symmetric one attains it.
     #[test]
     fn both_sides_are_covered() {
         for delta in [0.5, 0.05, 0.01, 1e-4, 1e-9] {
@@ -209,8 +212,8 @@ mod tests {
         assert_eq!(median(vec![9.0, -1.0, 3.0, 1e9, 2.0]), 3.0);
     }
 
-    /// S(u) = b + ρu in one dimension, b ≫ ρ: √F̂ is b + ρ(mean of u) up to O(1/b), so its lower δ-quantile is b − ρ z_δ/√N.
-    /// There the bound must still be at least F = b² + ρ².
+    /// S(u) = b + ρu in one dimension, b ≫ ρ: √F̂ is b + ρ(mean of u) up to O(1/b), so its lower δ-quantile is b − ρ
+    /// z_δ/√N. There the bound must still be at least F = b² + ρ².
     #[test]
     fn fisher_information_is_covered_at_its_quantile() {
         let (b, rho, n) = (1e6, 2.0, 100);

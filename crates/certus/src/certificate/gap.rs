@@ -21,8 +21,8 @@ struct Sample {
 impl Checks {
     /// A bound on f(w) − f* that holds, together with all others of these checks, with probability 1 − δ.
     ///
-    /// The optimum is over all Gaussians, or over the ancestor pattern of w. A draw that is not finite is an error, and it
-    /// uses up the check.
+    /// The optimum is over all Gaussians, or over the ancestor pattern of w. A draw that is not finite is an error, and
+    /// it uses up the check.
     pub fn certify(&mut self, target: &dyn Target, w: &Gaussian) -> Result<Gap, Error> {
         let family = family_name(w.factor());
         let check = match self.next(target, w)? {
@@ -52,7 +52,8 @@ impl Checks {
             .with("gradient bound", gradient)
             .with("fisher", fisher)
             .with("variance", variance);
-        // for every direction a, |aᵀ(m − m*)| and ||Cᵀa| − |C*ᵀa|| are at most |a||w − w*|, and the sd of aᵀz under q is |Cᵀa| ≥ σ_min|a|
+        // for every direction a, |aᵀ(m − m*)| and ||Cᵀa| − |C*ᵀa|| are at most |a||w − w*|, and the sd of aᵀz under q
+        // is |Cᵀa| ≥ σ_min|a|
         let error = statement.bound().map(|_| distance / check.reach.smallest);
         Ok(Gap { statement, family, mean_error: error, sd_error: error })
     }
@@ -76,8 +77,8 @@ impl Sample {
     }
 }
 
-/// What rounding can add to the gradient: that of S times √(1 + |u|²), whose weight is at most d + 3 (fact 2), and 16 ulp of √F √(d+1) for
-/// every run that is added. An allowance, not a proof.
+/// What rounding can add to the gradient: that of S times √(1 + |u|²), whose weight is at most d + 3 (fact 2), and 16
+/// ulp of √F √(d+1) for every run that is added. An allowance, not a proof.
 fn summed(rounding: f64, fisher: f64, dim: usize, draws: usize) -> f64 {
     let added = 8.0 * draws.div_ceil(RUN) as f64 * f64::EPSILON;
     (dim as f64 + 3.0).sqrt() * (rounding + added * fisher.sqrt())

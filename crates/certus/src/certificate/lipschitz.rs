@@ -22,9 +22,9 @@ impl Reach {
     /// The derivative of S is HC − C⁻ᵀ = (H − c)C + (cC − C⁻ᵀ) = C⁻ᵀ(CᵀHC − I), so with c, K = (M ± μ)/2
     /// ρ = min{K‖C‖ + ‖cC − C⁻ᵀ‖, ρ_u/σ_min}, ρ_u = max{1 − μσ_min², Mσ_max² − 1}.
     ///
-    /// The singular values of cC − C⁻ᵀ are |cσ − 1/σ|, largest at an end because cσ − 1/σ increases. No other c is better: moving it
-    /// by t costs t‖C‖ in the first term and saves at most that in the second. Both forms are equalities for multiples of the
-    /// identity; the second is smaller if q is narrow.
+    /// The singular values of cC − C⁻ᵀ are |cσ − 1/σ|, largest at an end because cσ − 1/σ increases. No other c is
+    /// better: moving it by t costs t‖C‖ in the first term and saves at most that in the second. Both forms are
+    /// equalities for multiples of the identity; the second is smaller if q is narrow.
     pub(super) fn new(factor: &Factor, strong_convexity: f64, smoothness: f64) -> Result<Self, String> {
         let (mu, m) = (strong_convexity, smoothness);
         let (centre, spread) = (0.5 * (m + mu), 0.5 * (m - mu));
@@ -110,7 +110,8 @@ impl Sums {
         self.squares += x * x;
     }
 
-    /// At least the largest singular value: |·|_F and √(largest row sum × largest column sum) (Schur's test), rounded up.
+    /// At least the largest singular value: |·|_F and √(largest row sum × largest column sum) (Schur's test), rounded
+    /// up.
     fn norm(&self) -> f64 {
         let largest = |sums: &[f64]| sums.iter().copied().fold(0.0, f64::max);
         let allowance = 1.0 + 64.0 * self.rows.len() as f64 * f64::EPSILON;

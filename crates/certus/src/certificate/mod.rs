@@ -1,8 +1,9 @@
 //! What a fit can say about itself: how far it is from the best Gaussian of its family, and how far from the posterior.
 //!
-//! The two parts are independent. Each is a [`Statement`]: a bound with its level, the theorem behind it, the constants that entered, and
-//! what it rests on; or the reason why there is none. A statement is proved or probable only if every constant in it is vouched for:
-//! those constructors ask for a [`Vouched`], which cannot be made from estimated constants.
+//! The two parts are independent. Each is a [`Statement`]: a bound with its level, the theorem behind it, the constants
+//! that entered, and what it rests on; or the reason why there is none. A statement is proved or probable only if every
+//! constant in it is vouched for: those constructors ask for a [`Vouched`], which cannot be made from estimated
+//! constants.
 
 mod checks;
 mod deviation;
@@ -14,7 +15,7 @@ pub mod words;
 pub use checks::{Checks, Spending};
 pub use deviation::fisher_bound;
 pub use gap::family_name;
-pub use words::{figure, significant};
+pub use words::{counted, figure, significant};
 
 use crate::target::{Provenance, Vouched};
 

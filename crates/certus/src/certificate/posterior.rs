@@ -19,11 +19,11 @@ struct Sample {
 }
 
 impl Checks {
-    /// Bounds KL(q ‖ p), the log evidence, and every posterior mean and standard deviation; all of it holds, together with all other
-    /// statements of these checks, with probability 1 − δ.
+    /// Bounds KL(q ‖ p), the log evidence, and every posterior mean and standard deviation; all of it holds, together
+    /// with all other statements of these checks, with probability 1 − δ.
     ///
-    /// It takes nothing but the target's declared or proved curvature. The price is that the bound is often far above the
-    /// divergence, by a factor like κ = M/μ: for all it knows the curvature is μ everywhere.
+    /// It takes nothing but the target's declared or proved curvature. The price is that the bound is often far above
+    /// the divergence, by a factor like κ = M/μ: for all it knows the curvature is μ everywhere.
     pub fn certify_posterior(&mut self, target: &dyn Target, w: &Gaussian) -> Result<Posterior, Error> {
         let check = match self.next(target, w)? {
             Ok(check) => check,
@@ -61,7 +61,8 @@ impl Sample {
     }
 }
 
-/// D3. KL ≤ F/(2μ) (log-Sobolev inequality), W₂² ≤ (2/μ) KL (Otto and Villani), −f ≤ log p(x) = −f + KL, Var log(p/q) ≤ F_u (Poincaré).
+/// D3. KL ≤ F/(2μ) (log-Sobolev inequality), W₂² ≤ (2/μ) KL (Otto and Villani), −f ≤ log p(x) = −f + KL, Var log(p/q) ≤
+/// F_u (Poincaré).
 ///
 /// A direction a has the standard deviation |Cᵀa| ≥ σ_min|a| under q, so W₂/σ_min bounds errors in units of it.
 fn state(check: &Check<'_>, design: &Design, sample: Sample) -> Posterior {

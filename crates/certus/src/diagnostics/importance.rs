@@ -1,4 +1,5 @@
-//! The evidence, the divergence and the posterior's moments by importance sampling from q: estimates, whose worth k̂ tells.
+//! The evidence, the divergence and the posterior's moments by importance sampling from q: estimates, whose worth k̂
+//! tells.
 
 use super::{Estimate, psis};
 use crate::certificate::{Posterior, Statement};
@@ -44,10 +45,11 @@ pub(crate) fn evidence_and_kl(log_weights: &[f64]) -> (Estimate, Estimate) {
     )
 }
 
-/// KL(q ‖ p) and the evidence from the log weights of draws of q, as a statement that is only estimated, or none if their tail forbids it.
+/// KL(q ‖ p) and the evidence from the log weights of draws of q, as a statement that is only estimated, or none if
+/// their tail forbids it.
 pub fn divergence(log_weights: &[f64]) -> Posterior {
     if let Some(k) = psis::k_hat(log_weights).filter(|k| *k >= 0.7) {
-        return Posterior::none(format!("the weights of q against p are too heavy-tailed (k-hat {k:.2})"));
+        return Posterior::none(format!("the importance weights are too heavy-tailed (k-hat {k:.2})"));
     }
     let (evidence, kl) = evidence_and_kl(log_weights);
     stated(evidence, kl)
@@ -74,8 +76,8 @@ pub fn log_weights(target: &dyn Target, w: &Gaussian, draws: usize, seed: u64) -
     Ok(out)
 }
 
-/// Importance sampling with r_i = log p(z_i) − log q(z_i), z_i ~ q. With v_i = e^{r_i}/mean(e^r) the standard errors are
-/// by the delta method, from the spread of what one draw adds:
+/// Importance sampling with r_i = log p(z_i) − log q(z_i), z_i ~ q. With v_i = e^{r_i}/mean(e^r) the standard errors
+/// are by the delta method, from the spread of what one draw adds:
 ///
 /// | estimate | of one draw |
 /// |---|---|

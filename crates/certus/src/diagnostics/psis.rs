@@ -75,8 +75,8 @@ struct Pareto {
 impl Pareto {
     /// Zhang and Stephens (2009) for increasing positive `x`, then k pulled towards ½ with the weight of ten draws.
     ///
-    /// With b = −k/σ the likelihood at its best k, k(b) = mean log(1 − b x), is n(log(−b/k(b)) − k(b) − 1). b is the mean
-    /// of a grid with weights proportional to it; the grid ends at 1/max x and is spread by the first quartile.
+    /// With b = −k/σ the likelihood at its best k, k(b) = mean log(1 − b x), is n(log(−b/k(b)) − k(b) − 1). b is the
+    /// mean of a grid with weights proportional to it; the grid ends at 1/max x and is spread by the first quartile.
     fn fit(x: &[f64]) -> Option<Self> {
         let n = x.len() as f64;
         let (quartile, largest) = (x[(0.25 * n + 0.5) as usize - 1], x[x.len() - 1]);

@@ -1,5 +1,5 @@
-//! Products with a block of `n` rows stored by columns. Small n are compiled with n known, which is what makes millions of
-//! small blocks run at the speed of memory.
+//! Products with a block of `n` rows stored by columns. Small n are compiled with n known, which is what makes millions
+//! of small blocks run at the speed of memory.
 
 macro_rules! by_size {
     ($n:expr, $kernel:ident($($argument:expr),*)) => {

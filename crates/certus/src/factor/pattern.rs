@@ -196,7 +196,7 @@ impl Pattern {
     }
 
     /// P ← P C; `scratch` is memory.
-    pub(crate) fn turn(&mut self, right: &Self, scratch: &mut Vec<f64>) {
+    pub(crate) fn multiply_right(&mut self, right: &Self, scratch: &mut Vec<f64>) {
         scratch.clear();
         scratch.resize(self.values.len(), 0.0);
         self.add_product(right, scratch);
@@ -220,8 +220,8 @@ impl Pattern {
         });
     }
 
-    /// Visits pieces of this matrix and of `x` with the part that they belong to: part 2k has block k of `x` and of the diagonal, part 2k + 1
-    /// what is below that block in its columns.
+    /// Visits pieces of this matrix and of `x` with the part that they belong to: part 2k has block k of `x` and of the
+    /// diagonal, part 2k + 1 what is below that block in its columns.
     pub(crate) fn for_each_part(&mut self, x: &mut [f64], mut visit: impl FnMut(usize, &mut [f64])) {
         for (k, node) in self.tree.nodes().iter().enumerate() {
             visit(2 * k, &mut x[node.start..][..node.size]);

@@ -77,9 +77,10 @@ impl Tree {
         Self::new(&sizes, &parents)
     }
 
-    /// A Markov chain of `length` blocks of `size` coordinates by nested dissection: the middle block is the root, and the halves on both sides
-    /// are chains of their own. Rows have at most `size · ⌈log₂(length + 1)⌉` entries, where the order of the chain itself would fill the
-    /// factor. The nodes come level by level; the second result says which block of the chain each one is.
+    /// A Markov chain of `length` blocks of `size` coordinates by nested dissection: the middle block is the root, and
+    /// the halves on both sides are chains of their own. Rows have at most `size · ⌈log₂(length + 1)⌉` entries, where
+    /// the order of the chain itself would fill the factor. The nodes come level by level; the second result says which
+    /// block of the chain each one is.
     pub fn chain(length: usize, size: usize) -> Result<(Self, Vec<usize>), Error> {
         let mut halves = vec![(0..length, None)];
         let (mut parents, mut places) = (Vec::with_capacity(length), Vec::with_capacity(length));

@@ -1,5 +1,5 @@
-//! What a theorem says of a run before it starts, from dimension and constants alone: its constants, step sizes, the bound after T steps, and the
-//! steps for a gap. In exact arithmetic, from the start that a plan takes.
+//! What a theorem says of a run before it starts, from dimension and constants alone: its constants, step sizes, the
+//! bound after T steps, and the steps for a gap. In exact arithmetic, from the start that a plan takes.
 
 use super::prepare::check_paper;
 use super::promise::{FAR, convex_constants};
@@ -32,7 +32,8 @@ struct Distance {
 /// Steps that are folded to count those of global constants, which are many and not cheap to fold.
 const SHORT_FOLD: u64 = 100_000;
 
-const NO_GAP: &str = "the theorem bounds E|w − w*|² and not the gap: −log det C grows without bound towards singular factors, which a prox step does not exclude";
+const NO_GAP: &str = "the theorem bounds E|w − w*|² and not the gap: −log det C grows without bound towards singular \
+    factors, which a prox step does not exclude";
 const TOO_MANY: &str = "more than 1.8e19 iterations";
 const NEVER: &str = "the bound stays above it, however many iterations are taken";
 
@@ -47,7 +48,8 @@ pub(super) fn schedule(rule: StepRule, theorem: &Theorem, initial: f64, iteratio
 }
 
 impl Forecast {
-    /// Of a method with global constants, `iterations` steps of `batch` draws from N(mode, I/M), where |w₀ − w*|² ≤ d(1/μ − 1/M) (fact 7).
+    /// Of a method with global constants, `iterations` steps of `batch` draws from N(mode, I/M), where |w₀ − w*|² ≤
+    /// d(1/μ − 1/M) (fact 7).
     pub fn global(
         method: MethodName,
         constants: Constants,
@@ -198,8 +200,9 @@ impl Forecast {
         }
     }
 
-    /// Steps after which E|w − w*|² ≤ `epsilon` is proved. In a ball, as [`Theorem::iterations`]; with global constants the least number that the folded bound needs
-    /// where the closed form asks for 10⁵ steps at most, else that of the closed form, which greedy steps do not need more of.
+    /// Steps after which E|w − w*|² ≤ `epsilon` is proved. In a ball, as [`Theorem::iterations`]; with global constants
+    /// the least number that the folded bound needs where the closed form asks for 10⁵ steps at most, else that of the
+    /// closed form, which greedy steps do not need more of.
     pub fn iterations_for_distance(&self, epsilon: f64) -> Result<u64, &'static str> {
         let Distance { theorem, initial, local, .. } = self.promise.as_ref().map_err(|reason| *reason)?;
         let folded = || theorem.iterations(*initial, &self.schedule, epsilon);

@@ -16,7 +16,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use crate::certificate::words::upward;
+use crate::certificate::words::{counted, upward};
 use crate::error::Error;
 use crate::gaussian::Gaussian;
 use crate::parallel;
@@ -32,8 +32,8 @@ pub enum Status {
     Limit,
     /// Nothing moves any more (rounding floor, dead line search). The point is as good as this arithmetic allows.
     NoProgress,
-    /// A log density or gradient was not finite, or above 1e150. Look at the place named in the message: a domain error of
-    /// the target, or a step too large for it.
+    /// A log density or gradient was not finite, or above 1e150. Look at the place named in the message: a domain error
+    /// of the target, or a step too large for it.
     NonFinite,
     /// Two points contradict the declared curvature; the message holds them. Declare weaker constants.
     AssumptionViolated,
@@ -101,11 +101,11 @@ pub struct Fit {
     pub elapsed: Duration,
 }
 
-const STOPPED: &str = "the run was stopped in a way that may depend on its draws, and the theorem speaks of a number of steps \
-                       fixed beforehand";
+const STOPPED: &str = "the run was stopped in a way that may depend on its draws, but the theorem requires a number \
+    of steps fixed in advance";
 
 /// Called after steps with the state to save; `Break` stops the run.
-pub type Observer<'a> = dyn FnMut(&Progress, &State) -> ControlFlow<()> + Send + 'a;
+pub type FitObserver<'a> = dyn FnMut(&Progress, &State) -> ControlFlow<()> + Send + 'a;
 
 /// Fits a Gaussian to `target`.
 pub fn fit(target: &dyn Target, settings: &Settings) -> Result<Fit, Error> {
@@ -116,7 +116,7 @@ pub fn fit(target: &dyn Target, settings: &Settings) -> Result<Fit, Error> {
 pub fn fit_observed(
     target: &dyn Target,
     settings: &Settings,
-    observer: &mut Observer<'_>,
+    observer: &mut FitObserver<'_>,
 ) -> Result<Fit, Error> {
     let plan = Plan::new(target, settings)?;
     let state = plan.start();
@@ -129,7 +129,7 @@ pub fn resume(
     settings: &Settings,
     plan: &Plan,
     state: State,
-    observer: &mut Observer<'_>,
+    observer: &mut FitObserver<'_>,
 ) -> Result<Fit, Error> {
     parallel::install(settings.threads, || run(target, settings, plan, state, observer))
 }
@@ -139,7 +139,7 @@ fn run(
     settings: &Settings,
     plan: &Plan,
     mut state: State,
-    observer: &mut Observer<'_>,
+    observer: &mut FitObserver<'_>,
 ) -> Fit {
     let clock = Instant::now();
     let guarded = plan.curvature().map(|c| Guarded::new(target, c.clone()));
@@ -148,13 +148,16 @@ fn run(
     let mut error = None;
     let (status, message) = loop {
         if plan.reached(&state) {
-            break (Status::Reached, "the tolerance is proved".to_string());
+            break (Status::Reached, "the tolerance is reached (proved)".to_string());
         }
         if state.iteration() >= plan.iterations() {
-            break (Status::Limit, format!("{} iterations were taken", state.iteration()));
+            break (Status::Limit, format!("{} completed", counted(state.iteration(), "iteration")));
         }
         if settings.max_time.is_some_and(|limit| clock.elapsed() >= limit) {
-            break (Status::Limit, format!("the time was up after {} iterations", state.iteration()));
+            break (
+                Status::Limit,
+                format!("the time limit was reached after {}", counted(state.iteration(), "iteration")),
+            );
         }
         let info = match plan.step(target, &mut state, &mut memory) {
             Ok(info) => info,
@@ -183,7 +186,10 @@ fn run(
             elapsed: clock.elapsed(),
         };
         if observer(&progress, &state).is_break() {
-            break (Status::Interrupted, format!("stopped after {} iterations", state.iteration()));
+            break (
+                Status::Interrupted,
+                format!("stopped after {}", counted(state.iteration(), "iteration")),
+            );
         }
     };
     let guarantee = match status {
@@ -209,7 +215,12 @@ impl fmt::Display for Fit {
             }
             Err(reason) => writeln!(f, "proved     nothing: {reason}")?,
         }
-        writeln!(f, "gradients  {} in {} iterations", self.state.gradients(), self.state.iteration())?;
+        writeln!(
+            f,
+            "gradients  {} in {}",
+            self.state.gradients(),
+            counted(self.state.iteration(), "iteration")
+        )?;
         self.gaussian.write_table(f)
     }
 }

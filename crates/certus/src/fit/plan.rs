@@ -34,11 +34,11 @@ pub struct Plan {
     start_evaluations: u64,
 }
 
-const ESTIMATED: &str =
-    "the curvature is only estimated; declare it or use a model that knows it to get a guarantee";
-const LAST: &str = "the convex theorem speaks of the θ-weighted mean, not of the last iterate";
+const ESTIMATED: &str = "the curvature is only estimated; declare it, or use a model whose curvature is known, to get \
+    a guarantee";
+const LAST: &str = "the convex theorem is about the θ-weighted mean, not about the last iterate";
 const TAIL: &str =
-    "no theorem here speaks of the mean of the tail; return the last iterate to get a guarantee";
+    "no theorem here is about the mean of the tail; return the last iterate to get a guarantee";
 
 impl Plan {
     /// Checks `settings` against `target` and computes steps and bounds. Evaluates the target once, at the start.
@@ -84,7 +84,8 @@ impl Plan {
     fn choose_steps(&mut self, settings: &Settings) -> Result<(), Error> {
         let needs_strong_convexity = Error::Missing {
             needed: "strong convexity",
-            remedy: "greedy and decaying steps need μ > 0; use StepRule::Horizon, or StepRule::Constant without constants",
+            remedy: "greedy and decaying steps need μ > 0; use StepRule::Horizon, or StepRule::Constant without \
+                constants",
         };
         self.schedule = match (settings.step_rule, &self.promise) {
             (StepRule::Constant(step), _) => Schedule::Constant { step },
@@ -181,8 +182,8 @@ impl Plan {
 
     /// What is proved of the point this state returns, or why nothing is.
     ///
-    /// The theorems speak of a number of steps that does not depend on the draws. If you stop by looking at what the draws
-    /// did, this is not for you; [`fit`](super::fit) knows when it does not apply.
+    /// The theorems speak of a number of steps that does not depend on the draws. If you stop by looking at what the
+    /// draws did, this is not for you; [`fit`](super::fit) knows when it does not apply.
     pub fn guarantee(&self, state: &State) -> Result<Guarantee, &'static str> {
         if let Some(reason) = self.silent {
             return Err(reason);

@@ -23,7 +23,7 @@ pub(super) enum Promise {
 
 /// Why a convex theorem proves nothing where |w* − w₀| is not bounded.
 pub(super) const FAR: &str =
-    "μ = 0, so nothing bounds the distance from the start to the optimum, which the bound needs";
+    "μ = 0, so the distance from the start to the optimum, which the bound needs, is not bounded";
 
 /// Why an unknown curvature proves nothing.
 pub(super) const UNKNOWN: &str = "the curvature of the target is not known; declare it to get a guarantee";
@@ -62,7 +62,8 @@ impl Promise {
         let steps_alone = matches!(settings.step_rule, StepRule::Paper | StepRule::Horizon)
             && settings.constants == Constants::Paper;
         if settings.solution_radius.is_none() && steps_alone {
-            // the paper's step needs a and T only; nothing is promised, because the distance to the optimum is not bounded
+            // the paper's step needs a and T only; nothing is promised, because the distance to the optimum is not
+            // bounded
             let convex = convex_constants(settings.method, settings.constants, &problem, f64::INFINITY)?;
             let step = convex.paper_step(settings.iterations);
             return Ok(Promise::Gap { convex, initial: f64::INFINITY, step, vouched });
@@ -70,7 +71,7 @@ impl Promise {
         let (Some(radius), Some(mode)) = (settings.solution_radius, curvature.mode()) else {
             return Err(Error::Missing {
                 needed: "a bound on |w* − (mode, 0)| (solution_radius), or the mode",
-                remedy: "−log p is only convex, so nothing bounds the optimum; give both, or a curvature with μ > 0",
+                remedy: "−log p is only convex, so the optimum is not bounded; give both, or a curvature with μ > 0",
             });
         };
         // The second-moment bounds use ∇φ(m̄) = 0, so the declared mode must be one.
@@ -95,16 +96,17 @@ impl Promise {
     }
 }
 
-/// The allowance for rounding of one step, 16 (d + B) u |w|: entries of w are rounded a few times, sums over the B draws B times,
-/// and the target's gradient is taken to be right to 8 d u of M|z| (γM ≤ 1). `size` bounds |w − (m₀, 0)|. An allowance, not a
-/// proof: it leaves out the condition of a symmetric C.
+/// The allowance for rounding of one step, 16 (d + B) u |w|: entries of w are rounded a few times, sums over the B
+/// draws B times, and the target's gradient is taken to be right to 8 d u of M|z| (γM ≤ 1). `size` bounds |w − (m₀,
+/// 0)|. An allowance, not a proof: it leaves out the condition of a symmetric C.
 fn rounding(settings: &Settings, start: &Gaussian, size: f64) -> f64 {
     let mean = linalg::norm_squared(start.mean()).sqrt();
     let operations = (start.dim() + settings.sampling().points()) as f64;
     16.0 * operations * (0.5 * f64::EPSILON) * (mean + size)
 }
 
-/// |w₀ − w*|² with |m₀ − m̄| ≤ `mode_error` (fact 7): C*_ii, or the eigenvalues of a symmetric C*, are at least 1/√M, so
+/// |w₀ − w*|² with |m₀ − m̄| ≤ `mode_error` (fact 7): C*_ii, or the eigenvalues of a symmetric C*, are at least 1/√M,
+/// so
 /// |(m̄, C₀) − w*|² ≤ d/μ − 2 tr(C₀)/√M + |C₀|² for a diagonal or symmetric C₀; else the triangle inequality.
 fn initial_distance_squared(problem: &Problem, factor: &Factor, mode_error: f64) -> f64 {
     let (solution, norm) = (problem.solution_norm_squared(), factor.norm_squared());

@@ -36,9 +36,9 @@ pub enum StepRule {
     Decaying,
     /// The constant step that is best for `iterations` steps.
     Horizon,
-    /// The schedule of the paper's theorem for the method: min{μ/(2a), (2t+1)/(μ(t+1)²)} after a prox and min{μ/(2a), (2/μ)(2t+1)/(t+1)²} after a
-    /// projection when −log p is strongly convex, else 1/√(aT) and √(2/(aT)) for T = `iterations`. Needs `Constants::Paper` and one of the paper's three
-    /// methods.
+    /// The schedule of the paper's theorem for the method: min{μ/(2a), (2t+1)/(μ(t+1)²)} after a prox and min{μ/(2a),
+    /// (2/μ)(2t+1)/(t+1)²} after a projection when −log p is strongly convex, else 1/√(aT) and √(2/(aT)) for T =
+    /// `iterations`. Needs `Constants::Paper` and one of the paper's three methods.
     Paper,
     /// This constant step.
     Constant(f64),

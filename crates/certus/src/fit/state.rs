@@ -85,7 +85,8 @@ impl State {
         out
     }
 
-    /// The state that [`State::encode`] wrote; `like` is any state of the same plan (its start, say) and gives the family.
+    /// The state that [`State::encode`] wrote; `like` is any state of the same plan (its start, say) and gives the
+    /// family.
     pub fn decode(bytes: &[u8], like: &State) -> Result<Self, Error> {
         let bad = |what: &str| Error::BadState(what.to_string());
         let body = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("it does not start with the magic word"))?;
@@ -106,7 +107,7 @@ impl State {
         let averaged = match word()? {
             0 => false,
             1 => true,
-            _ => return Err(bad("the mark of its average is neither 0 nor 1")),
+            _ => return Err(bad("the flag of its average is neither 0 nor 1")),
         };
         let mut gaussian = |w: &mut Gaussian| -> Result<(), Error> {
             let (mean, factor) = w.parts_mut();

@@ -1,12 +1,13 @@
-//! P with q = N(m, P Pᵀ): any invertible matrix, or a pattern. Right products P(I − D) never leave the space, so the frame of the
-//! iterate can move with it.
+//! P with q = N(m, P Pᵀ): any invertible matrix, or a pattern. Right products P(I − D) never leave the space, so the
+//! frame of the iterate can move with it.
 
 use crate::error::Error;
 use crate::factor::{Factor, Lower, Pattern};
 use crate::gaussian::Gaussian;
 use crate::linalg;
 
-/// A square matrix in one of two spaces that are closed under products: all matrices (column-major), or an ancestor pattern.
+/// A square matrix in one of two spaces that are closed under products: all matrices (column-major), or an ancestor
+/// pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Axes {
     /// All d × d matrices.
@@ -65,7 +66,8 @@ impl Axes {
         }
     }
 
-    /// += alpha Σ of the gradient's factor part for the columns of V and U: sym(V Uᵀ) over all matrices, the pattern of V Uᵀ on one.
+    /// += alpha Σ of the gradient's factor part for the columns of V and U: sym(V Uᵀ) over all matrices, the pattern of
+    /// V Uᵀ on one.
     pub(crate) fn add_moment(&mut self, alpha: f64, v: &[f64], u: &[f64]) {
         match self {
             Axes::Dense { dim, values } => linalg::add_symmetric_outer(values, *dim, alpha, v, u),
@@ -73,8 +75,8 @@ impl Axes {
         }
     }
 
-    /// The gradient's factor part G → H⁻¹G with the Hessian of a Gaussian target at its optimum: 2 on symmetric matrices; on a pattern
-    /// 1, and 2 on the diagonal (Lemma B: the entropy curves only that).
+    /// The gradient's factor part G → H⁻¹G with the Hessian of a Gaussian target at its optimum: 2 on symmetric
+    /// matrices; on a pattern 1, and 2 on the diagonal (Lemma B: the entropy curves only that).
     pub(crate) fn precondition(&mut self) {
         match self {
             Axes::Dense { values, .. } => linalg::scale(values, 0.5),
@@ -99,7 +101,7 @@ impl Axes {
     }
 
     /// P ← P (I + D).
-    pub(crate) fn turn(&mut self, d: &mut Axes, scratch: &mut Vec<f64>) {
+    pub(crate) fn multiply_right(&mut self, d: &mut Axes, scratch: &mut Vec<f64>) {
         match (self, d) {
             (Axes::Dense { dim, values }, Axes::Dense { values: d, .. }) => {
                 scratch.clear();
@@ -108,7 +110,7 @@ impl Axes {
             }
             (Axes::Pattern(p), Axes::Pattern(d)) => {
                 d.map_diagonal(&|x| 1.0 + x);
-                p.turn(d, scratch);
+                p.multiply_right(d, scratch);
             }
             _ => unreachable!("P and D come from the same space"),
         }
@@ -130,8 +132,8 @@ impl Axes {
         Gaussian::new(mean.to_vec(), factor)
     }
 
-    /// How much the squared noise of a gradient exceeds the squared gradient far from the optimum: d + 3 (fact 2), on a pattern
-    /// k + 1 + 2√levels (Theorem H).
+    /// How much the squared noise of a gradient exceeds the squared gradient far from the optimum: d + 3 (fact 2), on a
+    /// pattern k + 1 + 2√levels (Theorem H).
     pub(crate) fn noise_factor(&self) -> f64 {
         match self {
             Axes::Dense { dim, .. } => *dim as f64 + 3.0,

@@ -1,7 +1,7 @@
-//! What fresh pairs say of an iterate: the squared gradient without the bias of noise, hence an estimate of the gap; the noise; the
-//! negative ELBO; the weights; and whether −log p is convex where q lives.
+//! What fresh pairs say of an iterate: the squared gradient without the bias of noise, hence an estimate of the gap;
+//! the noise; the negative ELBO; the weights; and whether −log p is convex where q lives.
 
-use super::bend::CONCAVE;
+use super::concavity::CONCAVE;
 use super::{Axes, Pairs};
 use crate::diagnostics::Estimate;
 use crate::error::Error;
@@ -44,8 +44,8 @@ fn blocks(axes: &Axes) -> usize {
 impl Measured {
     /// Measures at `w` with `pairs` pairs (rounded up to whole blocks) of the given iteration of `random`.
     ///
-    /// With ḡ_a of B independent blocks the mean of ⟨ḡ_a, ḡ_b⟩ over a ≠ b is |g|² on average, however noisy the blocks are; its standard
-    /// error is the jackknife's over blocks.
+    /// With ḡ_a of B independent blocks the mean of ⟨ḡ_a, ḡ_b⟩ over a ≠ b is |g|² on average, however noisy the blocks
+    /// are; its standard error is the jackknife's over blocks.
     pub fn new(
         target: &dyn Target,
         w: &Gaussian,

@@ -1,25 +1,27 @@
-//! Descent in the iterate's own frame: sticking the landing with antithetic pairs, re-centred at every step, so that steps are
-//! dimensionless and need no constant of the target (docs/maths.md, part J).
+//! Descent in the iterate's own frame: sticking the landing with antithetic pairs, re-centred at every step, so that
+//! steps are dimensionless and need no constant of the target (docs/maths.md, part J).
 //!
-//! With z = m + P u, v = Pᵀ∇(−log p)(z) − u is the residual in the frame in which q is N(0, I), where sticking the landing and the control
-//! variate of B6 are the same estimator. For a Gaussian target the Hessian there is 1 on the mean and 2 on symmetric factors, so
+//! With z = m + P u, v = Pᵀ∇(−log p)(z) − u is the residual in the frame in which q is N(0, I), where sticking the
+//! landing and the control variate of B6 are the same estimator. For a Gaussian target the Hessian there is 1 on the
+//! mean and 2 on symmetric factors, so
 //!
 //! ```text
 //! m ← m − γ P E v,    P ← P (I − (γ/2) sym E v uᵀ)
 //! ```
 //!
-//! is Newton's step at γ = 1. The noise of n pairs is at most about (d + 3)|g|²/n plus what is left at the optimum, and the step that
-//! makes the expected error smallest, folded along the run, is γ = n/(n + d + 3 + s/4) after s pairs: the 4 keeps directions converging
-//! whose curvature is as small as 1/8 of a Gaussian's. Where γ would go further than ½ in this frame it is cut: on a pattern for each
-//! block of the diagonal (with its means) and for what is below it, since a million blocks with a little noise each are not far away.
+//! is Newton's step at γ = 1. The noise of n pairs is at most about (d + 3)|g|²/n plus what is left at the optimum, and
+//! the step that makes the expected error smallest, folded along the run, is γ = n/(n + d + 3 + s/4) after s pairs: the
+//! 4 keeps directions converging whose curvature is as small as 1/8 of a Gaussian's. Where γ would go further than ½ in
+//! this frame it is cut: on a pattern for each block of the diagonal (with its means) and for what is below it, since a
+//! million blocks with a little noise each are not far away.
 
 mod axes;
-mod bend;
+mod concavity;
 mod measure;
 mod state;
 
 pub use axes::Axes;
-pub use bend::{Convexity, bends_down, convexity};
+pub use concavity::{Convexity, concave_direction, convexity};
 pub use measure::Measured;
 
 use crate::error::{Error, same_length};
@@ -117,7 +119,7 @@ impl Moving {
         }
         d.for_each_part(slope, |part, piece| piece.iter_mut().for_each(|x| *x *= parts[part]));
         self.axes.add_apply(slope, &mut self.mean);
-        self.axes.turn(d, scratch);
+        self.axes.multiply_right(d, scratch);
         self.iteration += 1;
         self.averaged += pairs as u64;
         let share = n / self.averaged as f64;
@@ -143,7 +145,8 @@ impl Moving {
         self.averaged = 0;
     }
 
-    /// The mean of the iterates since the last [`Moving::restart_average`]; the iterate itself if there was no step since.
+    /// The mean of the iterates since the last [`Moving::restart_average`]; the iterate itself if there was no step
+    /// since.
     pub fn averaged(&self) -> Result<Gaussian, Error> {
         let (mean, axes) =
             if self.averaged == 0 { (&self.mean, &self.axes) } else { (&self.average.0, &self.average.1) };
@@ -238,14 +241,16 @@ impl Pairs {
         Ok(())
     }
 
-    /// Adds alpha times the gradients of these pairs: the mean part, not turned into the frame yet, and the factor part.
+    /// Adds alpha times the gradients of these pairs: the mean part, not turned into the frame yet, and the factor
+    /// part.
     pub(crate) fn add_gradients(&mut self, axes: &Axes, alpha: f64, mean: &mut [f64], factor: &mut Axes) {
         self.whiten(axes);
         linalg::add_columns(mean, alpha, &self.even);
         factor.add_moment(alpha, &self.odd, &self.u);
     }
 
-    /// π → v = Pᵀπ − u in the odd part; the u of the two ends cancels in the even one, of which only the mean is needed.
+    /// π → v = Pᵀπ − u in the odd part; the u of the two ends cancels in the even one, of which only the mean is
+    /// needed.
     fn whiten(&mut self, axes: &Axes) {
         self.whitened.clear();
         self.whitened.resize(self.odd.len(), 0.0);

@@ -46,7 +46,7 @@ impl Moving {
         let (iteration, averaged) = (words.count()?, words.count()?);
         let seen = words.numbers(like.parts())?;
         if seen.iter().any(|s| *s < 0.0) {
-            return Err(bad("it has seen fewer than no pairs"));
+            return Err(bad("its number of pairs is negative"));
         }
         let mut part = || Ok::<_, Error>((words.numbers(dim)?, like.with_values(words.numbers(stored)?)?));
         let ((mean, axes), average) = (part()?, part()?);

@@ -33,8 +33,8 @@ pub fn survival(k: usize, x: f64) -> f64 {
 
 /// Q_d(κ) = CVaR_{1/κ}(1 + χ²_{d+2}) (B2), which replaces the paper's (d+3)κ.
 ///
-/// For every c ≥ 1, c + κ[(d+2) SF_{d+4}(c−1) − (c−1) SF_{d+2}(c−1)] is a valid constant and the quantile c − 1 = q with
-/// SF_{d+2}(q) = 1/κ is the best one, so an approximate quantile is safe. The result is rounded up.
+/// For every c ≥ 1, c + κ[(d+2) SF_{d+4}(c−1) − (c−1) SF_{d+2}(c−1)] is a valid constant and the quantile c − 1 = q
+/// with SF_{d+2}(q) = 1/κ is the best one, so an approximate quantile is safe. The result is rounded up.
 pub fn expected_smoothness_factor(dim: usize, kappa: f64) -> f64 {
     let d = dim as f64;
     let kappa = kappa.max(1.0);

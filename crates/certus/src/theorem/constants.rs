@@ -88,11 +88,11 @@ impl Problem {
         QuadraticBound { a: self.averaged(single), b }
     }
 
-    /// Sticking the landing on W_M, the paper's constants: a = 4(d+3)(K² + 2M²), b = 4(d+3)K²|w* − ŵ|² with its K ≤ 2M, that is
-    /// a = 24(d+3)M² and b = 16(d+3)M²|C*|².
+    /// Sticking the landing on W_M, the paper's constants: a = 4(d+3)(K² + 2M²), b = 4(d+3)K²|w* − ŵ|² with its K ≤ 2M,
+    /// that is a = 24(d+3)M² and b = 16(d+3)M²|C*|².
     ///
-    /// DIFFERENCE: the paper's ŵ = (m̂, 0) needs a stationary point m̂ of log p − log q*, which need not exist; the same bound holds with m* in
-    /// its place, so that |w* − ŵ|² = |C*|² (A25), which is at most |w* − w̄|².
+    /// DIFFERENCE: the paper's ŵ = (m̂, 0) needs a stationary point m̂ of log p − log q*, which need not exist; the
+    /// same bound holds with m* in its place, so that |w* − ŵ|² = |C*|² (A25), which is at most |w* − w̄|².
     pub fn stl_second_moment_paper(&self, solution_norm_squared: f64) -> QuadraticBound {
         let single = 24.0 * (self.d() + 3.0) * self.smoothness.powi(2);
         let b = 16.0 * (self.d() + 3.0) * self.smoothness.powi(2) * solution_norm_squared / self.b();
@@ -146,8 +146,9 @@ impl Problem {
 
     /// Variance of the control-variate estimator at w*, centre m₀ with |m₀ − m̄| ≤ `center_error` (B6, Lemma F).
     ///
-    /// v = π − s(z − m₀) has mean −s(m* − m₀) and derivative (H − sI)C*, so with x = |m* − m₀|, y = |C*|_F it is at most
-    /// (d+1)s²x² + (d+3)K₀²y² + 2K₀s x y, where (x, y) lies within |w* − w̄| ≤ √(d/μ), shifted by the centre's error.
+    /// v = π − s(z − m₀) has mean −s(m* − m₀) and derivative (H − sI)C*, so with x = |m* − m₀|, y = |C*|_F it is at
+    /// most (d+1)s²x² + (d+3)K₀²y² + 2K₀s x y, where (x, y) lies within |w* − w̄| ≤ √(d/μ), shifted by the centre's
+    /// error.
     pub fn control_variate_noise_at_optimum(&self, precision: f64, center_error: f64) -> f64 {
         let k = self.control_variate_smoothness(precision);
         let (p, q) = ((self.d() + 1.0) * precision * precision, (self.d() + 3.0) * k * k);

@@ -23,8 +23,8 @@ pub struct LocalParts {
     pub radius: f64,
     /// μ_r ≤ ∇²f on the ball, in the family.
     pub strong_convexity: f64,
-    /// L: a Lipschitz constant on the ball of the gradient of f over *all* d × d matrices (for triangular factors the Hessian
-    /// within the family alone is not enough, because the noise is not projected).
+    /// L: a Lipschitz constant on the ball of the gradient of f over *all* d × d matrices (for triangular factors the
+    /// Hessian within the family alone is not enough, because the noise is not projected).
     pub smoothness: f64,
     /// β = |E H C* − C*⁻ᵀ| at the optimum of the family: 0 if the family contains the dense optimum.
     pub bias: f64,
@@ -82,7 +82,8 @@ impl Local {
     /// From global μ, M in the frame of the centre: μ_r = μ, L = M + 1/(1−r)², and with K = (M − μ)/2 and
     /// |C|_F ≤ √d + r the Lipschitz form of Lemma F, A = K²|C|², τ = 2K|C|.
     ///
-    /// Patterns are refused: μ and M do not tell whether a pattern contains the dense optimum. A model that knows gives β to
+    /// Patterns are refused: μ and M do not tell whether a pattern contains the dense optimum. A model that knows gives
+    /// β to
     /// [`Self::new`].
     pub fn from_curvature(
         curvature: &Curvature,
@@ -113,8 +114,8 @@ impl Local {
         })
     }
 
-    /// The same for a gradient that is estimated from a batch of rows as well: R bounds E(1 + |u|²)|ξ(u)|² on the ball, ξ the error of the
-    /// gradient at m + Cu, whose mean over batches is 0 (docs/maths.md, part F).
+    /// The same for a gradient that is estimated from a batch of rows as well: R bounds E(1 + |u|²)|ξ(u)|² on the ball,
+    /// ξ the error of the gradient at m + Cu, whose mean over batches is 0 (docs/maths.md, part F).
     pub fn with_row_noise(mut self, noise: f64) -> Result<Self, Error> {
         if !(noise >= 0.0 && noise.is_finite()) {
             return Err(Error::invalid(

@@ -247,8 +247,9 @@ impl Theorem {
         (0..iterations).fold(initial, |e, t| self.next(e, schedule.step_size(t, || self.best_step(e))))
     }
 
-    /// A bound on E|w_T − w*|² after `iterations` steps of `schedule`: folded up to 10⁷ steps; beyond, the closed form that goes with the schedule (that of
-    /// decaying steps holds for greedy ones). Infinite where the theorem allows no such step.
+    /// A bound on E|w_T − w*|² after `iterations` steps of `schedule`: folded up to 10⁷ steps; beyond, the closed form
+    /// that goes with the schedule (that of decaying steps holds for greedy ones). Infinite where the theorem allows no
+    /// such step.
     pub fn bound_after(&self, initial: f64, schedule: &Schedule, iterations: u64) -> f64 {
         if iterations <= LONGEST_FOLD {
             return self.fold(initial, schedule, iterations);
@@ -266,8 +267,9 @@ impl Theorem {
 
     /// A T after which `schedule` is proved to reach `epsilon`; `None` if it never is (a constant step, or rounding).
     ///
-    /// Folds up to 10⁷ steps, and is then the smallest such T. Beyond, the closed form of the decaying schedule answers; it is valid for greedy steps too,
-    /// because each greedy step is at least as good and the one-step bound grows with its argument.
+    /// Folds up to 10⁷ steps, and is then the smallest such T. Beyond, the closed form of the decaying schedule
+    /// answers; it is valid for greedy steps too, because each greedy step is at least as good and the one-step bound
+    /// grows with its argument.
     pub fn iterations(&self, initial: f64, schedule: &Schedule, epsilon: f64) -> Option<u64> {
         let mut e = initial;
         for t in 0..LONGEST_FOLD {

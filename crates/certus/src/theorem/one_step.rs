@@ -134,8 +134,8 @@ impl OneStep {
         lambda + quadratic / mu
     }
 
-    /// η balancing ηsE against ν/η, with the slope s of μλ(η) + q(1+η) where (·)₊ is and is not active; the kink between the
-    /// two; and η = 1. The best η is one of the first three.
+    /// η balancing ηsE against ν/η, with the slope s of μλ(η) + q(1+η) where (·)₊ is and is not active; the kink
+    /// between the two; and η = 1. The best η is one of the first three.
     fn etas(&self, e: f64) -> [f64; 4] {
         let OneStep::Variance { mu, smoothness, j, t, l, q, nu } = *self else { return [1.0; 4] };
         let balance = |slope: f64| {
@@ -204,7 +204,8 @@ impl Anytime {
         if !t.is_finite() {
             return u64::MAX;
         }
-        // as casts saturate, so an absurd count stays an absurd count; beyond 2⁵³ the next number is further away than 1
+        // as casts saturate, so an absurd count stays an absurd count; beyond 2⁵³ the next number is further away than
+        // 1
         let mut t = (t.ceil() as u64).max(1);
         while self.bound(initial, t) > epsilon && t < u64::MAX {
             t = t.saturating_add((t >> 52).max(1));

@@ -37,7 +37,7 @@ def batched(jax: Any, fn: Callable[..., Any]) -> Callable[..., Any]:
 def double_precision(jax: Any) -> Any:
     """A context in which JAX computes in 64 bits, whatever the global setting.
 
-    Single precision leaves errors of 1e-7 |log p|, which bury the small differences that a gap of 0.01 nats is made of.
+    Single precision has errors of 1e-7 |log p|, which hide the small differences that matter for a gap of 0.01 nats.
     """
     return jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64()
 
@@ -60,7 +60,7 @@ def check_scalar(jax: Any, fn: Callable[..., Any], dim: int) -> None:
 
 
 def import_jax() -> Any:
-    """JAX, or the way to get it."""
+    """JAX, or an error that tells how to install it."""
     try:
         import jax
     except ImportError as error:

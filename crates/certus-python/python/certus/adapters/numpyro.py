@@ -15,7 +15,7 @@ from .jax import batched, double_precision, import_jax
 def target(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) -> Target:
     """The target of a NumPyro model, a function called as `model(*args, **kwargs)` with the data among its arguments.
 
-    `seed` draws the initial point only; it is not passed to the model.
+    `seed` is used only to draw the initial point; it is not passed to the model.
     """
     numpyro, jax = import_numpyro(), import_jax()
     from jax.flatten_util import ravel_pytree
@@ -38,7 +38,7 @@ def target(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) 
     def constrain(draws: np.ndarray) -> dict[str, np.ndarray]:
         with double_precision(jax):
             sites = to_sites(np.asarray(draws, dtype=np.float64))
-        # JAX sorts by name; users expect the order in which the model asks
+        # JAX sorts by name; users expect the order of the sites in the model
         return {name: np.asarray(sites[name]) for name in info.model_trace if name in sites and name not in observed}
 
     def log_likelihood(draws: np.ndarray) -> dict[str, np.ndarray]:
@@ -65,7 +65,7 @@ def target(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) 
 
 
 def is_observed(site: dict[str, Any]) -> bool:
-    # sites of factors have type "sample" too, with a Unit distribution and no values
+    # sites of factors also have type "sample", with a Unit distribution and no values
     return site["type"] == "sample" and site["is_observed"] and np.size(site["value"]) > 0
 
 
@@ -83,7 +83,7 @@ def refuse_discrete(trace: dict[str, Any]) -> None:
 
 
 def plate_dims(site: dict[str, Any], shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Names of a site's axes: its plates where it stands in one, else numbers as ArviZ gives them."""
+    """Names of a site's axes: its plates, if it is in one, otherwise numbers as in ArviZ."""
     names = [f"{site['name']}_dim_{k}" for k in range(len(shape))]
     if site["type"] == "sample":
         batch = len(site["fn"].batch_shape)
@@ -109,7 +109,7 @@ def coordinate_names(sites: dict[str, Any], constrained: dict[str, Any]) -> tupl
 
 
 def import_numpyro() -> Any:
-    """NumPyro, or the way to get it."""
+    """NumPyro, or an error that tells how to install it."""
     try:
         import numpyro
         import numpyro.infer.util

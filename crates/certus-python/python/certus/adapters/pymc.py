@@ -28,7 +28,7 @@ def target(model: Any) -> Target:
         )
     # constants instead of shared variables: static shapes, and a target that later pm.set_data cannot change
     frozen = freeze_dims_and_data(model)
-    # freezing sorts the variables anew; users expect the order in which they wrote them
+    # freezing reorders the variables; users expect the order in which they wrote them
     free, derived, seen = (
         [frozen[v.name] for v in variables] for variables in (model.free_RVs, model.deterministics, model.observed_RVs)
     )
@@ -78,12 +78,12 @@ class Flat:
             pieces[variable], begin = piece, begin + value.size
         graphs = graph_replace(graphs, pieces, strict=False)
         points = pt.matrix("points", shape=(None, self.dim), dtype="float64")
-        # the zero gives a graph that does not depend on z an axis for the points too
+        # the zero adds an axis for the points even if the graph does not depend on z
         graphs = [pt.cast(graph, "float64") + pt.zeros_like(one[0]) for graph in graphs]
         return points, vectorize_graph(graphs, {one: points})
 
     def with_gradient(self, graph: Any) -> Callable[..., Any]:
-        """Values (B,) and gradients (B, d); rows do not share terms, so one gradient of their sum holds them all."""
+        """Values (B,) and gradients (B, d); rows share no terms, so one gradient of their sum contains all of them."""
         import pytensor
 
         points, (values,) = self.over_points([graph])
@@ -93,7 +93,7 @@ class Flat:
         return lambda z: tuple(compiled(z))
 
     def lazily(self, names: Sequence[str], graphs: Callable[[], Sequence[Any]]) -> Callable[..., Any]:
-        """Draws (n, d) to a dict of arrays (n, ...), compiled when first asked for."""
+        """Draws (n, d) to a dict of arrays (n, ...), compiled on first use."""
         import pytensor
 
         compiled: list[Any] = []
@@ -108,7 +108,7 @@ class Flat:
 
 
 def coordinate_names(model: Any, start: dict[str, np.ndarray]) -> tuple[str, ...]:
-    """One name per flat coordinate: labels of the model's coords where the variable is not transformed, else numbers."""
+    """One name per flat coordinate: labels of the model's coords if the variable is not transformed, otherwise numbers."""
     names: list[str] = []
     for name, value in start.items():
         dims = model.named_vars_to_dims.get(name, ())
@@ -130,7 +130,7 @@ def coords_of(model: Any) -> dict[str, np.ndarray]:
 
 
 def import_pymc() -> Any:
-    """PyMC 5 or later, or the way to get it."""
+    """PyMC 5 or later, or an error that tells how to install it."""
     try:
         import pymc
     except ImportError as error:

@@ -70,7 +70,7 @@ def library(program: str | Path) -> Path:
 
 
 def data_text(data: Mapping[str, Any] | str | Path | None) -> str:
-    """Data as Stan's JSON; arrays by rows, truth values as 0 and 1."""
+    """Data as Stan's JSON; arrays by rows, booleans as 0 and 1."""
     if data is None:
         return ""
     if not isinstance(data, Mapping):
@@ -103,7 +103,7 @@ def grouped(names: Sequence[str]) -> dict[str, np.ndarray]:
     """Columns of each variable as an array of its shape: "b.1.2" is entry [0, 1] of b. Stan counts from 1."""
     found: dict[str, list[tuple[tuple[int, ...], int]]] = {}
     for column, name in enumerate(names):
-        # parts of complex numbers and of arrays of tuples keep their full name, as scalars
+        # components of complex numbers and of arrays of tuples keep their full name, as scalars
         match = re.fullmatch(r"([^.]+)((?:\.\d+)*)", name)
         base, index = match.groups() if match else (name, "")
         found.setdefault(base, []).append((tuple(int(i) - 1 for i in index.split(".")[1:]), column))
@@ -135,7 +135,7 @@ def coordinate_names(model: StanModel, latent: Mapping[str, np.ndarray]) -> tupl
 
 
 def starting_point(model: StanModel, seed: int) -> np.ndarray:
-    """The origin, or, where the program rejects it, the first of 100 points drawn from (-2, 2) as Stan does."""
+    """The origin or, if the program rejects it, the first accepted one of 100 points drawn from (-2, 2) as in Stan."""
     rng = np.random.default_rng(seed)
     for attempt in range(101):
         point = np.zeros(model.dim) if attempt == 0 else rng.uniform(-2, 2, model.dim)

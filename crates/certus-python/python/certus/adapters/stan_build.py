@@ -1,4 +1,4 @@
-"""Stan programs to shared libraries: stanc and Stan's headers from the `httpstan` wheel, our C shim, a C++ compiler."""
+"""Compiles Stan programs to shared libraries: stanc and Stan's headers from the `httpstan` wheel, our C shim, a C++ compiler."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from pathlib import Path
 from ..errors import Error, UsageError
 
 SHIM = Path(__file__).with_name("stan_shim.cpp")
-# -O1 keeps the wait for the compiler short; STAN_THREADS gives every thread its own tape, so that points run in parallel;
-# gnu-unique symbols would let the tapes of two libraries become one; the old ABI is that of the wheel's libtbb.
+# -O1 keeps the wait for the compiler short; STAN_THREADS gives every thread its own tape, so that points run in
+# parallel; gnu-unique symbols would let the tapes of two libraries become one; the old ABI is that of the wheel's
+# libtbb.
 FLAGS = (
     "-std=c++17 -O1 -fPIC -shared -w -fvisibility=hidden -fno-gnu-unique -DSTAN_THREADS -D_REENTRANT "
     "-DBOOST_DISABLE_ASSERTS -D_GLIBCXX_USE_CXX11_ABI=0"
@@ -28,7 +29,7 @@ SUNDIALS = ["libsundials_cvodes.a", "libsundials_idas.a", "libsundials_kinsol.a"
 
 
 def build(code: str, *, include: Path | None = None) -> Path:
-    """The library of a Stan program, from the cache if the same program was built before (about a minute if not)."""
+    """The library of a Stan program, from the cache if the same program was built before (otherwise it takes about a minute)."""
     stan = locate()
     cpp = translate(stan, code, include) + SHIM.read_text()
     compiler = shlex.split(os.environ.get("CXX", "g++"))
@@ -53,9 +54,9 @@ def build(code: str, *, include: Path | None = None) -> Path:
         if done.returncode != 0:
             raise Error(f"the C++ compiler failed on the translated Stan program:\n{done.stderr[-4000:]}")
         try:
-            made.rename(home)  # atomic: readers see all of it or nothing
+            made.rename(home)  # atomic: readers see all or nothing
         except OSError:
-            if not library.exists():  # else another process was faster, with the same bytes in
+            if not library.exists():  # otherwise another process was faster, with the same bytes
                 raise
     return library
 
@@ -96,6 +97,6 @@ def compiler_version(compiler: list[str]) -> str:
 
 
 def cache() -> Path:
-    """Where compiled programs stay: $XDG_CACHE_HOME/certus/stan, else ~/.cache/certus/stan."""
+    """Directory of compiled programs: $XDG_CACHE_HOME/certus/stan, or ~/.cache/certus/stan."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "certus" / "stan"

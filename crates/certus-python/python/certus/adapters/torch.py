@@ -14,7 +14,7 @@ from ..targets import Target
 def target(fn: Callable[..., Any], dim: int, *, names: Sequence[str] | None = None, batched: bool = False, **declared: Any) -> Target:
     """The target of `fn`, a PyTorch function from one point, a float64 tensor (dim,), to its log density, a scalar.
 
-    With `batched=True`, `fn` maps (B, dim) to (B,) itself, for operations that `torch.func.vmap` does not know.
+    With `batched=True`, `fn` maps (B, dim) to (B,) itself, for operations that `torch.func.vmap` does not support.
     `declared` are further fields of `Target`: `strong_convexity`, `smoothness`, `mode`, `reason`, `start`.
     """
     try:
@@ -24,11 +24,11 @@ def target(fn: Callable[..., Any], dim: int, *, names: Sequence[str] | None = No
     over_points = fn if batched else torch.func.vmap(fn)
 
     def log_density(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        # the copy keeps the caller's array out of the graph, and read-only arrays out of PyTorch
+        # the copy keeps the caller's array out of the graph and protects read-only arrays
         z = torch.tensor(points, dtype=torch.float64).requires_grad_()
         values = over_points(z)
         check(values, len(points))
-        # points do not share terms, so the gradient of the sum holds the gradient of each
+        # points share no terms, so the gradient of the sum contains the gradient of each
         (gradients,) = torch.autograd.grad(values.sum(), z)
         return values.detach().numpy(), gradients.numpy()
 

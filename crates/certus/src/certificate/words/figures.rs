@@ -1,7 +1,7 @@
 //! Numbers as text that claims no more than the number does: bounds are rounded outward, estimates to the nearest.
 //!
-//! Every figure after "at most" or "within" is read back as a number that is not below the one it stands for, and every lower end as one that
-//! is not above: the rounding is done on the decimal digits, which Rust prints and reads exactly.
+//! Every figure after "at most" or "within" is read back as a number that is not below the one it stands for, and every
+//! lower end as one that is not above: the rounding is done on the decimal digits, which Rust prints and reads exactly.
 
 use std::fmt;
 
@@ -14,7 +14,8 @@ enum Rounding {
 }
 
 impl Rounding {
-    /// The step that the last digit of |x| takes, if `shown` is what |x| was rounded to: 1 away from zero, −1 towards it, else 0.
+    /// The step that the last digit of |x| takes, if `shown` is what |x| was rounded to: 1 away from zero, −1 towards
+    /// it, else 0.
     fn step(self, x: f64, shown: f64) -> i32 {
         match (self, x < 0.0) {
             (Rounding::Nearest, _) => 0,
@@ -132,7 +133,8 @@ pub fn estimate(value: f64, standard_error: f64) -> String {
     format!("{} ± {}", nearest(value.max(0.0), 3), figure(standard_error))
 }
 
-/// A number that is known up to an error, "-483.93118 ± 1.3e-5": the rounding of what is printed is part of the error that is printed.
+/// A number that is known up to an error, "-483.93118 ± 1.3e-5": the rounding of what is printed is part of the error
+/// that is printed.
 pub fn known_to(value: f64, error: f64) -> String {
     if !(error > 0.0 && error.is_finite() && value.is_finite()) {
         return format!("{value} ± {}", figure(error));
@@ -174,6 +176,17 @@ pub fn significant(x: f64, digits: i32) -> String {
     format!("{x:.decimals$}")
 }
 
+/// "1 pass", "2 passes": a count with its noun.
+pub fn counted(count: impl fmt::Display + PartialEq + From<u8>, noun: &str) -> String {
+    let one = count == 1.into();
+    let ending = match noun {
+        _ if one => "",
+        noun if noun.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{count} {noun}{ending}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +215,15 @@ mod tests {
         assert_eq!([upward(-12.34, 2), upward(0.099_230_1, 4)], ["-12", "0.09924"]);
         assert_eq!(nearest(0.025_449, 3), "0.0254");
         assert_eq!(estimate(-1e-3, 0.001_21), "0 ± 0.0013");
+    }
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!(
+            [0, 1, 2].map(|n: usize| counted(n, "exact pass")),
+            ["0 exact passes", "1 exact pass", "2 exact passes"]
+        );
+        assert_eq!([1, 2].map(|n: u64| counted(n, "row")), ["1 row", "2 rows"]);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! A certificate in words: the one place where bounds, levels and estimates become sentences.
 //!
-//! Whoever prints a certificate (the core, the command line, the report, Python) hands its numbers over as [`Facts`] and gets the same
-//! sentence with the same digits. "At most" and "within" stand before proved and probable numbers only, which are rounded outward; an estimate
-//! reads "about x ± standard error" and names what it assumes.
+//! Whoever prints a certificate (the core, the command line, the report, Python) hands its numbers over as [`Facts`]
+//! and gets the same sentence with the same digits. "At most" and "within" stand before proved and probable numbers
+//! only, which are rounded outward; an estimate reads "about x ± standard error" and names what it assumes.
 
 mod figures;
 
 pub use figures::{
-    downward, estimate, figure, interval, known_to, nearest, percent, probability, significant, upward,
+    counted, downward, estimate, figure, interval, known_to, nearest, percent, probability, significant,
+    upward,
 };
 
 use std::fmt;
@@ -133,8 +134,9 @@ impl<'a> Facts<'a> {
         format!(" ({}{theorem})", self.level_words())
     }
 
-    /// The statement: "at most 1.4e-7 nats from the best of all Gaussians (proved, Theorem D)", to stand after the word "gap" or a label;
-    /// "KL(q‖p) about 0.031 ± 0.0012 nats, if q has found every mode (estimated, importance sampling)"; or "not certified" and why.
+    /// The statement: "at most 1.4e-7 nats from the best of all Gaussians (proved, Theorem D)", to stand after the word
+    /// "gap" or a label; "KL(q‖p) about 0.031 ± 0.0012 nats, if q has found every mode (estimated, importance
+    /// sampling)"; or "not certified" and why.
     pub fn sentence(&self) -> Sentence {
         let before = match self.about {
             About::Gap { .. } => "",
@@ -177,8 +179,8 @@ impl<'a> Facts<'a> {
         self.reason.map_or("not requested", |r| r.trim_end_matches('.'))
     }
 
-    /// "the posterior's means within 0.0052 sd, its sds within 0.32 % of q's"; of an estimate "the posterior's means about 0.0052 sd, its sds
-    /// about 0.32 % from q's, or less (estimated)".
+    /// "the posterior's means within 0.0052 sd, its sds within 0.32 % of q's"; of an estimate "the posterior's means
+    /// about 0.0052 sd, its sds about 0.32 % from q's, or less (estimated)".
     pub fn errors(&self) -> Option<String> {
         if self.bound.is_none() || (self.mean_error, self.sd_error) == (None, None) {
             return None;

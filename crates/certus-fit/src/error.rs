@@ -1,0 +1,179 @@
+//! What can go wrong: with requests, data and files.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use certus_data::DataError;
+pub use certus_data::ErrorKind;
+
+use crate::refusal::RequestError;
+
+/// Every error of the crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A request that is refused.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// Columns, rows and models.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The output already exists.
+    #[error("{} already exists: choose another name, or overwrite it", path.display())]
+    Exists {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The output exists and does not look like a fit, so it is not overwritten.
+    #[error("{} contains other files and no fit, so it is not overwritten", path.display())]
+    NotAFit {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The output contains many fits with other settings or other data.
+    #[error(
+        "{} contains fits with other settings, other groups or other numbers of rows: choose another directory, or \
+            overwrite it",
+        path.display()
+    )]
+    OtherFits {
+        /// Where.
+        path: PathBuf,
+    },
+    /// Another process writes there.
+    #[error("{} is in use by another process", path.display())]
+    InUse {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The output cannot be created.
+    #[error("{} cannot be created: {source}", path.display())]
+    CannotCreate {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Writing failed (disk full, no permission); what was there before is still there.
+    #[error("{} could not be written: {source}", path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no such input, or it cannot be read.
+    #[error("{} cannot be read: {source}", path.display())]
+    Missing {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The input was read and is not what it should be.
+    #[error("{} is damaged or was not written by certus: {reason}", path.display())]
+    Damaged {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file of a result is not the one that was written.
+    #[error("{} has changed since certus wrote it: {reason}", path.display())]
+    Changed {
+        /// Which.
+        path: PathBuf,
+        /// What differs, and what to do.
+        reason: String,
+    },
+    /// Parts of a fit that do not belong together.
+    #[error("{0}")]
+    Inconsistent(String),
+    /// A run that has no result yet.
+    #[error("{} has no result yet: run certus resume {}", path.display(), path.display())]
+    Unfinished {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A result that was replaced while it was read.
+    #[error("{} was replaced by another process while it was being read: run the command again", path.display())]
+    Replaced {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A checkpoint of other settings or other data.
+    #[error("the checkpoint in {} belongs to another fit: its settings or its data differ", path.display())]
+    AnotherFit {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A file whose name does not say a format that can be written.
+    #[error("{} cannot be written: its name must end in .csv or .parquet", path.display())]
+    Format {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The caller's parts do not fit together.
+    #[error("{0}")]
+    Mismatch(String),
+}
+
+impl Error {
+    /// What kind of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Request(error) => error.kind(),
+            Error::Data(error) => error.kind(),
+            Error::Damaged { .. }
+            | Error::Changed { .. }
+            | Error::AnotherFit { .. }
+            | Error::Inconsistent(_) => ErrorKind::Data,
+            Error::Format { .. } => ErrorKind::Request,
+            Error::Missing { .. } | Error::Unfinished { .. } | Error::Replaced { .. } => ErrorKind::NotFound,
+            Error::Mismatch(_) => ErrorKind::Defect,
+            Error::Exists { .. } | Error::NotAFit { .. } | Error::InUse { .. } => ErrorKind::Output,
+            Error::CannotCreate { .. } | Error::OtherFits { .. } => ErrorKind::Output,
+            Error::Write { .. } => ErrorKind::Io,
+        }
+    }
+
+    pub(crate) fn write(path: &Path, source: io::Error) -> Self {
+        Self::Write { path: path.to_path_buf(), source }
+    }
+
+    pub(crate) fn cannot_create(path: &Path, source: io::Error) -> Self {
+        Self::CannotCreate { path: path.to_path_buf(), source }
+    }
+
+    pub(crate) fn changed(path: &Path, reason: impl Into<String>) -> Self {
+        let advice = "restore it from a copy, or fit again with --overwrite";
+        Self::Changed { path: path.to_path_buf(), reason: format!("{}; {advice}", reason.into()) }
+    }
+
+    pub(crate) fn changed_chunk(path: &Path, reason: String) -> Self {
+        let advice = "remove it, then run certus resume to compute it again";
+        Self::Changed { path: path.to_path_buf(), reason: format!("{reason}; {advice}") }
+    }
+
+    pub(crate) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_path_buf(), reason: reason.into() }
+    }
+}
+
+impl From<certus_data::SpecError> for Error {
+    fn from(error: certus_data::SpecError) -> Self {
+        Self::Data(error.into())
+    }
+}
+
+impl From<certus_likelihood::Error> for Error {
+    fn from(error: certus_likelihood::Error) -> Self {
+        Self::Data(error.into())
+    }
+}
+
+impl From<certus_models::Error> for Error {
+    fn from(error: certus_models::Error) -> Self {
+        Self::Data(error.into())
+    }
+}

@@ -1,0 +1,311 @@
+//! One result: what was found, what it means, and its posterior, which is a Gaussian or a mixture of them. It writes
+//! itself, reads itself, draws and predicts; every interface shows the same.
+
+use std::collections::BTreeMap;
+
+use certus::{Gaussian, Goal, Outcome};
+use certus_data::{Source, Storage};
+use certus_likelihood::{Link, Response};
+
+use crate::arrays::Arrays;
+use crate::coefficient_map::{CoefficientMap, Quantity};
+use crate::directory::{FitDirectory, GROUPS, MEANING, SETTINGS};
+use crate::error::Error;
+use crate::groups::GroupTable;
+use crate::predict::{Groups, Prediction, predict, predict_mixture};
+use crate::problem::{Problem, draws};
+use crate::record::{Data, GroupEffect, Meta, Parameter, Record};
+use crate::refusal::RequestError;
+use crate::report::Extras;
+use crate::run::RunOutcome;
+use crate::settings::Settings;
+use crate::variance::mixture::MixturePosterior;
+use crate::variance::names::UnknownScales;
+
+/// A finished fit.
+pub struct Fit {
+    /// fit.json.
+    pub record: Record,
+    /// The fitted Gaussian; of a mixture, the one with its mean and covariance.
+    pub gaussian: Gaussian,
+    /// What the latents mean; `None` for black boxes.
+    pub meaning: Option<CoefficientMap>,
+    /// The parameters as combinations of latents.
+    pub quantities: Vec<Quantity>,
+    /// The mixture over variance parameters that were not given, and which those are.
+    pub mixture: Option<(MixturePosterior, UnknownScales)>,
+    effects: Effects,
+}
+
+/// What groups.parquet is made of, where there is one.
+enum Effects {
+    None,
+    /// The coefficients of groups, too many to list: the rows of every level, and what is proved.
+    Table(Vec<Vec<i64>>, String),
+    /// The effects of groups that were integrated out.
+    Integrated(Vec<GroupEffect>),
+    /// The file that was read.
+    File(Vec<u8>),
+}
+
+/// What a record says beyond the outcome, before there are data.
+pub fn meta(settings: &Settings) -> Meta {
+    let versions = [("certus", env!("CARGO_PKG_VERSION")), ("target", std::env::consts::ARCH)];
+    Meta {
+        model: settings.model.clone().unwrap_or_else(|| "target".into()),
+        parameters: Vec::new(),
+        settings: settings.value(),
+        seed: settings.seed(),
+        data: Data::default(),
+        notes: Vec::new(),
+        versions: versions.map(|(a, b)| (a.to_string(), b.to_string())).into_iter().collect(),
+    }
+}
+
+impl Problem {
+    /// What a record says beyond the outcome.
+    pub fn meta(&self, settings: &Settings, parameters: Vec<Parameter>, notes: Vec<String>) -> Meta {
+        let fingerprint = Some(format!("{:016x}", self.prepared.fingerprint));
+        let data = Data { rows: Some(self.prepared.rows_used as u64), fingerprint };
+        Meta { parameters, data, notes, ..meta(settings) }
+    }
+}
+
+/// Makes the record of a fit that has no Gaussian the result of the directory.
+pub fn write_failed(
+    record: &Record,
+    meaning: &CoefficientMap,
+    directory: &FitDirectory,
+    keep_checkpoints: bool,
+) -> Result<(), Error> {
+    write_words(record, Some(meaning), directory)?;
+    directory.commit(keep_checkpoints)
+}
+
+/// Meaning, settings and record.
+fn write_words(
+    record: &Record,
+    meaning: Option<&CoefficientMap>,
+    directory: &FitDirectory,
+) -> Result<(), Error> {
+    if let Some(meaning) = meaning {
+        directory.write(MEANING, &serde_json::to_vec(meaning).expect("meanings are plain values"))?;
+    }
+    directory.write(SETTINGS, record.settings.to_string().as_bytes())?;
+    record.write(directory)
+}
+
+impl Fit {
+    /// Of a black box: its latents have names, and are its parameters if no others are given.
+    pub fn of_target(
+        outcome: Outcome,
+        names: Vec<String>,
+        parameters: Vec<Parameter>,
+        settings: &Settings,
+    ) -> Self {
+        let record = Record::new(&outcome, Meta { parameters, ..meta(settings) });
+        let quantities = coordinates(names.into_iter());
+        let (gaussian, effects) = (outcome.gaussian, Effects::None);
+        Self { record, gaussian, meaning: None, quantities, mixture: None, effects }
+    }
+
+    /// Of a run that has ended.
+    pub fn of_run(ended: RunOutcome, problem: &Problem, settings: &Settings, goal: &Goal) -> Self {
+        let RunOutcome { outcome, scales } = ended;
+        let notes = problem.notes_of(goal, &outcome);
+        let record = |parameters| Record::new(&outcome, problem.meta(settings, parameters, notes));
+        let (record, effects, mixture) = match (scales, problem.collapsed()) {
+            (Some(scales), Some(scale_model)) => {
+                let mut record = record(scales.parameters);
+                record.certificate.scale = Some(scales.scale);
+                let groups = scales.groups;
+                let effects = if groups.is_empty() { Effects::None } else { Effects::Integrated(groups) };
+                (record, effects, Some((scales.mixture_posterior, scale_model.unknown_scales.clone())))
+            }
+            _ => {
+                let normals = problem.on_user_scale(&outcome.gaussian);
+                let named = problem.quantities.iter().zip(&normals);
+                let parameters = named.map(|(q, n)| Parameter::normal(&q.name, n.mean, n.sd)).collect();
+                let effects = match problem.meaning.has_table() {
+                    true => {
+                        let stated = GroupTable::stated(&outcome.certificate.gap);
+                        Effects::Table(problem.rows_by_level(), stated)
+                    }
+                    false => Effects::None,
+                };
+                (record(parameters), effects, None)
+            }
+        };
+        Self {
+            record,
+            gaussian: outcome.gaussian,
+            meaning: Some(problem.meaning.clone()),
+            quantities: problem.quantities.clone(),
+            mixture,
+            effects,
+        }
+    }
+
+    /// Of its parts, as files or pickles keep them.
+    pub fn of_parts(record: Record, arrays: Arrays, meaning: Option<CoefficientMap>) -> Result<Self, Error> {
+        let gaussian = arrays.gaussian;
+        let quantities = match &meaning {
+            Some(meaning) => meaning.quantities(),
+            None => coordinates(record.parameters.iter().map(|p| p.name.clone())),
+        };
+        let dim = meaning.as_ref().map_or(quantities.len(), CoefficientMap::dim);
+        if gaussian.dim() != dim {
+            let words = format!("the arrays have {} latents, {MEANING} has {dim}", gaussian.dim());
+            return Err(Error::Inconsistent(words));
+        }
+        let mixture = match &meaning {
+            Some(meaning) => mixture(&record, meaning, dim, &arrays.vectors)?,
+            None => None,
+        };
+        Ok(Self { record, gaussian, meaning, quantities, mixture, effects: Effects::None })
+    }
+
+    /// From its directory.
+    pub fn read(directory: &FitDirectory) -> Result<Self, Error> {
+        let (record, arrays) = (Record::read(directory)?, Arrays::read(directory)?);
+        let meaning = match directory.read(MEANING) {
+            Ok(bytes) => Some(serde_json::from_slice(&bytes).map_err(|e| damaged(directory, &e))?),
+            Err(_) if record.model == "target" => None,
+            Err(error) => return Err(error),
+        };
+        let mut fit = Self::of_parts(record, arrays, meaning)?;
+        if directory.has(GROUPS) {
+            fit.effects = Effects::File(directory.read(GROUPS)?);
+        }
+        Ok(fit)
+    }
+
+    /// The arrays that the Gaussian or the mixture is kept in.
+    pub fn arrays(&self) -> Arrays {
+        let vectors = self
+            .mixture
+            .as_ref()
+            .map(|(mixture_posterior, _)| mixture_posterior.vectors())
+            .unwrap_or_default();
+        Arrays { gaussian: self.gaussian.clone(), vectors }
+    }
+
+    /// Writes everything and makes it the result of the directory, as a whole; a run that was stopped can be resumed if
+    /// its checkpoints are kept.
+    pub fn write(&self, directory: &FitDirectory, keep_checkpoints: bool) -> Result<(), Error> {
+        self.arrays().write(directory)?;
+        if let Some(bytes) = self.groups_file()? {
+            directory.write(GROUPS, &bytes)?;
+        }
+        write_words(&self.record, self.meaning.as_ref(), directory)?;
+        directory.commit(keep_checkpoints)
+    }
+
+    fn groups_file(&self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(meaning) = &self.meaning else { return Ok(None) };
+        let (table, stated) = match (&self.effects, &self.mixture) {
+            (Effects::File(bytes), _) => return Ok(Some(bytes.clone())),
+            (Effects::Integrated(effects), Some((_, UnknownScales { effect: Some(effect), .. }))) => {
+                (Some(GroupTable::integrated(&meaning.encoding, effect, effects)), GroupTable::NOTHING)
+            }
+            (Effects::Table(rows, stated), _) => {
+                (GroupTable::new(meaning, rows, &self.gaussian), stated.as_str())
+            }
+            _ => return Ok(None),
+        };
+        table.map(|table| table.to_parquet(stated)).transpose()
+    }
+
+    /// `n` draws of the parameters, one after the other; draw k depends on the seed and k only.
+    pub fn draws(&self, n: usize, seed: u64) -> Vec<f64> {
+        match &self.mixture {
+            Some((mixture_posterior, unknown_scales)) => {
+                mixture_posterior.draws(&self.quantities, unknown_scales, n, seed)
+            }
+            None => draws(&self.quantities, &self.gaussian, n, seed),
+        }
+    }
+
+    /// Predictions for the rows of a source. `groups` applies only to fits whose group sd was not given.
+    pub fn predict(
+        &self,
+        source: &dyn Source,
+        groups: Option<Groups>,
+        storage: &Storage,
+    ) -> Result<Vec<Prediction>, Error> {
+        let (meaning, link) = (self.meaning()?, self.link()?);
+        match (&self.mixture, groups) {
+            (None, Some(_)) => {
+                Err(RequestError::no_effect("`groups`", "fits whose group sd was not given").into())
+            }
+            (None, None) => Ok(predict(link, meaning, &self.gaussian, source, storage)?),
+            (Some((mixture_posterior, unknown_scales)), groups) => predict_mixture(
+                link,
+                meaning,
+                unknown_scales,
+                mixture_posterior,
+                groups.unwrap_or_default(),
+                source,
+                storage,
+            ),
+        }
+    }
+
+    /// What the latents mean; a black box does not know.
+    pub fn meaning(&self) -> Result<&CoefficientMap, RequestError> {
+        self.meaning.as_ref().ok_or(RequestError::NothingToPredict)
+    }
+
+    /// The link of the response.
+    pub fn link(&self) -> Result<Link, Error> {
+        Ok(self.record.model.parse::<Response>()?.link())
+    }
+
+    /// What the report needs beyond the record.
+    pub fn extras(&self) -> Extras {
+        let density = self.mixture.as_ref().map_or(Vec::new(), |(mixture_posterior, unknown_scales)| {
+            mixture_posterior.density(unknown_scales)
+        });
+        Extras { density, ..extras(&self.record, self.meaning.as_ref()) }
+    }
+}
+
+/// What the report says about the data, also for a fit that has no Gaussian.
+pub fn extras(record: &Record, meaning: Option<&CoefficientMap>) -> Extras {
+    let text = |key: &str| record.settings[key].as_str().map(String::from);
+    let named = [("file", text("data")), ("where", text("where")), ("query", text("sql"))];
+    let named = named.into_iter().filter_map(|(what, value)| Some((what.to_string(), value?)));
+    let encoding = meaning.map(|m| &m.encoding);
+    Extras {
+        title: encoding.map(|e| format!("{} regression of {}", record.model, e.response)),
+        data: named.chain(encoding.map(|e| e.described()).unwrap_or_default()).collect(),
+        ..Extras::default()
+    }
+}
+
+fn coordinates(names: impl Iterator<Item = String>) -> Vec<Quantity> {
+    names.enumerate().map(|(i, name)| Quantity { name, terms: vec![(i, 1.0)] }).collect()
+}
+
+fn damaged(directory: &FitDirectory, reason: &dyn std::fmt::Display) -> Error {
+    Error::damaged(&directory.file(MEANING), reason.to_string())
+}
+
+/// The mixture of a fit whose variance parameters were not all given.
+fn mixture(
+    record: &Record,
+    meaning: &CoefficientMap,
+    dim: usize,
+    vectors: &BTreeMap<String, Vec<f64>>,
+) -> Result<Option<(MixturePosterior, UnknownScales)>, Error> {
+    let bad = |words: &dyn std::fmt::Display| Error::Inconsistent(words.to_string());
+    let response = record.model.parse::<Response>().map_err(|e| bad(&e))?;
+    let number = |key: &str| record.settings[key].as_f64();
+    let unknown_scales =
+        UnknownScales::of(&meaning.encoding, response, number("sigma"), number("dispersion"));
+    let Some(unknown_scales) = unknown_scales.map_err(|e| bad(&e))? else { return Ok(None) };
+    let mixture_posterior = MixturePosterior::of_vectors(dim, unknown_scales.scales.len(), vectors);
+    let missing = || bad(&format!("the arrays have no grid, but {} was not given", unknown_scales.names()));
+    let mixture_posterior = mixture_posterior.ok_or_else(missing)?.map_err(|e| bad(&e))?;
+    Ok(Some((mixture_posterior, unknown_scales)))
+}

@@ -1,0 +1,135 @@
+//! The effects of groups as a table, `groups.parquet`: a row per group and coefficient, the same columns for every kind
+//! of fit.
+
+use certus::Gaussian;
+use certus::certificate::Gap;
+use certus::combination::Combinations;
+use certus::gaussian::NORMAL_95;
+use certus_data::encoding::Encoding;
+
+use crate::coefficient_map::CoefficientMap;
+use crate::error::Error;
+use crate::grid::{Cells, Grid};
+use crate::record::GroupEffect;
+use crate::variance::RandomEffect;
+
+/// Columns of text as names and the number of the name in every row.
+pub struct Labels {
+    /// The names.
+    pub names: Vec<String>,
+    /// Which of them.
+    pub cells: Vec<u32>,
+}
+
+/// The table, on the scale of the data.
+pub struct GroupTable {
+    /// The group term.
+    pub term: Labels,
+    /// Its level.
+    pub group: Labels,
+    /// The coefficient of the design that varies.
+    pub coefficient: Labels,
+    /// Rows of the data with that level.
+    pub rows: Vec<i64>,
+    /// Mean and sd of the group's own coefficient; empty where groups were integrated out.
+    pub own: [Vec<f64>; 2],
+    /// What it differs by from the outer one: mean, sd, and the quantiles 0.05, 0.5 and 0.95.
+    pub deviation: [Vec<f64>; 5],
+}
+
+impl GroupTable {
+    /// Of a fit whose group sds are given; `None` where the coefficients are listed one by one. `rows` are those of
+    /// every
+    /// level of every term.
+    pub fn new(meaning: &CoefficientMap, rows: &[Vec<i64>], w: &Gaussian) -> Option<Self> {
+        if !meaning.has_table() {
+            return None;
+        }
+        let encoding = &meaning.encoding;
+        // the names of all levels, one term after the other
+        let (mut names, mut first) = (Vec::new(), Vec::new());
+        for group in &encoding.groups {
+            first.push(names.len());
+            names.extend((0..group.levels.len()).map(|level| group.level_name(level)));
+        }
+        let mut table = Self::empty(encoding, names, meaning.dim());
+        let mut combinations = Combinations::new(w);
+        meaning.for_each_effect(|place, own, deviation| {
+            let term = place.group.unwrap_or_default();
+            table.term.cells.push(term as u32);
+            table.group.cells.push((first[term] + place.level) as u32);
+            table.coefficient.cells.push(place.feature as u32);
+            table.rows.push(rows[term][place.level]);
+            let (mean, sd) = combinations.moments(own);
+            table.own.iter_mut().zip([mean, sd]).for_each(|(to, x)| to.push(x));
+            let (mean, sd) = combinations.moments(deviation);
+            let quantiles = [mean - NORMAL_95 * sd, mean, mean + NORMAL_95 * sd];
+            table.push_deviation([mean, sd], quantiles);
+        });
+        Some(table)
+    }
+
+    /// Of a fit whose groups were integrated out.
+    pub fn integrated(encoding: &Encoding, effect: &RandomEffect, effects: &[GroupEffect]) -> Self {
+        let names = effects.iter().map(|e| e.group.clone()).collect();
+        let mut table = Self::empty(encoding, names, effects.len());
+        for (k, e) in effects.iter().enumerate() {
+            table.term.cells.push(0);
+            table.group.cells.push(k as u32);
+            table.coefficient.cells.push(effect.feature as u32);
+            table.rows.push(e.rows as i64);
+            table.push_deviation([e.mean, e.sd], [e.q05, e.q50, e.q95]);
+        }
+        table
+    }
+
+    fn empty(encoding: &Encoding, levels: Vec<String>, rows: usize) -> Self {
+        let labels = |names: Vec<String>| Labels { names, cells: Vec::with_capacity(rows) };
+        Self {
+            term: labels(encoding.groups.iter().map(|g| g.name.clone()).collect()),
+            group: labels(levels),
+            coefficient: labels(encoding.coefficients()),
+            rows: Vec::with_capacity(rows),
+            own: std::array::from_fn(|_| Vec::new()),
+            deviation: std::array::from_fn(|_| Vec::with_capacity(rows)),
+        }
+    }
+
+    fn push_deviation(&mut self, [mean, sd]: [f64; 2], [low, median, high]: [f64; 3]) {
+        self.deviation.iter_mut().zip([mean, sd, low, median, high]).for_each(|(to, x)| to.push(x));
+    }
+
+    /// The file; what is proved of the numbers is in its metadata.
+    pub fn to_parquet(self, stated: &str) -> Result<Vec<u8>, Error> {
+        const DEVIATION: [&str; 5] =
+            ["deviation", "deviation_sd", "deviation_q05", "deviation_q50", "deviation_q95"];
+        let rows = self.rows.len();
+        let label = |labels: Labels| Cells::Label(labels.names, labels.cells);
+        let texts = [("term", self.term), ("group", self.group), ("coefficient", self.coefficient)];
+        let own = |values: Vec<f64>| -> Cells<'_> {
+            Cells::Number((0..rows).map(|k| values.get(k).copied()).collect())
+        };
+        let [mean, sd] = self.own.map(own);
+        let mut columns: Vec<(String, Cells<'_>)> =
+            texts.map(|(name, labels)| (name.to_string(), label(labels))).into();
+        columns.extend(
+            [("rows", Cells::Whole(self.rows)), ("mean", mean), ("sd", sd)].map(|(n, c)| (n.into(), c)),
+        );
+        let deviation = DEVIATION.iter().zip(&self.deviation);
+        columns.extend(deviation.map(|(name, x)| (name.to_string(), Cells::Every(x, 0, 1))));
+        Grid { columns: &columns, comment: stated }.to_parquet()
+    }
+
+    /// The certificate of every mean and sd of the table, in words: what holds in the frame of q holds for every
+    /// combination of latents.
+    pub fn stated(gap: &Gap) -> String {
+        let facts = gap.facts();
+        match facts.errors() {
+            Some(errors) => format!("{}: {errors}", facts.level_words()),
+            None => Self::NOTHING.into(),
+        }
+    }
+
+    /// What is said of means and sds without a certificate.
+    pub const NOTHING: &str = "nothing is proved about these means and sds";
+}

@@ -1,0 +1,134 @@
+//! Predictions for new rows: the linear predictor is normal, the expected response its image.
+
+mod mixture;
+
+pub use mixture::{Groups, predict_mixture};
+
+use certus::Gaussian;
+use certus::combination::Combinations;
+use certus::gaussian::NORMAL_95;
+use certus_models::rows::leaves;
+
+use crate::coefficient_map::CoefficientMap;
+use certus_data::DataError;
+use certus_data::leaves::Storage;
+use certus_data::table::Source;
+use certus_likelihood::Link;
+
+/// What is expected of one row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// The response's mean, over the posterior and the likelihood.
+    pub mean: f64,
+    /// Standard deviation of the expected response over the posterior.
+    pub sd: f64,
+    /// 5 % quantile of the expected response over the posterior.
+    pub q05: f64,
+    /// Its median.
+    pub q50: f64,
+    /// Its 95 % quantile.
+    pub q95: f64,
+    /// Mean of the linear predictor, the offset included.
+    pub linear_mean: f64,
+    /// Its standard deviation.
+    pub linear_sd: f64,
+}
+
+impl Prediction {
+    /// Names of [`Self::numbers`].
+    pub const NAMES: [&str; 7] = ["mean", "sd", "q05", "q50", "q95", "linear_mean", "linear_sd"];
+
+    /// All of it, in the order of the columns that files and Python have.
+    pub fn numbers(&self) -> [f64; 7] {
+        [self.mean, self.sd, self.q05, self.q50, self.q95, self.linear_mean, self.linear_sd]
+    }
+
+    /// Of a linear predictor t ~ N(mean, sd²).
+    pub(crate) fn normal(link: Link, trials: f64, mean: f64, sd: f64) -> Self {
+        let at = |z: f64| trials * link.response(mean + z * sd);
+        Self {
+            mean: trials * link.expected_response(mean, sd),
+            sd: trials * link.response_sd(mean, sd),
+            q05: at(-NORMAL_95),
+            q50: at(0.0),
+            q95: at(NORMAL_95),
+            linear_mean: mean,
+            linear_sd: sd,
+        }
+    }
+
+    /// Of the mean, the sd and the quantile function of the expected response of one trial, and the moments of the
+    /// linear predictor.
+    pub(crate) fn of(
+        trials: f64,
+        (mean, sd): (f64, f64),
+        quantile: impl Fn(f64) -> f64,
+        (linear_mean, linear_sd): (f64, f64),
+    ) -> Self {
+        let at = |p: f64| trials * quantile(p);
+        let (mean, sd) = (trials * mean, trials * sd);
+        Self { mean, sd, q05: at(0.05), q50: at(0.5), q95: at(0.95), linear_mean, linear_sd }
+    }
+}
+
+/// What a row's linear predictor is made of: `visit(terms, offset, trials, levels)`, row by row.
+pub(crate) fn each_row(
+    meaning: &CoefficientMap,
+    source: &dyn Source,
+    storage: &Storage,
+    mut visit: impl FnMut(&[(usize, f64)], f64, f64, &[usize]),
+) -> Result<(), DataError> {
+    let encoded = meaning.encoding.encode(source, storage)?;
+    let (rows, p) = (meaning.rows(), meaning.encoding.features.len());
+    let (mut x, mut levels, mut terms) = (vec![0.0; p], vec![0; encoded.codes.len()], Vec::new());
+    for index in 0..leaves(&*encoded.rows) {
+        encoded.rows.leaf(index, &mut |leaf| {
+            for i in 0..leaf.y.len() {
+                (0..p).for_each(|j| x[j] = leaf.x.get(i, j));
+                for (level, codes) in levels.iter_mut().zip(&encoded.codes) {
+                    *level = codes[leaf.first + i] as usize;
+                }
+                rows.terms(&x, &levels, &mut terms);
+                visit(&terms, leaf.offset_of(i), leaf.datum(i).trials, &levels);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Predictions for the rows of a source, in its order. Columns, levels and groups must be those of the fit.
+pub fn predict(
+    link: Link,
+    meaning: &CoefficientMap,
+    w: &Gaussian,
+    source: &dyn Source,
+    storage: &Storage,
+) -> Result<Vec<Prediction>, DataError> {
+    let (mut combinations, mut out) = (Combinations::new(w), Vec::new());
+    each_row(meaning, source, storage, |terms, offset, trials, _| {
+        let (mean, sd) = combinations.moments(terms);
+        out.push(Prediction::normal(link, trials, mean + offset, sd));
+    })?;
+    Ok(out)
+}
+
+/// Expected responses of the rows of a source at `n` draws of q, row after row for each draw.
+pub fn predict_draws(
+    link: Link,
+    meaning: &CoefficientMap,
+    w: &Gaussian,
+    source: &dyn Source,
+    storage: &Storage,
+    n: usize,
+    seed: u64,
+) -> Result<Vec<f64>, DataError> {
+    let (latents, mut by_row) = (w.sample(n, seed), Vec::new());
+    each_row(meaning, source, storage, |terms, offset, trials, _| {
+        by_row.extend(latents.chunks_exact(w.dim()).map(|z| {
+            let t = offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
+            trials * link.response(t)
+        }));
+    })?;
+    let rows = by_row.len() / n.max(1);
+    Ok((0..n * rows).map(|k| by_row[(k % rows) * n + k / rows]).collect())
+}

@@ -1,0 +1,78 @@
+//! What a record says at a glance, a labelled line each: the lines of the command line's table, and what notebooks and
+//! comparisons take from it. Nothing outside of this crate need know whether the result is a Gaussian or a mixture.
+
+use certus::certificate::{counted, significant};
+
+use super::{GroupEffect, Record, RecordedLevel, Scale};
+
+/// A number with five significant digits, or a dash.
+pub fn number(x: Option<f64>) -> String {
+    match x {
+        None => "-".into(),
+        Some(0.0) => "0".into(),
+        Some(x) if (1e-3..1e5).contains(&x.abs()) => significant(x, 5),
+        Some(x) => format!("{x:.4e}"),
+    }
+}
+
+impl Record {
+    /// How far the printed numbers are from what they should be, line by line; a line without a label belongs to the
+    /// one
+    /// before.
+    pub fn statements(&self) -> Vec<(&'static str, String)> {
+        let certificate = &self.certificate;
+        if let Some(scale) = &certificate.scale {
+            return of_scale(scale, certificate.posterior.reason.as_deref());
+        }
+        let mut lines = Vec::new();
+        for (label, facts) in [("gap", certificate.gap.facts()), ("posterior", certificate.posterior.facts())]
+        {
+            lines.push((label, facts.sentence().to_string()));
+            lines.extend(facts.errors().map(|errors| ("", errors)));
+        }
+        lines
+    }
+
+    /// Rows, evaluations and seconds.
+    pub fn spent(&self) -> String {
+        let rows = self.data.rows.map_or(String::new(), |n| format!("{}, ", counted(n, "row")));
+        let unit = if self.certificate.scale.is_some() { "pass" } else { "gradient" };
+        format!("{rows}{}, {:.2} s", counted(self.counts.gradients, unit), self.seconds)
+    }
+
+    /// How strong the main statement is: about the gap of a Gaussian, or the interval of a scale.
+    pub fn level(&self) -> RecordedLevel {
+        self.certificate.scale.as_ref().map_or(self.certificate.gap.level, |scale| scale.level)
+    }
+
+    /// The estimated log evidence, of a mixture.
+    pub fn log_evidence(&self) -> Option<f64> {
+        self.certificate.scale.as_ref().and_then(|scale| scale.log_evidence)
+    }
+}
+
+impl RecordedLevel {
+    /// As fit.json has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Proved => "proved",
+            Self::Probable => "probable",
+            Self::Estimated => "estimated",
+            Self::None => "none",
+        }
+    }
+}
+
+/// What is known about scales that were not given.
+fn of_scale(scale: &Scale, posterior: Option<&str>) -> Vec<(&'static str, String)> {
+    let mut lines = vec![("scale", scale.sentence())];
+    lines.extend(scale.other_maxima().into_iter().map(|line| ("", line)));
+    lines.push(("", scale.likelihood()));
+    if let (Some(first), Some(last)) = (scale.smallest.first(), scale.largest.last()) {
+        let one = |e: &GroupEffect| format!("{} {} ± {}", e.group, number(Some(e.mean)), number(Some(e.sd)));
+        let (groups, term) = (counted(scale.groups, "group"), scale.group.as_deref().unwrap_or_default());
+        lines.push(("effects", format!("{groups} of {term}, from {} to {}", one(first), one(last))));
+    }
+    lines.extend(posterior.map(|words| ("posterior", words.to_string())));
+    lines
+}

@@ -1,0 +1,182 @@
+//! A record in words: its facts go to the core, which makes the sentences (`certus::certificate::words`), so that every
+//! interface has the same sentences with the same digits.
+
+use std::collections::BTreeMap;
+
+use certus::certificate::{
+    self,
+    words::{About, Facts, counted, downward, interval, known_to, nearest, upward},
+};
+
+use super::{Assumption, Gap, Posterior, Record, RecordedLevel, Scale, ScaleMaximum, Voucher};
+
+fn level(level: RecordedLevel, delta: Option<f64>) -> certificate::Level {
+    match level {
+        RecordedLevel::Proved => certificate::Level::Proved,
+        RecordedLevel::Probable => certificate::Level::Probable { delta: delta.unwrap_or(f64::NAN) },
+        RecordedLevel::Estimated => certificate::Level::Estimated,
+        RecordedLevel::None => certificate::Level::None,
+    }
+}
+
+fn estimate(constants: &BTreeMap<String, Option<f64>>) -> Option<(f64, f64)> {
+    let constant = |name: &str| constants.get(name).copied().flatten();
+    constant("estimate").zip(constant("standard error"))
+}
+
+fn assumed(assumptions: &[Assumption]) -> Vec<&str> {
+    assumptions.iter().filter(|a| a.by == Voucher::Estimate).map(|a| a.what.as_str()).collect()
+}
+
+fn declared(assumptions: &[Assumption]) -> bool {
+    assumptions.iter().any(|a| a.by == Voucher::User)
+}
+
+impl Gap {
+    /// The facts that words are made of.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts {
+            about: About::Gap { family: &self.family },
+            bound: self.bound,
+            level: level(self.level, self.delta),
+            theorem: self.theorem.as_deref().unwrap_or_default(),
+            estimate: estimate(&self.constants),
+            assumed: assumed(&self.assumptions),
+            declared: declared(&self.assumptions),
+            reason: self.reason.as_deref(),
+            mean_error: self.mean_error,
+            sd_error: self.sd_error,
+            log_evidence: None,
+        }
+    }
+}
+
+impl Posterior {
+    /// The facts that words are made of.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts {
+            about: About::Posterior,
+            bound: self.bound,
+            level: level(self.level, self.delta),
+            theorem: self.theorem.as_deref().unwrap_or_default(),
+            estimate: estimate(&self.constants),
+            assumed: assumed(&self.assumptions),
+            declared: declared(&self.assumptions),
+            reason: self.reason.as_deref(),
+            mean_error: self.mean_error,
+            sd_error: self.sd_error,
+            log_evidence: self.log_evidence.map(|[low, high]| (low, high)),
+        }
+    }
+}
+
+impl Scale {
+    /// Where the maximum is, if that is proved: the ends of the interval, rounded outward.
+    pub fn ends(&self) -> Option<(String, String)> {
+        let [low, high] = self.interval?;
+        Some(if high >= 1e-3 { interval(low, high, 6) } else { (downward(low, 4), upward(high, 4)) })
+    }
+
+    /// "sd(city) 0.4786: a maximum of the penalised likelihood lies between 0.478542 and 0.478578 (proved, C4)", or why
+    /// that is not proved.
+    pub fn sentence(&self) -> String {
+        let shown = |x: Option<f64>| x.map_or("unknown".into(), |x| nearest(x, 5));
+        let (name, objective, estimate) = (&self.name, &self.objective, shown(self.estimate));
+        match self.ends() {
+            Some((low, high)) => format!(
+                "{name} {estimate}: a maximum of the {objective} lies between {low} and {high} (proved, {})",
+                self.theorem.as_deref().unwrap_or_default()
+            ),
+            None => {
+                let why = self.reason.as_deref().unwrap_or("not requested").trim_end_matches('.');
+                let others: String =
+                    self.others.iter().map(|o| format!(", {} {}", o.name, shown(o.estimate))).collect();
+                format!("{name} {estimate}{others}: a maximum of the {objective}, not proved: {why}")
+            }
+        }
+    }
+
+    /// What is known about other maxima, in words: those that were found, and where others are not excluded.
+    pub fn other_maxima(&self) -> Vec<String> {
+        let objective = &self.objective;
+        let mut out = Vec::new();
+        if let [first, others @ ..] = &self.maxima[..]
+            && !others.is_empty()
+        {
+            let one = |m: &ScaleMaximum| {
+                format!(
+                    "{} ({} nats lower)",
+                    nearest(m.estimate, 5),
+                    nearest(first.log_objective - m.log_objective, 5)
+                )
+            };
+            out.push(format!(
+                "{} maxima of the {objective} were found; the estimate is the highest, the others are at {}",
+                self.maxima.len(),
+                others.iter().map(one).collect::<Vec<_>>().join(", ")
+            ));
+        }
+        let Some([low, high]) = self.searched else {
+            if !self.maxima.is_empty() {
+                out.push(format!("other maxima of the {objective} are not excluded"));
+            }
+            return out;
+        };
+        // what holds of the whole range is said of a smaller one, where it may not hold of a larger one
+        let all = format!("{} to {}", upward(low, 4), downward(high, 4));
+        match (&self.not_excluded, self.not_excluded_reason.as_deref()) {
+            (Some(open), _) => {
+                let part = |[low, high]: &[f64; 2]| format!("{} to {}", downward(*low, 4), upward(*high, 4));
+                let parts = open.iter().map(part).collect::<Vec<_>>().join(" and ");
+                out.push(format!(
+                    "in the range {all} every {} outside {parts} has a lower {objective} (proved, Theorem K12)",
+                    self.name
+                ));
+            }
+            (None, why) => out.push(format!(
+                "searched from {all}; other maxima of the {objective} are not excluded{}",
+                why.map_or(String::new(), |why| format!(": {why}"))
+            )),
+        }
+        out
+    }
+
+    /// "-483.931183 ± 1.3e-5", at the estimate.
+    pub fn likelihood_there(&self) -> String {
+        match (self.log_likelihood, self.log_likelihood_error) {
+            (Some(value), Some(error)) => known_to(value, error),
+            (Some(value), None) => format!("about {value:.4} (not proved)"),
+            (None, _) => "not known".into(),
+        }
+    }
+
+    /// "log likelihood there -483.931183 ± 1.3e-5; log evidence about -490.1234 (estimated)".
+    pub fn likelihood(&self) -> String {
+        let evidence =
+            self.log_evidence.map_or(String::new(), |e| format!("; log evidence about {e:.4} (estimated)"));
+        format!("log likelihood at the estimate {}{evidence}", self.likelihood_there())
+    }
+}
+
+impl Record {
+    /// What is known about the fit, a sentence each, the most important first.
+    pub fn verdict(&self) -> Vec<String> {
+        let posterior = &self.certificate.posterior;
+        if let Some(scale) = &self.certificate.scale {
+            let mut lines = vec![scale.sentence()];
+            lines.extend(scale.other_maxima());
+            lines.push(scale.likelihood());
+            if scale.groups > 0 {
+                lines.push(format!("{} integrated out", counted(scale.groups, "group")));
+            }
+            lines.extend(posterior.reason.clone());
+            return lines;
+        }
+        let (gap, posterior) = (self.certificate.gap.facts(), posterior.facts());
+        let mut lines = vec![gap.standing_alone().to_string()];
+        lines.extend(gap.errors());
+        lines.push(posterior.standing_alone().to_string());
+        lines.extend(posterior.errors());
+        lines
+    }
+}

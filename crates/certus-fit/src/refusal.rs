@@ -1,0 +1,276 @@
+//! Requests that are refused, and data that a model cannot be fitted to.
+
+use certus_data::{ErrorKind, nearest};
+
+/// Why a fit or a prediction is refused. Settings stand between backticks where interfaces spell them differently.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// A word that a setting does not have.
+    #[error("`{setting}` is '{value}', but one of {known} is required")]
+    Word {
+        /// Which setting.
+        setting: String,
+        /// The word.
+        value: String,
+        /// The words that it has.
+        known: String,
+    },
+    /// A number out of its range.
+    #[error("{setting} is {value}, but {required} is required")]
+    Number {
+        /// Which setting.
+        setting: String,
+        /// What it is.
+        value: f64,
+        /// What it must be.
+        required: &'static str,
+    },
+    /// A duration that cannot be read.
+    #[error("`{setting}` is '{value}', which is not a duration: write 90s, 5m or 2h, or seconds")]
+    Duration {
+        /// Which setting.
+        setting: String,
+        /// What it is.
+        value: String,
+    },
+    /// A setting without which there is no request.
+    #[error("{question}")]
+    Unset {
+        /// What must be answered.
+        question: String,
+    },
+    /// A setting that has no effect here.
+    #[error("{setting} applies only to {owner}: leave it out")]
+    NoEffect {
+        /// Which setting.
+        setting: String,
+        /// Where it has one.
+        owner: String,
+    },
+    /// A setting that the method does not leave open.
+    #[error("{setting}: {method} always uses {value} ones; leave {setting} out")]
+    Fixed {
+        /// Which setting.
+        setting: &'static str,
+        /// The method.
+        method: &'static str,
+        /// What it always is.
+        value: &'static str,
+    },
+    /// The paper's steps or constants for a method that is not in the paper.
+    #[error(
+        "{setting} paper: the method {method} is not in the paper, which has no {setting} for it; use {instead}"
+    )]
+    NotInPaper {
+        /// `steps` or `constants`.
+        setting: &'static str,
+        /// The method.
+        method: String,
+        /// What it has.
+        instead: &'static str,
+    },
+    /// The paper's steps with other constants.
+    #[error(
+        "steps paper are computed from the paper's constants, but constants are '{constants}': leave constants out, \
+            or use steps decaying"
+    )]
+    PaperSteps {
+        /// Which constants.
+        constants: String,
+    },
+    /// A shape of the factor that the model or the method does not have.
+    #[error("`factor` {factor} {reason}")]
+    Factor {
+        /// The shape.
+        factor: &'static str,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// Two settings of the prior of sds that exclude each other.
+    #[error("{setting} {value} {reason}: leave {other} out")]
+    Excluded {
+        /// A setting.
+        setting: &'static str,
+        /// What it is.
+        value: &'static str,
+        /// Why the other has no effect.
+        reason: &'static str,
+        /// The other setting.
+        other: &'static str,
+    },
+    /// A setting for gaps where there is none.
+    #[error(
+        "`{setting}` applies only to a fit by a single Gaussian, but {unknown} not given, so that the result is a \
+            mixture: leave `{setting}` out, or give a number instead (`group-sd`, `sigma`, `dispersion`)"
+    )]
+    NoGap {
+        /// Which setting.
+        setting: &'static str,
+        /// "sd(clinic) is".
+        unknown: String,
+    },
+    /// A setting of unknown scales where all are given.
+    #[error(
+        "{setting} is given, but no group sd, noise or dispersion is unknown: leave it out, or leave out group-sd, \
+            sigma or dispersion"
+    )]
+    NoUnknownScale {
+        /// Which setting.
+        setting: &'static str,
+    },
+    /// A parameter of the likelihood that must be given.
+    #[error("{parameter} is not given{}", needed(parameter, *by))]
+    NotGiven {
+        /// The parameter.
+        parameter: &'static str,
+        /// What needs it.
+        by: NeededBy,
+    },
+    /// A parameter that is not given beside a group sd that is.
+    #[error(
+        "{parameter} is not given, but the sd of the group {group} is: give both (--{parameter} X, in Python \
+            {parameter}=X), or neither, which is supported with one effect of one group"
+    )]
+    OneScaleGiven {
+        /// The parameter.
+        parameter: &'static str,
+        /// The group.
+        group: String,
+    },
+    /// More unknown group sds than are supported.
+    #[error(
+        "the sd of the group {group} is not given, and {}: give the sds{} (--group-sd X or {group}=X, in Python \
+            group_sd=X or {{\"{group}\": X}}), or keep only one effect of one group",
+        many_effects(*terms, *effects),
+        and(parameter)
+    )]
+    UnknownSds {
+        /// The group.
+        group: String,
+        /// Group terms.
+        terms: usize,
+        /// Coefficients that vary by the group.
+        effects: usize,
+        /// A parameter of the likelihood that is not given either.
+        parameter: Option<&'static str>,
+    },
+    /// A group term in many models at once.
+    #[error(
+        "many models do not support group terms yet, such as '{group}': leave it out, or fit the models one by one"
+    )]
+    GroupInMany {
+        /// The group.
+        group: String,
+    },
+    /// A prior mean beside an infinite prior sd.
+    #[error(
+        "the prior of {coefficient} has the mean {mean} but an infinite sd, so it is flat and the mean has no effect: \
+            give a finite sd, or leave the mean out"
+    )]
+    MeanOfFlatPrior {
+        /// The coefficient or term.
+        coefficient: String,
+        /// The mean.
+        mean: f64,
+    },
+    /// A prior for a coefficient that there is none of.
+    #[error(
+        "a prior is given for '{name}', which is not a coefficient{}",
+        nearest(available.iter().map(String::as_str), name)
+    )]
+    UnknownCoefficient {
+        /// The name.
+        name: String,
+        /// Coefficients and terms.
+        available: Vec<String>,
+    },
+    /// A prediction from a fit that has no data.
+    #[error("there is nothing to predict: the fit of a log density has no data; draw from it instead")]
+    NothingToPredict,
+    /// A prediction for known groups without their effects.
+    #[error(
+        "the fit does not have the effects of its groups, because it was stopped or there are too many: predict for \
+            new groups or the population (groups new, population)"
+    )]
+    NoEffects,
+    /// A linear response without variance, and no sigma.
+    #[error(
+        "the response {response}{} is the same in all {rows} rows, so the noise cannot be estimated: give sigma",
+        if *offset { ", less its offset," } else { "" }
+    )]
+    ConstantResponse {
+        /// The column.
+        response: String,
+        /// True if it has an offset.
+        offset: bool,
+        /// How many rows.
+        rows: usize,
+    },
+    /// Data that are not those of finished chunks.
+    #[error(
+        "the data of chunk {chunk} (from group '{first}' on) have changed since it was fitted: start again"
+    )]
+    ChunkChanged {
+        /// The chunk.
+        chunk: usize,
+        /// Its first group.
+        first: String,
+    },
+}
+
+/// What needs a parameter of the likelihood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeededBy {
+    /// A likelihood.
+    Likelihood,
+    /// Many models at once.
+    Many,
+    /// So many processes.
+    Processes(usize),
+}
+
+impl RequestError {
+    /// What kind of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::ConstantResponse { .. } | Self::ChunkChanged { .. } => ErrorKind::Data,
+            _ => ErrorKind::Request,
+        }
+    }
+
+    pub(crate) fn word<'a>(setting: &str, value: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        let known = known.into_iter().collect::<Vec<_>>().join(", ");
+        Self::Word { setting: setting.into(), value: value.into(), known }
+    }
+
+    pub(crate) fn no_effect(setting: &str, owner: impl Into<String>) -> Self {
+        Self::NoEffect { setting: setting.into(), owner: owner.into() }
+    }
+}
+
+fn needed(parameter: &str, by: NeededBy) -> String {
+    match by {
+        NeededBy::Likelihood => format!(", so there is no single likelihood: give {parameter}"),
+        NeededBy::Many => format!(
+            ": many models need it (--{parameter} X), because it is estimated for one model at a time only (certus fit)"
+        ),
+        NeededBy::Processes(count) => format!(
+            ": such a model cannot be distributed over {count} processes yet; give it, or run one process, without \
+                mpirun"
+        ),
+    }
+}
+
+fn many_effects(terms: usize, effects: usize) -> String {
+    let only = "but only one unknown sd is supported so far";
+    if terms > 1 {
+        format!("there are {terms} group terms, {only}")
+    } else {
+        format!("{effects} coefficients vary by it, {only}")
+    }
+}
+
+fn and(parameter: &Option<&'static str>) -> String {
+    parameter.map_or(String::new(), |name| format!(" and {name}"))
+}

@@ -1,0 +1,17 @@
+//! Variance parameters that are not given: which there are and their priors (request, names), the models behind them
+//! (model, unknowns), the run, and the mixture over them with its marginals and draws.
+
+pub(crate) mod mixture;
+pub(crate) mod model;
+pub(crate) mod names;
+pub(crate) mod request;
+pub(crate) mod run;
+pub(crate) mod solver;
+pub(crate) mod vectors;
+
+pub use mixture::{Effects, MixturePosterior};
+pub use model::ScaleModel;
+pub use names::{RandomEffect, ScaleName, UnknownScales};
+pub use request::{ScaleRequest, Scales};
+pub use run::ScalesOutcome;
+pub use solver::ScaleSolver;

@@ -1,0 +1,196 @@
+//! What is requested for scales that are not given (the sd of a group, the noise, the dispersion): which are supported,
+//! how they are estimated, and their prior.
+
+use std::str::FromStr;
+
+use certus_mixed::collapsed::SdPrior;
+
+use certus_data::encoding::{Encoding, Group};
+use certus_likelihood::{Auxiliary, Response};
+
+use crate::refusal::RequestError;
+
+/// Scale of the prior of a scale: as wide as that of the coefficients.
+const SCALE: f64 = 2.5;
+/// Degrees of freedom of the half-t prior.
+const FREEDOM: f64 = 3.0;
+
+/// How an sd that is not given is estimated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scales {
+    /// Its posterior, on a grid.
+    #[default]
+    Posterior,
+    /// The maximum of its profile likelihood.
+    Estimate,
+}
+
+impl FromStr for Scales {
+    type Err = RequestError;
+
+    fn from_str(word: &str) -> Result<Self, RequestError> {
+        match word {
+            "posterior" => Ok(Self::Posterior),
+            "estimate" => Ok(Self::Estimate),
+            _ => Err(RequestError::word("scales", word, ["posterior", "estimate"])),
+        }
+    }
+}
+
+/// The part of a request that is about unknown sds; `None` where nothing is requested.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ScaleRequest {
+    scales: Option<Scales>,
+    prior: Option<SdPrior>,
+}
+
+impl ScaleRequest {
+    /// From the words of the command line.
+    pub fn new(prior: Option<&str>, scale: Option<f64>, scales: Option<&str>) -> Result<Self, RequestError> {
+        if let Some(bad) = scale.filter(|s| !(*s > 0.0 && s.is_finite())) {
+            let (setting, required) = ("sd-prior-scale".into(), "a finite number above 0");
+            return Err(RequestError::Number { setting, value: bad, required });
+        }
+        let width = scale.unwrap_or(SCALE);
+        let prior = match (prior, scale) {
+            (Some("half-normal"), _) | (None, Some(_)) => Some(SdPrior::HalfNormal(width)),
+            (Some("half-t"), _) => Some(SdPrior::HalfT(FREEDOM, width)),
+            (Some("exponential"), _) => Some(SdPrior::Exponential(width)),
+            (Some("flat"), None) => Some(SdPrior::Flat),
+            (Some("flat"), Some(_)) => {
+                return Err(RequestError::Excluded {
+                    setting: "sd-prior",
+                    value: "flat",
+                    reason: "has no scale",
+                    other: "sd-prior-scale",
+                });
+            }
+            (Some(other), _) => {
+                let known = ["half-normal", "half-t", "exponential", "flat"];
+                return Err(RequestError::word("sd-prior", other, known));
+            }
+            (None, None) => None,
+        };
+        let scales = scales.map(str::parse).transpose()?;
+        if scales == Some(Scales::Estimate) && prior.is_some() {
+            return Err(RequestError::Excluded {
+                setting: "scales",
+                value: "estimate",
+                reason: "maximises the likelihood, which has no prior on the sd",
+                other: "sd-prior",
+            });
+        }
+        Ok(Self { scales, prior })
+    }
+
+    /// How.
+    pub fn scales(&self) -> Scales {
+        self.scales.unwrap_or_default()
+    }
+
+    /// The prior.
+    pub fn prior(&self) -> SdPrior {
+        self.prior.unwrap_or(SdPrior::HalfNormal(SCALE))
+    }
+
+    /// Refused where no sd is unknown.
+    pub(crate) fn refuse_without_unknown(&self) -> Result<(), RequestError> {
+        let given = [("scales", self.scales.is_some()), ("sd-prior", self.prior.is_some())];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((setting, _)) => Err(RequestError::NoUnknownScale { setting }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A prior in words, of an sd of which one is `unit` on the user's scale.
+pub(crate) fn prior_words(prior: SdPrior, unit: f64) -> String {
+    let short = |x: f64| crate::number::short(x * unit);
+    match prior {
+        SdPrior::HalfNormal(scale) => format!("half-normal({})", short(scale)),
+        SdPrior::HalfT(df, scale) => format!("half-t({df}, {})", short(scale)),
+        SdPrior::Exponential(mean) => format!("exponential(mean {})", short(mean)),
+        SdPrior::Flat => "flat".into(),
+    }
+}
+
+/// The same prior in other units.
+pub(crate) fn in_units(prior: SdPrior, of: f64) -> SdPrior {
+    match prior {
+        SdPrior::HalfNormal(scale) => SdPrior::HalfNormal(scale * of),
+        SdPrior::HalfT(df, scale) => SdPrior::HalfT(df, scale * of),
+        SdPrior::Exponential(mean) => SdPrior::Exponential(mean * of),
+        SdPrior::Flat => SdPrior::Flat,
+    }
+}
+
+/// What is not given of a model, one of the two at least.
+pub(crate) struct UnknownParameters<'a> {
+    /// The group whose sd is not given, and the column that varies by it.
+    pub(crate) effect: Option<(&'a Group, usize)>,
+    /// The parameter of the likelihood.
+    pub(crate) own: Option<Auxiliary>,
+}
+
+/// The parameter of the likelihood, if it has one that is not given.
+pub(crate) fn own(response: Response, sigma: Option<f64>, dispersion: Option<f64>) -> Option<Auxiliary> {
+    response.parameter().filter(|parameter| match parameter {
+        Auxiliary::Sigma => sigma.is_none(),
+        Auxiliary::Dispersion => dispersion.is_none(),
+    })
+}
+
+/// What is not given; `None` if everything is. The only place that decides which models with unknown scales are
+/// supported.
+pub(crate) fn unknown(
+    encoding: &Encoding,
+    response: Response,
+    sigma: Option<f64>,
+    dispersion: Option<f64>,
+) -> Result<Option<UnknownParameters<'_>>, RequestError> {
+    let (groups, own) = (&encoding.groups, own(response, sigma, dispersion));
+    let Some(group) = groups.iter().find(|g| g.sd.is_none()) else {
+        return match (own, groups.first()) {
+            (None, _) => Ok(None),
+            (Some(_), None) => Ok(Some(UnknownParameters { effect: None, own })),
+            (Some(own), Some(group)) => {
+                Err(RequestError::OneScaleGiven { parameter: own.name(), group: group.name.clone() })
+            }
+        };
+    };
+    match (groups.len(), group.slopes.as_slice()) {
+        (1, [feature]) => Ok(Some(UnknownParameters { effect: Some((group, *feature)), own })),
+        (terms, effects) => Err(RequestError::UnknownSds {
+            group: group.name.clone(),
+            terms,
+            effects: effects.len(),
+            parameter: own.map(Auxiliary::name),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn words_are_read() {
+        let of = |prior, scale, scales| ScaleRequest::new(prior, scale, scales);
+        let usual = of(None, None, None).expect("legal");
+        assert_eq!((usual.scales(), usual.prior()), (Scales::Posterior, SdPrior::HalfNormal(2.5)));
+        assert_eq!(of(None, Some(1.0), None).map(|r| r.prior()).ok(), Some(SdPrior::HalfNormal(1.0)));
+        assert_eq!(of(Some("half-t"), None, None).map(|r| r.prior()).ok(), Some(SdPrior::HalfT(3.0, 2.5)));
+        for (asked, word) in [
+            (of(Some("cauchy"), None, None), "half-t"),
+            (of(Some("flat"), Some(1.0), None), "leave sd-prior-scale out"),
+            (of(None, Some(-1.0), None), "-1"),
+            (of(None, None, Some("both")), "posterior, estimate"),
+            (of(Some("flat"), None, Some("estimate")), "leave sd-prior out"),
+        ] {
+            let error = asked.expect_err("refused");
+            assert!(error.kind() == ErrorKind::Request && error.to_string().contains(word), "{error}");
+        }
+        assert!(of(Some("flat"), None, None).and_then(|r| r.refuse_without_unknown()).is_err());
+    }
+}

@@ -1,0 +1,213 @@
+//! A model whose scales are not all known (the sd of a group, the noise, the dispersion): the run, and what is found in
+//! the words of fit.json.
+
+mod words;
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use crate::record::{GroupEffect, Parameter, RecordedLevel, Scale};
+use certus::auto::TracePoint;
+use certus::certificate::significant;
+use certus::fit::Status;
+use certus::{Goal, Outcome};
+use certus_mixed::collapsed::{Effect, recalled_effects};
+use certus_mixed::{Evaluation, Journal, Stage};
+use certus_models::Error;
+use certus_models::auto::Method;
+use certus_models::error::{InvalidModel, Unidentified};
+
+use crate::level::RequiredLevel;
+use crate::method_choice::MethodChoice;
+use crate::problem::Problem;
+use crate::progress::{RunObserver, RunProgress, ScaleStage};
+use crate::variance::mixture::{Effects, MixturePosterior};
+use crate::variance::model::ScaleModel;
+use crate::variance::request::Scales;
+use crate::variance::solver::JointMaximum;
+use certus_data::encoding::Group;
+
+/// Groups whose effects are computed before anybody is asked whether to go on.
+const CHUNK: usize = 1024;
+/// Sd of a coefficient of the design, per sd of its feature unless they are as they are, beyond which nothing is known
+/// of it.
+const RUNAWAY: f64 = 1e6;
+
+/// What was found of scales that were not given.
+pub struct ScalesOutcome {
+    /// The mixture.
+    pub mixture_posterior: MixturePosterior,
+    /// `certificate.scale`.
+    pub scale: Scale,
+    /// The effects of the groups on the user's scale, in the order of their levels; none if the run was stopped before.
+    pub groups: Vec<GroupEffect>,
+    /// The table of parameters.
+    pub parameters: Vec<Parameter>,
+}
+
+impl Problem {
+    /// Finds the scales. [`Error::Stopped`] if the observer or the clock ended it before there was an estimate; after
+    /// that, what there is comes back as `Interrupted` or `Limit`. `saved` is the journal of a run that was stopped.
+    pub(crate) fn run_scales(
+        &self,
+        goal: &Goal,
+        choice: &MethodChoice,
+        asked: Option<RequiredLevel>,
+        saved: Option<&[u8]>,
+        observer: &mut RunObserver<'_>,
+    ) -> Result<(Outcome, ScalesOutcome), Error> {
+        let Some(scale_model) = self.collapsed() else {
+            let (what, required) = ("a search for scales", "a scale that is not given");
+            return Err(InvalidModel::Requires { what, required }.into());
+        };
+        if *choice != MethodChoice::Auto(Method::Auto) {
+            return Err(InvalidModel::Unsupported {
+                what: scale_model.unknown_scales.are() + " not given, so there is no choice of method",
+                remedy: "leave method out, or give it (group-sd, sigma, dispersion)",
+            }
+            .into());
+        }
+        goal.validate()?;
+        let group = self.prepared.encoding.groups.first();
+        let mut journal = saved.map_or(Ok(Journal::default()), Journal::decode)?;
+        let mut run =
+            Run { scale_model, group, goal, observer, began: Instant::now(), passes: 0, late: false };
+        let (mut outcome, mut scales) = certus::parallel::install(goal.threads, || run.go(&mut journal))??;
+        scales.parameters =
+            scales.mixture_posterior.parameters(&self.quantities, &scale_model.unknown_scales);
+        judge(&mut outcome, &scales.scale, asked, scale_model);
+        Ok((outcome, scales))
+    }
+}
+
+/// A goal counts as reached at the level asked. Without one: an estimate needs its proof wherever the likelihood has
+/// one, a posterior does not.
+fn judge(outcome: &mut Outcome, scale: &Scale, asked: Option<RequiredLevel>, scale_model: &ScaleModel) {
+    let one = scale_model.unknown_scales.scales.len() == 1;
+    let (proved, provable) =
+        (scale.level == RecordedLevel::Proved, one && scale.log_likelihood_error.is_some());
+    let enough = match asked {
+        Some(RequiredLevel::Proved) => proved,
+        // nothing here is random, so what is probable is proved
+        Some(RequiredLevel::Probable) => proved,
+        Some(RequiredLevel::Estimated) => true,
+        None => proved || scale_model.scales == Scales::Posterior || !provable,
+    };
+    if outcome.status == Status::Reached && !enough {
+        outcome.status = Status::Limit;
+        outcome.message = format!("{}; an interval with a proof was asked for", outcome.message);
+    }
+}
+
+struct Run<'a> {
+    scale_model: &'a ScaleModel,
+    group: Option<&'a Group>,
+    goal: &'a Goal,
+    observer: &'a mut RunObserver<'a>,
+    began: Instant,
+    passes: usize,
+    /// True once the clock has stopped the run.
+    late: bool,
+}
+
+impl Run<'_> {
+    /// Shows where the run is, and stops it when its time is over.
+    fn look(&mut self, stage: ScaleStage, place: String, journal: &Journal) -> ControlFlow<()> {
+        let (elapsed, passes) = (self.began.elapsed(), self.passes as u64);
+        if self.goal.max_time.is_some_and(|limit| elapsed >= limit) {
+            self.late = true;
+            return ControlFlow::Break(());
+        }
+        let point = TracePoint {
+            elapsed,
+            iteration: passes,
+            gradients: passes,
+            neg_elbo: None,
+            bound: None,
+            level: certus::certificate::Level::None,
+        };
+        (self.observer)(&RunProgress { point, scales: Some((stage, place)) }, &|| journal.encode())
+    }
+
+    fn pass(&mut self, evaluation: &Evaluation, journal: &Journal) -> ControlFlow<()> {
+        self.passes += 1;
+        let unknown_scales = &self.scale_model.unknown_scales;
+        let named = unknown_scales.scales.iter().zip(unknown_scales.user(&evaluation.scales));
+        let at: Vec<String> = named.map(|(own, s)| format!("{} {}", own.name, significant(s, 4))).collect();
+        let stage = match evaluation.stage {
+            Stage::Estimate => ScaleStage::Estimate,
+            Stage::Interval => ScaleStage::Interval,
+            Stage::Posterior => ScaleStage::Posterior,
+        };
+        let place = format!("{}, log likelihood {:.3}", at.join(", "), evaluation.log_likelihood);
+        self.look(stage, place, journal)
+    }
+
+    fn go(&mut self, journal: &mut Journal) -> Result<(Outcome, ScalesOutcome), Error> {
+        let scale_model = self.scale_model;
+        let model = &scale_model.model;
+        let found = model.estimate(journal, &mut |now, journal| self.pass(now, journal))?;
+        identified(&found)?;
+        let mut stopped = false;
+        let grid_posterior = match scale_model.scales {
+            Scales::Estimate => None,
+            Scales::Posterior => {
+                let observer = &mut |now: &Evaluation, journal: &Journal| self.pass(now, journal);
+                match model.posterior(&found, &scale_model.priors, journal, observer) {
+                    Ok(grid_posterior) => Some(grid_posterior),
+                    Err(Error::Stopped) => {
+                        stopped = true;
+                        None
+                    }
+                    Err(other) => return Err(other),
+                }
+            }
+        };
+        let mut mixture_posterior = match &grid_posterior {
+            Some(grid_posterior) => grid_posterior.mixture_posterior(),
+            None => found.mixture_posterior(),
+        };
+        let mut effects: Vec<Effect> = Vec::new();
+        if !stopped {
+            let (few, scales) = mixture_posterior.thinned();
+            let groups = model.groups();
+            for from in (0..groups).step_by(CHUNK) {
+                let place = || format!("{from} of {groups}");
+                if from > 0 && self.look(ScaleStage::Effects, place(), journal).is_break() {
+                    stopped = true;
+                    effects.clear();
+                    break;
+                }
+                let part = from..groups.min(from + CHUNK);
+                effects.extend(recalled_effects(journal, part.clone(), || {
+                    model.effects_of(part, &few, &scales)
+                })?);
+            }
+        }
+        mixture_posterior.effects = Effects::new(&effects).filter(|e| !e.mean.is_empty());
+        let groups = self.on_user_scale(&effects);
+        let scale = self.scale(&found, grid_posterior.as_ref(), &groups);
+        let outcome = self.outcome(&found, grid_posterior.as_ref(), &mixture_posterior, stopped)?;
+        Ok((outcome, ScalesOutcome { mixture_posterior, scale, groups, parameters: Vec::new() }))
+    }
+}
+
+/// Refuses coefficients that run away: with flat priors, data that they separate have no maximum, and the curvature
+/// where the search ends is nothing.
+fn identified(found: &JointMaximum) -> Result<(), Error> {
+    let d = found.beta.len();
+    let covariance = |i: usize, j: usize| -> f64 {
+        (0..=i.min(j)).map(|m| found.factor[m * d + i] * found.factor[m * d + j]).sum()
+    };
+    let widest = (0..d).max_by(|a, b| covariance(*a, *a).total_cmp(&covariance(*b, *b))).unwrap_or(0);
+    let variance = covariance(widest, widest);
+    if variance.sqrt() <= RUNAWAY {
+        return Ok(());
+    }
+    let direction: Vec<f64> = (0..d).map(|j| covariance(j, widest) / variance).collect();
+    let largest = direction.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+    Err(Error::NotIdentified {
+        reason: Unidentified::NoMaximum,
+        direction: direction.iter().map(|x| x / largest).collect(),
+    })
+}

@@ -1,0 +1,216 @@
+//! What a run over unknown scales found, in the words of fit.json.
+
+use crate::record::{GroupEffect, OtherScale, RecordedLevel, Scale, ScaleMaximum, objective};
+use certus::Outcome;
+use certus::auto::Counts;
+use certus::certificate::{Certificate, Gap, Posterior, counted, figure};
+use certus::fit::Status;
+use certus_mixed::collapsed::Effect;
+use certus_mixed::scales::{Dispersion, ScalesMaximum};
+use certus_models::Error;
+
+use super::Run;
+use crate::variance::mixture::MixturePosterior;
+use crate::variance::request::{Scales, prior_words};
+use crate::variance::solver::{GridPosterior, JointMaximum, ScaleSolver};
+
+/// Groups shown on either side.
+const EXTREME: usize = 3;
+
+impl Run<'_> {
+    pub(super) fn on_user_scale(&self, effects: &[Effect]) -> Vec<GroupEffect> {
+        let (Some(random_effect), Some(group)) = (&self.scale_model.unknown_scales.effect, self.group) else {
+            return Vec::new();
+        };
+        let unit = random_effect.unit;
+        let one = |e: &Effect| {
+            let [q05, q50, q95] = e.quantiles.map(|q| q * unit);
+            GroupEffect {
+                group: group.level_name(e.group),
+                rows: e.rows as u64,
+                mean: e.mean * unit,
+                sd: e.sd * unit,
+                q05,
+                q50,
+                q95,
+            }
+        };
+        effects.iter().map(one).collect()
+    }
+
+    pub(super) fn scale(
+        &self,
+        found: &JointMaximum,
+        grid_posterior: Option<&GridPosterior>,
+        groups: &[GroupEffect],
+    ) -> Scale {
+        let (unknown_scales, finite) =
+            (&self.scale_model.unknown_scales, |x: f64| x.is_finite().then_some(x));
+        let mut order: Vec<usize> = (0..groups.len()).collect();
+        order.sort_by(|a, b| groups[*a].mean.total_cmp(&groups[*b].mean));
+        let shown = EXTREME.min(groups.len() / 2);
+        let named = |order: &[usize]| order.iter().map(|g| groups[*g].clone()).collect();
+        let (count, first) = (unknown_scales.scales.len(), &found.intervals[0]);
+        let proved = first.proved.is_ok();
+        let one = |j: usize| {
+            let (own, variance) = (&unknown_scales.scales[j], found.log_covariance[j * (count + 1)]);
+            OtherScale {
+                name: own.name.clone(),
+                prior: grid_posterior.map(|_| prior_words(self.scale_model.priors[j], own.unit)),
+                estimate: Some(found.scales[j] * own.unit),
+                log_standard_error: (variance > 0.0).then(|| variance.sqrt()),
+            }
+        };
+        let OtherScale { name, prior, estimate, log_standard_error } = one(0);
+        Scale {
+            name,
+            group: unknown_scales.effect.as_ref().map(|effect| effect.group.clone()),
+            groups: self.scale_model.model.groups() as u64,
+            scales: if grid_posterior.is_some() { "posterior" } else { "estimate" }.into(),
+            prior,
+            objective: objective(self.scale_model.penalised).into(),
+            estimate,
+            log_standard_error,
+            interval: proved.then(|| first.sds.map(|s| s * unknown_scales.scales[0].unit)),
+            level: if proved { RecordedLevel::Proved } else { RecordedLevel::None },
+            theorem: proved.then(|| "Theorem K3".into()),
+            reason: first.proved.clone().err(),
+            others: (1..count).map(one).collect(),
+            maxima: found.maxima.iter().map(|m| self.maximum(m)).collect(),
+            searched: found.excluded.as_ref().map(|e| e.searched.map(|s| s * unknown_scales.scales[0].unit)),
+            not_excluded: found
+                .excluded
+                .as_ref()
+                .filter(|e| e.proved.is_ok())
+                .map(|e| e.open.iter().map(|part| part.map(|s| s * unknown_scales.scales[0].unit)).collect()),
+            not_excluded_reason: found.excluded.as_ref().and_then(|e| e.proved.clone().err()),
+            log_likelihood: finite(found.log_likelihood),
+            log_likelihood_error: finite(found.error),
+            log_evidence: grid_posterior.and_then(|l| finite(l.mixture.log_evidence)),
+            nodes: grid_posterior.map_or(1, |l| l.mixture.nodes.len() as u64),
+            refinement: grid_posterior.and_then(|l| finite(l.mixture.refinement)),
+            smallest: named(&order[..shown]),
+            largest: named(&order[order.len() - shown..]),
+        }
+    }
+
+    /// A maximum on the user's scale.
+    fn maximum(&self, found: &ScalesMaximum) -> ScaleMaximum {
+        let scales = self.scale_model.unknown_scales.user(&found.scales);
+        ScaleMaximum {
+            estimate: scales[0],
+            others: scales[1..].to_vec(),
+            log_likelihood: found.log_likelihood,
+            log_objective: -found.value,
+        }
+    }
+
+    /// How it ended and what is known about the mixture.
+    pub(super) fn outcome(
+        &self,
+        found: &JointMaximum,
+        grid_posterior: Option<&GridPosterior>,
+        mixture_posterior: &MixturePosterior,
+        stopped: bool,
+    ) -> Result<Outcome, Error> {
+        let unknown_scales = &self.scale_model.unknown_scales;
+        let several = unknown_scales.scales.len() > 1;
+        let objective = objective(self.scale_model.penalised);
+        let what = match grid_posterior {
+            Some(grid_posterior) => {
+                format!(
+                    "posterior of {} computed on {}",
+                    unknown_scales.names(),
+                    counted(grid_posterior.keys.len(), "grid point")
+                )
+            }
+            None => format!("{} estimated", unknown_scales.names()),
+        };
+        let mut message = match &found.intervals[0].proved {
+            Ok(()) => format!("{what}; a maximum of the {objective} is bracketed (proved)"),
+            Err(_) if several => format!("{what}; a maximum of the {objective} is not bracketed"),
+            Err(why) => format!("{what}; a maximum of the {objective} is not bracketed: {why}"),
+        };
+        let mut status = Status::Reached;
+        if let Some(grid_posterior) =
+            grid_posterior.filter(|l| l.mixture.refinement > self.scale_model.model.agree())
+        {
+            status = Status::NoProgress;
+            message = format!(
+                "the posterior of {} does not converge on {}: the last refinement moved it by {} sd",
+                unknown_scales.names(),
+                counted(grid_posterior.keys.len(), "grid point"),
+                figure(grid_posterior.mixture.refinement)
+            );
+        }
+        if stopped {
+            status = if self.late { Status::Limit } else { Status::Interrupted };
+            let what = match (self.scale_model.scales, grid_posterior) {
+                (Scales::Posterior, None) => {
+                    "before the posterior was known: the numbers are those at the estimate"
+                }
+                _ => "before the effects of the groups were known",
+            };
+            message = format!("{message}; stopped {what}");
+        }
+        let count = self.passes as u64;
+        Ok(Outcome {
+            status,
+            message,
+            route: self.scale_model.route(),
+            gaussian: mixture_posterior.gaussian()?,
+            neg_elbo: certus::diagnostics::Estimate { value: f64::NAN, standard_error: f64::NAN },
+            certificate: Certificate {
+                gap: Gap::none(
+                    "mixtures over the scales",
+                    match mixture_posterior.nodes.len() {
+                        1 => "no gap is computed for the Gaussian at the estimate".into(),
+                        nodes => format!(
+                            "the result is not a single Gaussian but {nodes} of them, one per grid point"
+                        ),
+                    },
+                ),
+                posterior: Posterior::none(self.honest(found, grid_posterior)),
+            },
+            k_hat: None,
+            counts: Counts { gradients: count, hessians: count, exact_passes: count },
+            trace: Vec::new(),
+            error: None,
+            elapsed: self.began.elapsed(),
+        })
+    }
+
+    /// What is proved about the posterior, and what is only estimated.
+    fn honest(&self, found: &JointMaximum, grid_posterior: Option<&GridPosterior>) -> String {
+        let which = if self.scale_model.unknown_scales.scales.len() > 1 { "scales" } else { "scale" };
+        let which = if matches!(self.scale_model.model, ScaleSolver::Effect(_)) { "sd" } else { which };
+        let error = match grid_posterior {
+            // what is summed in closed form has no error but rounding
+            Some(grid_posterior) => {
+                grid_posterior.mixture.nodes.iter().map(|n| n.error).fold(found.error, f64::max)
+            }
+            None => found.error,
+        };
+        let likelihood = if error.is_finite() {
+            let each = match (grid_posterior, &self.scale_model.model) {
+                (Some(_), ScaleSolver::Effect(_)) => " at each sd",
+                (Some(_), ScaleSolver::Counts(Dispersion::Grouped(_))) => " at each grid point",
+                (Some(_), _) => " at the estimate",
+                (None, _) => "",
+            };
+            format!("the likelihood{each} is proved to within {} nats", figure(error))
+        } else {
+            "the error of the likelihood is not proved".into()
+        };
+        let given = if self.scale_model.linear {
+            format!("the coefficients are normal given the {which}")
+        } else {
+            format!("assumes that the coefficients are normal given the {which} (not checked)")
+        };
+        let grid = match grid_posterior {
+            Some(_) => "; the sums over the grid are estimated".into(),
+            None => format!("; the uncertainty of the {which} enters through the curvature only"),
+        };
+        format!("{likelihood}; {given}{grid}")
+    }
+}

@@ -1,0 +1,254 @@
+//! The models whose scales are not all given, behind one interface: the estimate, the posterior on a grid, the effects
+//! of groups, and the check of both.
+
+use std::ops::Range;
+
+use certus_mixed::collapsed::{
+    self, Collapsed, Confirmed, Effect, Excluded, Interval, Maximum, Mixture, Node, SdPrior,
+};
+use certus_mixed::scales::ScalesEstimate;
+use certus_mixed::scales::{self, Dispersion, LinearNoise, ScaleProblem, ScalesMaximum};
+use certus_mixed::{Journal, ScaleObserver};
+use certus_models::Error;
+
+use crate::variance::mixture::MixturePosterior;
+
+/// A model with unknown scales.
+pub enum ScaleSolver {
+    /// An effect per group.
+    Effect(Collapsed),
+    /// The noise of a linear model, and perhaps an effect per group.
+    Noise(LinearNoise),
+    /// The dispersion of counts, and perhaps an effect per group.
+    Counts(Dispersion),
+}
+
+/// The maximum over the scales and the coefficients.
+pub(crate) struct JointMaximum {
+    pub(crate) beta: Vec<f64>,
+    pub(crate) scales: Vec<f64>,
+    pub(crate) log_covariance: Vec<f64>,
+    pub(crate) intervals: Vec<Interval>,
+    pub(crate) factor: Vec<f64>,
+    pub(crate) log_likelihood: f64,
+    pub(crate) error: f64,
+    /// Every maximum that was found, the highest first.
+    pub(crate) maxima: Vec<ScalesMaximum>,
+    /// Coefficients at each of them, where they are known.
+    pub(crate) betas: Vec<Vec<f64>>,
+    /// Where the highest can be, of one scale.
+    pub(crate) excluded: Option<Excluded>,
+}
+
+/// The posterior.
+pub(crate) struct GridPosterior {
+    pub(crate) mixture: Mixture,
+    pub(crate) scales: Vec<Vec<f64>>,
+    pub(crate) keys: Vec<[i64; 2]>,
+}
+
+impl JointMaximum {
+    fn of(found: ScalesEstimate) -> Self {
+        Self {
+            beta: found.beta,
+            scales: found.scales,
+            log_covariance: found.log_covariance,
+            intervals: found.intervals,
+            factor: found.factor,
+            log_likelihood: found.log_likelihood,
+            error: found.error,
+            maxima: found.maxima,
+            betas: Vec::new(),
+            excluded: found.excluded,
+        }
+    }
+
+    /// One node, at the maximum.
+    pub(crate) fn mixture_posterior(&self) -> MixturePosterior {
+        let node = Node {
+            sd: self.scales[0],
+            weight: 1.0,
+            mean: self.beta.clone(),
+            factor: self.factor.clone(),
+            error: self.error,
+        };
+        MixturePosterior {
+            nodes: vec![node],
+            scales: vec![self.scales.clone()],
+            keys: vec![[0, 0]],
+            log_covariance: Some(self.log_covariance.clone()),
+            effects: None,
+        }
+    }
+}
+
+impl GridPosterior {
+    pub(crate) fn mixture_posterior(&self) -> MixturePosterior {
+        MixturePosterior {
+            nodes: self.mixture.nodes.clone(),
+            scales: self.scales.clone(),
+            keys: self.keys.clone(),
+            log_covariance: None,
+            effects: None,
+        }
+    }
+}
+
+fn maximum(found: &Maximum) -> ScalesMaximum {
+    let Maximum { sd, value, log_likelihood, .. } = *found;
+    ScalesMaximum { scales: vec![sd], value, log_likelihood }
+}
+
+enum SolverKind<'a> {
+    Effect(&'a Collapsed),
+    ScaleProblem(&'a dyn ScaleProblem),
+}
+
+impl ScaleSolver {
+    /// As an effect alone, or as any other.
+    fn kind(&self) -> SolverKind<'_> {
+        match self {
+            Self::Effect(model) => SolverKind::Effect(model),
+            Self::Noise(model) => SolverKind::ScaleProblem(model),
+            Self::Counts(model) => SolverKind::ScaleProblem(model),
+        }
+    }
+
+    /// Coefficients.
+    pub fn dim(&self) -> usize {
+        match self {
+            Self::Effect(model) => model.dim(),
+            Self::Noise(model) => model.dim(),
+            Self::Counts(model) => model.dim(),
+        }
+    }
+
+    /// Groups that are integrated out.
+    pub fn groups(&self) -> usize {
+        match self {
+            Self::Effect(model) => model.groups(),
+            Self::Noise(model) => model.groups(),
+            Self::Counts(model) => model.groups(),
+        }
+    }
+
+    pub(crate) fn estimate(
+        &self,
+        journal: &mut Journal,
+        observer: &mut ScaleObserver<'_>,
+    ) -> Result<JointMaximum, Error> {
+        let start = vec![0.0; self.dim()];
+        match self.kind() {
+            SolverKind::Effect(model) => {
+                let found = model.estimate_observed(&start, journal, observer)?;
+                let error = found.log_sd_error;
+                Ok(JointMaximum {
+                    log_covariance: vec![if error.is_finite() { error * error } else { 0.0 }],
+                    beta: found.beta,
+                    scales: vec![found.sd],
+                    intervals: vec![found.interval],
+                    factor: found.factor,
+                    log_likelihood: found.at.log_likelihood,
+                    error: found.at.error,
+                    betas: found.maxima.iter().map(|m| m.beta.clone()).collect(),
+                    maxima: found.maxima.iter().map(maximum).collect(),
+                    excluded: Some(found.excluded),
+                })
+            }
+            SolverKind::ScaleProblem(model) => {
+                scales::estimate_observed(model, &start, journal, observer).map(JointMaximum::of)
+            }
+        }
+    }
+
+    /// With a prior of every scale.
+    pub(crate) fn posterior(
+        &self,
+        found: &JointMaximum,
+        priors: &[SdPrior],
+        journal: &mut Journal,
+        observer: &mut ScaleObserver<'_>,
+    ) -> Result<GridPosterior, Error> {
+        match self.kind() {
+            SolverKind::Effect(model) => {
+                let places = found.betas.iter().zip(&found.maxima);
+                let starts: Vec<_> = places.map(|(beta, m)| (beta.clone(), m.scales[0])).collect();
+                let mixture = model.posterior_over(&starts, priors[0], journal, observer)?;
+                let scales = mixture.nodes.iter().map(|n| vec![n.sd]).collect();
+                let keys = (0..mixture.nodes.len() as i64).map(|k| [k, 0]).collect();
+                Ok(GridPosterior { mixture, scales, keys })
+            }
+            SolverKind::ScaleProblem(model) => {
+                let maxima: Vec<Vec<f64>> = found.maxima.iter().map(|m| m.scales.clone()).collect();
+                let grid_posterior =
+                    scales::posterior_observed(model, &found.beta, &maxima, priors, journal, observer)?;
+                Ok(GridPosterior {
+                    mixture: grid_posterior.mixture,
+                    scales: grid_posterior.scales,
+                    keys: grid_posterior.keys,
+                })
+            }
+        }
+    }
+
+    pub(crate) fn effects_of(
+        &self,
+        groups: Range<usize>,
+        nodes: &[Node],
+        scales: &[Vec<f64>],
+    ) -> Result<Vec<Effect>, Error> {
+        Ok(match self {
+            Self::Effect(model) => {
+                let nodes = nodes.to_vec();
+                let few = Mixture { nodes, log_evidence: f64::NAN, refinement: f64::NAN, evaluations: 0 };
+                model.effects_of(groups, &few)
+            }
+            Self::Noise(model) => model.effects_of(groups, nodes, scales),
+            Self::Counts(model) => model.effects_of(groups, nodes, scales)?,
+        })
+    }
+
+    /// The likelihood at the estimate, and what an interval of the only scale has on either side. `start` are
+    /// coefficients to begin with.
+    pub fn confirm(
+        &self,
+        start: &[f64],
+        found: &[f64],
+        interval: Option<[f64; 2]>,
+    ) -> Result<Confirmed, Error> {
+        match self.kind() {
+            SolverKind::Effect(model) => model.confirm(start, found[0], interval.unwrap_or([found[0]; 2])),
+            SolverKind::ScaleProblem(model) => scales::confirm(model, start, found, interval),
+        }
+    }
+
+    /// Whether other values of the only scale are excluded as claimed. `start` are coefficients to begin with.
+    pub fn confirm_excluded(&self, start: &[f64], found: &[f64], claim: &Excluded) -> Result<bool, Error> {
+        match self.kind() {
+            SolverKind::Effect(model) => model.confirm_excluded(start, found[0], claim),
+            SolverKind::ScaleProblem(model) => scales::confirm_excluded(model, start, found, claim),
+        }
+    }
+
+    /// The largest difference between the weights of a grid and those that follow from the data.
+    pub fn weights_differ(
+        &self,
+        mixture_posterior: &MixturePosterior,
+        priors: &[SdPrior],
+    ) -> Result<f64, Error> {
+        match self.kind() {
+            SolverKind::Effect(model) => model.weights_differ(&mixture_posterior.mixture(), priors[0]),
+            SolverKind::ScaleProblem(model) => {
+                scales::weights_differ(model, &mixture_posterior.nodes, &mixture_posterior.scales, priors)
+            }
+        }
+    }
+
+    /// What halving the step of the grid may change: see K5 and K9.
+    pub(crate) fn agree(&self) -> f64 {
+        match self.kind() {
+            SolverKind::Effect(_) => collapsed::AGREE,
+            SolverKind::ScaleProblem(model) => scales::AGREE[model.names().len() - 1],
+        }
+    }
+}

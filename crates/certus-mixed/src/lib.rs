@@ -1,0 +1,12 @@
+//! Mixed models whose variance parameters are not known: group effects are integrated out with proved errors
+//! ([`collapsed`]), noise, dispersion and crossed factors searched over the same models ([`scales`]). A run saves
+//! itself as the [`Journal`] of its evaluations.
+#![forbid(unsafe_code)]
+
+pub mod collapsed;
+mod evaluations;
+mod journal;
+pub mod scales;
+
+pub use evaluations::{Evaluation, ScaleObserver, Stage};
+pub use journal::Journal;
