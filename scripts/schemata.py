@@ -75,7 +75,7 @@ def write(tree, all_entries):
 class Tests:
     """The tests that the entries name, built once from the tree."""
 
-    def __init__(self, tree, names, wheel):
+    def __init__(self, tree, names):
         self.tree, self.executables, self.python = tree, {}, tree / "python-tests"
         rust = {name.partition(":")[2].partition("/")[0] for name in names if not name.startswith("python:")}
         flags = ["--lib", *(flag for test in sorted(rust - {"lib"}) for flag in ("--test", test))]
@@ -87,14 +87,15 @@ class Tests:
                 kind, name = message["target"]["kind"][0], message["target"]["name"]
                 test = {"test": name, "bin": "bin"}.get(kind, "lib")
                 self.executables[crate, test] = message["executable"]
-        if wheel:
-            subprocess.run([tree / "scripts/python-install", self.python], check=True)
 
     def passes(self, test, mutant, seconds):
         """True if the test passes in this time; it fails if it is skipped or does not exist."""
         crate, _, name = test.partition(":")
         name, _, function = name.partition("/")
         if crate == "python":
+            if not self.python.exists():
+                self.python.mkdir()
+                subprocess.run([self.tree / "scripts/python-install", self.python], check=True)
             command, folder = ["../venv/bin/python", "-m", "pytest", "-q", f"{name}::{function}"], self.python / "tests"
         else:
             command, folder = [self.executables[crate, name], function], self.tree / "crates" / crate
@@ -117,10 +118,10 @@ def main():
     all_entries = entries(tree)
     stale = write(tree, all_entries)
     chosen = {n: entry for n, entry in all_entries.items() if word in " | ".join(entry[:2])}
-    wheel = any(test.startswith("python:") for *_, test in chosen.values())
-    tests = Tests(tree, {test for *_, test in all_entries.values()}, wheel)
+    tests = Tests(tree, {test for *_, test in all_entries.values()})
     limits, caught, failed = {}, 0, 0
-    for n, (file, old, new, test) in chosen.items():
+    # the wheel is built when the first test of Python needs it
+    for n, (file, old, new, test) in sorted(chosen.items(), key=lambda entry: entry[1][3].startswith("python:")):
         if test not in limits:
             began = time.monotonic()
             passes = tests.passes(test, 0, 1800)
