@@ -29,6 +29,8 @@ fn the_layout_is_the_documented_one() {
     let nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     assert_eq!(Fingerprint::of([]).to_string(), nothing);
     assert_ne!(Fingerprint::of([b"ab".as_slice(), b"c"]), Fingerprint::of([b"a".as_slice(), b"bc"]));
+    // a part of zeros is not two empty ones
+    assert_ne!(Fingerprint::of([[0; 8].as_slice()]), Fingerprint::of([[].as_slice(), &[]]));
 }
 
 #[test]
