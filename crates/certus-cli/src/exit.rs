@@ -128,8 +128,7 @@ impl Code {
 
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
-        let message = Interface::CommandLine.spell(&error.to_string());
-        Self::new(error.kind().into(), message)
+        certus_fit::Error::from(error).into()
     }
 }
 
@@ -141,21 +140,20 @@ impl From<certus_models::Error> for Failure {
 
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
-        let message = Interface::CommandLine.spell(&error.to_string());
-        Self::new(error.kind().into(), message)
+        certus_fit::Error::from(error).into()
     }
 }
 
 impl From<certus_fit::Error> for Failure {
     fn from(error: certus_fit::Error) -> Self {
-        match error {
-            certus_fit::Error::Request(error) => error.into(),
-            certus_fit::Error::Data(error) => error.into(),
-            certus_fit::Error::Exists { .. } => {
-                Self::new(error.kind().into(), format!("{error} (--overwrite)"))
+        let message = match &error {
+            certus_fit::Error::Request(_) | certus_fit::Error::Data(_) => {
+                Interface::CommandLine.spell(&error.to_string())
             }
-            _ => Self::new(error.kind().into(), error.to_string()),
-        }
+            certus_fit::Error::Exists { .. } => format!("{error} (--overwrite)"),
+            _ => error.to_string(),
+        };
+        Self::new(error.kind().into(), message)
     }
 }
 
