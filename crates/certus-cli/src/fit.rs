@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use certus::{Goal, Outcome};
 use certus_fit::directory::SETTINGS;
 use certus_fit::{
     Checkpoints, Fingerprint, Fit, FitDirectory, Kind, Meta, MethodChoice, Problem, Record, RequiredLevel,
-    RunOutcome, Settings, write_failed,
+    RunOutcome, Settings, Stage, write_failed,
 };
 
 use crate::exit::{Code, Failure, print};
@@ -219,11 +220,11 @@ impl<'a> Run<'a> {
         let (saving, mut broken, mut begun) = (checkpoints.map(|c| Saving::new(c, self.every)), None, false);
         let saving = saving.map(|saving| Arc::new(Mutex::new(saving)));
         let (theirs, place, resumed) = (saving.clone(), directory.clone(), saved.is_some());
+        let estimated = Arc::new(AtomicBool::new(kind != Kind::Scales));
+        let seen = estimated.clone();
         self.on_end(problem, directory.clone(), move || {
-            let before = match kind {
-                Kind::Scales => ", before there was an estimate of what was not given",
-                _ => "",
-            };
+            let words = ", before there was an estimate of what was not given";
+            let before = if seen.load(Ordering::Relaxed) { "" } else { words };
             let (Some(saving), Some(place)) = (&theirs, &place) else {
                 return Ok(format!("{before}; nothing was saved, because there is no --out"));
             };
@@ -236,7 +237,7 @@ impl<'a> Run<'a> {
                     format!("{before}, after {taken}; certus resume {place} continues after {saved} of them")
                 }
                 Some(_) => {
-                    format!("{before}, after {taken}; certus resume {place} repeats none that were saved")
+                    format!("{before}, after {taken}; certus resume {place} uses those that were saved")
                 }
                 None if resumed => {
                     format!("{before}; certus resume {place} continues from the last checkpoint")
@@ -254,6 +255,9 @@ impl<'a> Run<'a> {
                 signals.doing("fitting");
             }
             display.step(progress);
+            if progress.scales.as_ref().is_some_and(|(stage, _)| *stage >= Stage::Posterior) {
+                estimated.store(true, Ordering::Relaxed);
+            }
             let iteration = progress.point.iteration;
             communicator.compare(iteration, save);
             let mut stop = signals.seen().is_some();

@@ -50,7 +50,7 @@ impl ProgressDisplay {
 
     /// After a step: where the bound is between the first one and the goal, on a logarithmic scale.
     pub fn step(&mut self, progress: &RunProgress) {
-        let (point, text) = (&progress.point, progress.words(self.goal));
+        let point = &progress.point;
         let often = self.stage == progress.doing() && self.last.is_some_and(|t| t.elapsed() <= LINES);
         if let Some(bar) = &self.bar {
             if let Some(bound) = point.bound {
@@ -58,9 +58,9 @@ impl ProgressDisplay {
                 let done = (first / bound).ln() / (first / self.goal).ln();
                 bar.set_position((LENGTH as f64 * done.clamp(0.0, 1.0)) as u64);
             }
-            bar.set_message(text);
+            bar.set_message(progress.words(self.goal));
         } else if self.plain && !often {
-            eprintln!("{:8.1} s  {text}", point.elapsed.as_secs_f64());
+            eprintln!("{:8.1} s  {}", point.elapsed.as_secs_f64(), progress.words(self.goal));
             (self.last, self.stage) = (Some(Instant::now()), progress.doing());
         }
     }

@@ -1,8 +1,10 @@
 //! Stops from outside hold in every phase: signals and `--max-time` end the process within 2 s, with the right code and
 //! words, and leave files that can be read or gone on from.
 //!
-//! The product promises 2 s. A machine with more to do than cores gives the process too little time, so that on such a
-//! machine 4 s are allowed here. The tests run one after the other, because each of them needs the machine.
+//! The product promises 2 s. A machine with more to do than cores, one whose host takes its cores away, or one whose disk
+//! keeps everybody waiting gives the process too little time, so that on such a machine 4 s are allowed here. The tests
+//! run one after the other, because each of them needs the machine. Here each phase is ended by one of the three signals;
+//! `full` ends it by each of them.
 #![cfg(all(unix, feature = "scan"))]
 #![allow(clippy::unwrap_used)]
 
@@ -13,11 +15,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use common::{BINARY, certus, expect, scratch};
 
+/// True while every signal is tried.
+static FULL: AtomicBool = AtomicBool::new(false);
 const PROMISE: Duration = Duration::from_secs(2);
 /// Long enough for any phase to begin.
 const BEGIN: Duration = Duration::from_secs(120);
@@ -28,13 +33,28 @@ fn alone() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is allowed on this machine now.
-fn allowed() -> Duration {
+/// Seconds that processes on this machine have lost so far: to its host, on the core that lost most, and to its disk,
+/// while no process could run.
+fn lost() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let cores = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
+    // in hundredths of a second, the eighth number of a core
+    let stolen =
+        cores.filter_map(|line| line.split_whitespace().nth(8)?.parse::<f64>().ok()).fold(0.0, f64::max);
+    let pressure = fs::read_to_string("/proc/pressure/io").unwrap_or_default();
+    let full = pressure.lines().find(|line| line.starts_with("full"));
+    let waited = full.and_then(|line| line.rsplit("total=").next()?.parse::<f64>().ok()).unwrap_or(0.0);
+    stolen / 100.0 + waited / 1e6
+}
+
+/// What is allowed on a machine that lost so many seconds meanwhile.
+fn allowed(lost: f64) -> Duration {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: f64 = load.split(' ').next().and_then(|x| x.parse().ok()).unwrap_or(0.0);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
     // the process itself is one of those that run
-    if load > cores + 1.0 { 2 * PROMISE } else { PROMISE }
+    let busy = load > cores + 1.0 || lost > 0.2;
+    if busy { 2 * PROMISE } else { PROMISE }
 }
 
 /// A process whose stderr is read line by line.
@@ -43,6 +63,8 @@ struct Running {
     lines: mpsc::Receiver<String>,
     stderr: String,
     began: Instant,
+    /// See [`lost`], when it began.
+    lost: f64,
 }
 
 struct Ended {
@@ -51,10 +73,12 @@ struct Ended {
     stderr: String,
     /// Since the signal, or since the process began.
     took: Duration,
+    /// Seconds that the machine lost meanwhile.
+    lost: f64,
 }
 
 fn start(arguments: &[&str]) -> Running {
-    let began = Instant::now();
+    let (began, lost) = (Instant::now(), lost());
     // with every signal at its default: whoever started the tests may ignore some, as `nohup` does
     let mut child = Command::new("env")
         .args(["--default-signal", BINARY])
@@ -74,7 +98,7 @@ fn start(arguments: &[&str]) -> Running {
             }
         }
     });
-    Running { child, lines, stderr: String::new(), began }
+    Running { child, lines, stderr: String::new(), began, lost }
 }
 
 impl Running {
@@ -116,16 +140,17 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let took = since.elapsed();
+        let (took, lost) = (since.elapsed(), lost() - self.lost);
         while let Ok(line) = self.lines.recv() {
             let _ = writeln!(self.stderr, "{line}");
         }
-        Ended { code: status.code(), stdout: stdout.join().unwrap(), stderr: self.stderr, took }
+        Ended { code: status.code(), stdout: stdout.join().unwrap(), stderr: self.stderr, took, lost }
     }
 
     /// Sends a signal and waits for the end.
     #[track_caller]
-    fn signal(self, name: &str) -> Ended {
+    fn signal(mut self, name: &str) -> Ended {
+        self.lost = lost();
         let sent = Instant::now();
         let kill = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(kill.unwrap().success());
@@ -140,8 +165,10 @@ impl Ended {
         let all = format!("stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         assert_eq!(self.code, Some(code), "{all}");
         assert!(self.stdout.contains(words) || self.stderr.contains(words), "no word of {words:?}\n{all}");
-        let most = limit + allowed();
-        assert!(self.took <= most, "it took {:?}, {most:?} were allowed\n{all}", self.took);
+        let most = limit + allowed(self.lost);
+        let took =
+            format!("it took {:?}, {most:?} were allowed, the machine lost {:.2} s", self.took, self.lost);
+        assert!(self.took <= most, "{took}\n{all}");
         self
     }
 }
@@ -158,10 +185,14 @@ fn limited(seconds: u64, arguments: &[&str], words: &str) -> Ended {
     ended
 }
 
-/// A run that each of the signals ends a moment after it has said `phase`.
+/// A run that a signal ends a moment after it has said `phase`: in the short version one of the three, which one by the
+/// words, so that each of them has its turn.
 #[track_caller]
 fn signalled(phase: &str, after: Duration, arguments: &[&str], words: &str) {
-    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+    let all = [("INT", 130), ("TERM", 143), ("HUP", 129)];
+    let one = (phase.len() + arguments.len()) % all.len();
+    let few = if FULL.load(Ordering::Relaxed) { &all[..] } else { &all[one..=one] };
+    for &(name, code) in few {
         let mut running = start(arguments);
         running.wait_for(phase);
         std::thread::sleep(after);
@@ -332,10 +363,7 @@ fn mode_and_factorisation() {
         signalled("searching for the mode", Duration::from_millis(700), &fit, "stopped by");
         let found = record(&out);
         assert_eq!(found["status"], "interrupted");
-        assert!(
-            found["message"].as_str().unwrap().contains("stopped by SIGHUP while searching for the mode"),
-            "{found}"
-        );
+        assert!(found["message"].as_str().unwrap().contains(" while searching for the mode"), "{found}");
         let ended = limited(3, &fit, "");
         assert!(ended.stderr.contains("while searching for the mode"), "{}", ended.stderr);
         assert_eq!(record(&out)["status"], "limit");
@@ -545,4 +573,14 @@ fn verifying() {
         running.signal(name).expect(code, Duration::ZERO, "the fit was not verified");
     }
     assert!(before == fs::read(out.join("fit.json")).unwrap());
+}
+
+/// Each phase with each signal.
+#[test]
+#[ignore = "ten minutes; scripts/check kills"]
+fn full() {
+    FULL.store(true, Ordering::Relaxed);
+    for test in [reading, preparing, mode_and_factorisation, steps_and_passes, scales, many] {
+        test();
+    }
 }

@@ -138,7 +138,7 @@ impl Layout {
                         let found: Vec<usize> = self.products.iter().enumerate().filter_map(with).collect();
                         if found.is_empty() && dropped.iter().any(|l| l.name == *term) {
                             notes.push(format!(
-                                "'{term}' does not vary by '{}', for it was left out",
+                                "'{term}' does not vary by '{}', because it was left out",
                                 asked.factor
                             ));
                         } else if found.is_empty() {

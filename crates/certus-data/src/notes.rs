@@ -19,8 +19,9 @@ pub(crate) fn notes(
         let each: Vec<String> = profile.missing.iter().map(ToString::to_string).collect();
         let total = profile.used + profile.incomplete;
         notes.push(format!(
-            "{} of {total} rows are left out because of missing values: {}",
+            "{} of {total} rows {} left out because of missing values: {}",
             profile.incomplete,
+            if profile.incomplete == 1 { "is" } else { "are" },
             each.join(", ")
         ));
     }

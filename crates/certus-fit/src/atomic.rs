@@ -49,7 +49,17 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     })
 }
 
-/// The same for a path at which nothing may exist, not even a link: what another process puts there meanwhile stays.
+/// The same for one of several files of a directory, which is flushed once all are there: until then the machine may
+/// forget the name, and with it the new bytes.
+pub(crate) fn write_unflushed(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let half = temporary(path);
+    fill(&half, bytes, &mut |_| Ok(())).and_then(|()| fs::rename(&half, path)).map_err(|source| {
+        let _ = fs::remove_file(&half);
+        Error::write(path, source)
+    })
+}
+
+/// [`write_atomically`] for a path at which nothing may exist, not even a link: what another process puts there meanwhile stays.
 pub fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let half = temporary(path);
     let write = || {

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::atomic::{Before, Step, is_temporary, remove, sync_directory, temporary, write_steps};
+use crate::atomic::{
+    Before, Step, is_temporary, remove, sync_directory, temporary, write_steps, write_unflushed,
+};
 pub use crate::atomic::{write_atomically, write_new};
 use crate::error::Error;
 use crate::manifest::{MANIFEST, MANY, Manifest};
@@ -159,7 +161,7 @@ impl FitDirectory {
     /// Writes a file of the result of this run, whole or not at all; it takes its place with [`commit`](Self::commit).
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         fs::create_dir_all(self.run()).map_err(|e| Error::write(&self.run(), e))?;
-        write_atomically(&self.run_file(name), bytes)
+        write_unflushed(&self.run_file(name), bytes)
     }
 
     /// Reads a file of the result and compares it with the manifest.
@@ -224,6 +226,10 @@ impl FitDirectory {
         let names: Vec<String> = RESULT.iter().filter(|name| there(name)).map(ToString::to_string).collect();
         let manifest = Manifest::of(&self.run(), names)?;
         let (path, half) = (self.run_file(MANIFEST), temporary(&self.run_file(MANIFEST)));
+        // what the manifest lists must be on the disk before it
+        before(Step::SyncDirectory)
+            .and_then(|()| sync_directory(&self.run()))
+            .map_err(|e| Error::write(&path, e))?;
         write_steps(&path, &half, &manifest.encode(), before).map_err(|e| Error::write(&path, e))?;
         self.settle(&manifest, before)?;
         before(Step::Clean).map_err(|e| Error::write(&self.path, e))?;
@@ -262,9 +268,8 @@ impl FitDirectory {
             before(Step::SyncDirectory)?;
             sync_directory(&self.path)?;
             before(Step::MoveManifest)?;
-            fs::rename(self.run_file(MANIFEST), self.file(MANIFEST))?;
-            before(Step::SyncDirectory)?;
-            sync_directory(&self.path)
+            // flushed by `clean`; until then either place will do
+            fs::rename(self.run_file(MANIFEST), self.file(MANIFEST))
         };
         steps().map_err(|e| Error::write(&self.path, e))
     }

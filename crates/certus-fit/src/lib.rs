@@ -61,6 +61,7 @@ mod variance;
 pub mod verify;
 
 pub use arrays::Arrays;
+pub use certus_mixed::Stage;
 pub use checkpoint::{Checkpoints, Fingerprint, Kind, Timer};
 pub use coefficient_map::{CoefficientMap, LISTED, Place, Quantity, RowTerms};
 pub use coefficient_prior::CoefficientPrior;
@@ -75,7 +76,7 @@ pub use method_choice::{MethodChoice, Numbers};
 pub use predict::{Groups, Prediction, predict, predict_draws, predict_mixture};
 pub use prior::DesignPrior;
 pub use problem::{ModelKind, Normal, Problem, draws, on_user_scale};
-pub use progress::{RunObserver, RunProgress, ScaleStage};
+pub use progress::{RunObserver, RunProgress};
 pub use record::{Meta, Record};
 pub use refusal::{NeededBy, RequestError};
 pub use report::report;

@@ -4,30 +4,7 @@ use std::ops::ControlFlow;
 
 use certus::auto::TracePoint;
 use certus::certificate::{counted, figure};
-
-/// What a run over unknown scales is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScaleStage {
-    /// Looking for maxima.
-    Estimate,
-    /// Proving an interval.
-    Interval,
-    /// Computing the posterior on a grid.
-    Posterior,
-    /// Computing the effects of groups.
-    Effects,
-}
-
-impl ScaleStage {
-    fn words(self) -> &'static str {
-        match self {
-            Self::Estimate => "searching for maxima",
-            Self::Interval => "proving an interval",
-            Self::Posterior => "computing the posterior on a grid",
-            Self::Effects => "computing the effects of groups",
-        }
-    }
-}
+use certus_mixed::Stage;
 
 /// Where a run is.
 #[derive(Clone, Debug)]
@@ -35,7 +12,7 @@ pub struct RunProgress {
     /// Its time and counts, and what is known about the gap.
     pub point: TracePoint,
     /// What a run over unknown scales is doing, and where.
-    pub scales: Option<(ScaleStage, String)>,
+    pub scales: Option<(Stage, String)>,
 }
 
 /// Called after every step with where the run is and how to save it; `Break` stops the run.
@@ -44,7 +21,7 @@ pub type RunObserver<'a> = dyn FnMut(&RunProgress, &dyn Fn() -> Vec<u8>) -> Cont
 impl RunProgress {
     /// What is being done, in a few words that change seldom.
     pub fn doing(&self) -> &'static str {
-        self.scales.as_ref().map_or("fitting", |(stage, _)| stage.words())
+        self.scales.as_ref().map_or("fitting", |(stage, _)| stage_words(*stage))
     }
 
     /// One line; `goal` is the gap that is to be reached.
@@ -52,7 +29,7 @@ impl RunProgress {
         let point = &self.point;
         match &self.scales {
             Some((stage, place)) => {
-                format!("{}: {place}; {}", stage.words(), counted(point.iteration, "pass"))
+                format!("{}: {place}; {}", stage_words(*stage), counted(point.iteration, "pass"))
             }
             None => format!(
                 "{}, goal {}; iteration {}, {}",
@@ -62,6 +39,15 @@ impl RunProgress {
                 counted(point.gradients, "gradient")
             ),
         }
+    }
+}
+
+fn stage_words(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Estimate => "searching for maxima",
+        Stage::Interval => "proving an interval",
+        Stage::Posterior => "computing the posterior on a grid",
+        Stage::Effects => "computing the effects of groups",
     }
 }
 
@@ -86,7 +72,7 @@ mod tests {
 
     #[test]
     fn numbers_agree_with_their_nouns() {
-        let scales = Some((ScaleStage::Interval, "sd(clinic) 1.2".to_string()));
+        let scales = Some((Stage::Interval, "sd(clinic) 1.2".to_string()));
         let words = |iteration, scales| RunProgress { point: point(iteration), scales }.words(0.01);
         assert_eq!(words(1, scales.clone()), "proving an interval: sd(clinic) 1.2; 1 pass");
         assert_eq!(words(0, scales), "proving an interval: sd(clinic) 1.2; 0 passes");

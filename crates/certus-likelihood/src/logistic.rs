@@ -8,10 +8,9 @@ use std::sync::Arc;
 
 use crate::loss::{Datum, Loss, sealed::Seal};
 use crate::response::{Entry, Link, Values};
-use crate::sigmoid::{self, Sigmoid};
+use crate::sigmoid::{Sigmoid, Successes};
 use crate::slices::{RUN, add_exactly};
 use crate::special::{exp, log_from_one, sigmoid, sigmoid_derivative, softplus};
-use crate::strip::{Strip, of_counts};
 
 /// Bernoulli responses with the logit link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,34 +82,7 @@ impl Loss for Logistic {
     }
 }
 
-impl Strip for Logistic {
-    fn strip(&self) -> f64 {
-        sigmoid::STRIP
-    }
-
-    fn strip_is_proved(&self) -> bool {
-        true
-    }
-
-    fn scale(&self, _mean: f64, _sd: f64, datum: Datum) -> f64 {
-        self.size(datum)
-    }
-
-    fn strip_loss(&self, tau: f64) -> Option<f64> {
-        Some(sigmoid::strip_loss(tau))
-    }
-
-    fn strip_size(&self, datum: Datum) -> f64 {
-        self.size(datum)
-    }
-
-    /// φ′ = wσ − y.
-    fn rotated_first_derivative(&self, _t: f64, _s: f64, _lean: f64, tau: f64, datum: Datum) -> Option<f64> {
-        Some(sigmoid::rotated_first_derivative(self.size(datum), tau, datum.y))
-    }
-
-    of_counts!();
-}
+impl Successes for Logistic {}
 
 /// Nodes worked on at a time.
 const NODES: usize = 64;

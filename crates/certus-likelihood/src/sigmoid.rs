@@ -12,6 +12,7 @@ use std::f64::consts::{FRAC_PI_2, PI};
 use crate::bounds::Bounds;
 use crate::loss::{Datum, Loss};
 use crate::special::{exp, sigmoid_derivative};
+use crate::strip::{Strip, of_counts};
 
 /// φ″ = w σσ̄(t − c).
 pub(crate) trait Sigmoid: Loss {
@@ -50,6 +51,38 @@ impl<L: Sigmoid> Bounds for L {
     fn fourth_derivative_max(&self, datum: Datum) -> Option<f64> {
         Some(0.125 * self.size(datum))
     }
+}
+
+/// Successes y among w trials, one or more: φ′ = wσ − y, so that 0 ≤ y ≤ w.
+pub(crate) trait Successes: Sigmoid {}
+
+impl<L: Successes> Strip for L {
+    fn strip(&self) -> f64 {
+        STRIP
+    }
+
+    fn strip_is_proved(&self) -> bool {
+        true
+    }
+
+    fn scale(&self, _mean: f64, _sd: f64, datum: Datum) -> f64 {
+        self.size(datum)
+    }
+
+    fn strip_loss(&self, tau: f64) -> Option<f64> {
+        Some(strip_loss(tau))
+    }
+
+    fn strip_size(&self, datum: Datum) -> f64 {
+        self.size(datum)
+    }
+
+    /// φ′ = wσ − y.
+    fn rotated_first_derivative(&self, _t: f64, _s: f64, _lean: f64, tau: f64, datum: Datum) -> Option<f64> {
+        Some(rotated_first_derivative(self.size(datum), tau, datum.y))
+    }
+
+    of_counts!();
 }
 
 /// Half of the strip up to the poles.

@@ -7,8 +7,8 @@ use certus_models::Error;
 
 use crate::journal::Journal;
 
-/// What evaluations are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a run is doing, in the order of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// The maximum over the coefficients and the scales.
     Estimate,
@@ -16,6 +16,8 @@ pub enum Stage {
     Interval,
     /// The grid of scales.
     Posterior,
+    /// The effects of the groups, which need no further evaluation.
+    Effects,
 }
 
 /// One evaluation.

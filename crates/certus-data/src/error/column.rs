@@ -123,8 +123,9 @@ pub enum ColumnError {
     },
     /// Missing values in the data of a fit.
     #[error(
-        "{incomplete} of {rows} rows have missing values: {}; fill them in, leave these columns out, or leave out the \
+        "{incomplete} of {rows} rows {} missing values: {}; fill them in, leave these columns out, or leave out the \
             rows (--missing drop, in Python missing=\"drop\")",
+        if *incomplete == 1 { "has" } else { "have" },
         each_missing(columns)
     )]
     Missing {

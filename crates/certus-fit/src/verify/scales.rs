@@ -6,13 +6,14 @@ use std::ops::ControlFlow;
 use crate::record::{RecordedLevel, Scale, objective};
 use crate::{Arrays, Record};
 use certus::fit::Status;
+use certus_mixed::Stage;
 use certus_mixed::collapsed::Excluded;
 use certus_models::Error;
 use certus_models::error::InvalidModel;
 
 use super::leaves::Rules;
 use super::{Line, Own, Recipe, Report, Stored, Word};
-use crate::progress::{RunProgress, ScaleStage};
+use crate::progress::RunProgress;
 use crate::variance::mixture::MixturePosterior;
 use crate::variance::model::ScaleModel;
 use crate::variance::request::Scales;
@@ -31,10 +32,10 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
     // a run that was stopped is stopped again at the same stage
     let stage = match record.status {
         Status::Limit | Status::Interrupted if record.message.contains("; stopped before the posterior") => {
-            Some(ScaleStage::Posterior)
+            Some(Stage::Posterior)
         }
         Status::Limit | Status::Interrupted if record.message.contains("; stopped before the effects") => {
-            Some(ScaleStage::Effects)
+            Some(Stage::Effects)
         }
         _ => None,
     };

@@ -20,14 +20,14 @@ use certus_models::error::{InvalidModel, Unidentified};
 use crate::level::RequiredLevel;
 use crate::method_choice::MethodChoice;
 use crate::problem::Problem;
-use crate::progress::{RunObserver, RunProgress, ScaleStage};
+use crate::progress::{RunObserver, RunProgress};
 use crate::variance::mixture::{Effects, MixturePosterior};
 use crate::variance::model::ScaleModel;
 use crate::variance::request::Scales;
 use crate::variance::solver::JointMaximum;
 use certus_data::encoding::Group;
 
-/// Groups whose effects are computed before anybody is asked whether to go on.
+/// Groups whose effects are computed between two checks of the clock and the observer.
 const CHUNK: usize = 1024;
 /// Sd of a coefficient of the design, per sd of its feature unless they are as they are, beyond which nothing is known
 /// of it.
@@ -112,7 +112,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Shows where the run is, and stops it when its time is over.
-    fn look(&mut self, stage: ScaleStage, place: String, journal: &Journal) -> ControlFlow<()> {
+    fn look(&mut self, stage: Stage, place: String, journal: &Journal) -> ControlFlow<()> {
         let (elapsed, passes) = (self.began.elapsed(), self.passes as u64);
         if self.goal.max_time.is_some_and(|limit| elapsed >= limit) {
             self.late = true;
@@ -134,13 +134,8 @@ impl Run<'_> {
         let unknown_scales = &self.scale_model.unknown_scales;
         let named = unknown_scales.scales.iter().zip(unknown_scales.user(&evaluation.scales));
         let at: Vec<String> = named.map(|(own, s)| format!("{} {}", own.name, significant(s, 4))).collect();
-        let stage = match evaluation.stage {
-            Stage::Estimate => ScaleStage::Estimate,
-            Stage::Interval => ScaleStage::Interval,
-            Stage::Posterior => ScaleStage::Posterior,
-        };
         let place = format!("{}, log likelihood {:.3}", at.join(", "), evaluation.log_likelihood);
-        self.look(stage, place, journal)
+        self.look(evaluation.stage, place, journal)
     }
 
     fn go(&mut self, journal: &mut Journal) -> Result<(Outcome, ScalesOutcome), Error> {
@@ -173,7 +168,7 @@ impl Run<'_> {
             let groups = model.groups();
             for from in (0..groups).step_by(CHUNK) {
                 let place = || format!("{from} of {groups}");
-                if from > 0 && self.look(ScaleStage::Effects, place(), journal).is_break() {
+                if from > 0 && self.look(Stage::Effects, place(), journal).is_break() {
                     stopped = true;
                     effects.clear();
                     break;
