@@ -59,7 +59,8 @@ pub(crate) fn write_unflushed(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     })
 }
 
-/// [`write_atomically`] for a path at which nothing may exist, not even a link: what another process puts there meanwhile stays.
+/// [`write_atomically`] for a path at which nothing may exist, not even a link: what another process puts there
+/// meanwhile stays.
 pub fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let half = temporary(path);
     let write = || {
