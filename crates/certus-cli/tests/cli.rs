@@ -103,11 +103,10 @@ fn exit_codes() {
     };
     let good = data("logit_d10.csv");
     let good = good.to_str().unwrap();
-    expect(
-        &certus(&["fit", "logistic", good, "--response", "y", "--max-time", "0s"]),
-        10,
-        "the time limit was reached",
-    );
+    // on a busy machine already while the data are read
+    let late = certus(&["fit", "logistic", good, "--response", "y", "--max-time", "0s"]);
+    let reading = String::from_utf8_lossy(&late.stderr).contains("stopped by --max-time");
+    expect(&late, 10, if reading { "nothing was fitted" } else { "the time limit was reached" });
     let least = ["--method", "exact", "--gap", "1e-40"];
     expect(&certus(&[&["fit", "logistic", good, "--response", "y"], &least[..]].concat()), 11, "rounding");
     let huge = write("huge.csv", "y,x\n0,1e200\n1,-1e200\n1,3e200\n0,2e200\n");
@@ -218,7 +217,7 @@ fn long_run(out: &Path, method: &str) -> Vec<String> {
             .to_vec();
     arguments
         .extend(["--out", out.to_str().unwrap(), "--checkpoint-every", "0s", "--quiet"].map(String::from));
-    arguments.extend(["--method", method, "--iterations", "3000"].map(String::from));
+    arguments.extend(["--method", method, "--iterations", "1000"].map(String::from));
     arguments
 }
 

@@ -1,10 +1,10 @@
 //! Stops from outside hold in every phase: signals and `--max-time` end the process within 2 s, with the right code and
 //! words, and leave files that can be read or gone on from.
 //!
-//! The product promises 2 s. A machine with more to do than cores, one whose host takes its cores away, or one whose disk
-//! keeps everybody waiting gives the process too little time, so that on such a machine 4 s are allowed here. The tests
-//! run one after the other, because each of them needs the machine. Here each phase is ended by one of the three signals;
-//! `full` ends it by each of them.
+//! The product promises 2 s. A machine with more to do than cores, one whose host takes its cores away, or one whose
+//! disk keeps everybody waiting gives the process too little time, so that on such a machine 4 s are allowed here. The
+//! tests run one after the other, because each of them needs the machine. Here each phase is ended by one of the three
+//! signals; `full` ends it by each of them.
 #![cfg(all(unix, feature = "scan"))]
 #![allow(clippy::unwrap_used)]
 
