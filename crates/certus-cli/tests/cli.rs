@@ -217,7 +217,7 @@ fn long_run(out: &Path, method: &str) -> Vec<String> {
             .to_vec();
     arguments
         .extend(["--out", out.to_str().unwrap(), "--checkpoint-every", "0s", "--quiet"].map(String::from));
-    arguments.extend(["--method", method, "--iterations", "1000"].map(String::from));
+    arguments.extend(["--method", method, "--iterations", "2000"].map(String::from));
     arguments
 }
 
@@ -258,7 +258,7 @@ fn signals_stop_and_resume_goes_on() {
         let text = std::fs::read_to_string(out.join("fit.json")).unwrap();
         assert!(text.contains("\"interrupted\""), "{text}");
         assert_ne!(arrays(&out), arrays(&whole));
-        expect(&certus(&["resume", out.to_str().unwrap()]), 10, "3000 iterations");
+        expect(&certus(&["resume", out.to_str().unwrap()]), 10, "2000 iterations");
         assert_eq!(arrays(&out), arrays(&whole), "{signal}");
         let fit: serde_json::Value =
             serde_json::from_str(&std::fs::read_to_string(out.join("fit.json")).unwrap()).unwrap();
