@@ -144,6 +144,7 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
 
 /// How every group is fitted.
 pub(crate) fn how(fit: &Settings) -> Result<ManySettings, Failure> {
+    fit.check_many()?;
     Ok(ManySettings {
         goal: fit.goal()?,
         choice: fit.choice()?,

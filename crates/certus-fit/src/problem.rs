@@ -68,11 +68,14 @@ impl Problem {
         }
     }
 
-    /// Refuses settings that would be ignored: a gap and the probability that it is missed belong to one Gaussian, and
-    /// a
-    /// model with unknown scales has a mixture of them.
+    /// Refuses settings that would be ignored: a gap, the probability that it is missed and the accuracy of a Gaussian
+    /// belong to one Gaussian, and a model with unknown scales has a mixture of them.
     pub fn check_settings(&self, settings: &Settings) -> Result<(), RequestError> {
-        let set = [("gap", settings.gap.is_some()), ("delta", settings.delta.is_some())];
+        let set = [
+            ("gap", settings.gap.is_some()),
+            ("delta", settings.delta.is_some()),
+            ("accuracy", settings.accuracy.is_some()),
+        ];
         match (self.collapsed(), set.iter().find(|(_, set)| *set)) {
             (Some(scale_model), Some((setting, _))) => {
                 Err(RequestError::NoGap { setting, unknown: scale_model.unknown_scales.are() })

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use certus::certificate::{Posterior, family_name, figure};
+use certus::certificate::{Level, Posterior, family_name, figure};
 use certus::diagnostics::importance;
 use certus::factor::{Factor, Lower};
 use certus::fit::Status;
@@ -14,7 +14,7 @@ use certus_models::auto::{
     subsampled,
 };
 use certus_models::error::InvalidModel;
-use certus_models::posterior::by_gap;
+use certus_models::posterior::{WeightGoal, by_gap, weights};
 use certus_models::{MeanField, PosteriorSettings};
 
 use crate::level::RequiredLevel;
@@ -27,6 +27,17 @@ use crate::variance::run::ScalesOutcome;
 
 /// Multiplications that the draws of the certificate of the posterior may take: a second or two.
 const POSTERIOR_WORK: f64 = 1e9;
+/// Those of all attempts to reach the usual accuracy, and one that was asked for.
+const ACCURACY_WORK: (f64, f64) = (2e10, 1e12);
+/// Up to so many coefficients the envelope (D6) may say more than the weights (D8), and is tried beside them.
+const ENVELOPE: usize = 12;
+/// The usual accuracy.
+const ACCURACY: f64 = 0.1;
+/// What a row costs beside its products, a latent beside those of the rows, and a draw beside both: an exponential, a
+/// normal number, buffers.
+const ROW_WORK: f64 = 8.0;
+const LATENT_WORK: f64 = 20.0;
+const DRAW_WORK: f64 = 2000.0;
 /// Its draws, at most and at least.
 const POSTERIOR_DRAWS: (f64, f64) = (1e5, 4e3);
 /// Draws of an estimate, at most.
@@ -217,40 +228,54 @@ impl Problem {
         if let Some(found) = self.gaussian_posterior(goal, outcome) {
             return found;
         }
+        let w = &outcome.gaussian;
+        let weighed = certus::parallel::install(goal.threads, || self.weighed(goal, w));
+        let weighed = weighed.unwrap_or_else(|error| Posterior::none(error.to_string()));
+        let accurate = |x: Option<f64>| x.is_some_and(|x| x <= goal.accuracy.unwrap_or(ACCURACY));
+        let few = self.meaning.dim() <= ENVELOPE && matches!(self.model_kind, ModelKind::Dense(_));
+        let bounded = matches!(weighed.statement.level(), Level::Proved | Level::Probable { .. });
+        if !few && bounded && accurate(weighed.mean_error) && accurate(weighed.sd_error) {
+            return weighed;
+        }
         let products = self.prepared.rows_used as f64 * self.prepared.encoding.coefficients().len() as f64;
         // a normal number per latent costs about ten multiplications
         let once = products + 10.0 * self.meaning.dim() as f64;
         let draws = (POSTERIOR_WORK / once).min(POSTERIOR_DRAWS.0);
         if draws < POSTERIOR_DRAWS.1 {
+            if weighed.statement.bound().is_some() {
+                return weighed;
+            }
+            let declined = weighed.statement.reason().map(|why| format!("; {why}")).unwrap_or_default();
             return Posterior::none(format!(
-                "{} draws on this many rows would take longer than a second or two",
+                "{} draws on this many rows would take longer than a second or two{declined}",
                 POSTERIOR_DRAWS.1
             ));
         }
-        let w = &outcome.gaussian;
         let found = certus::parallel::install(goal.threads, || {
             let bounded = match &self.model_kind {
                 ModelKind::Dense(model) => {
                     let settings =
-                        PosteriorSettings { draws: draws as usize, delta: goal.delta, seed: goal.seed };
-                    let reported: Vec<_> = self.quantities.iter().map(|q| q.terms.clone()).collect();
-                    let found =
-                        lower_triangular(w).and_then(|w| model.posterior_of(&w, &reported, &settings));
-                    found.unwrap_or_else(|error| Posterior::none(error.to_string()))
+                        PosteriorSettings { draws: draws as usize, delta: 0.5 * goal.delta, seed: goal.seed };
+                    let found = lower_triangular(w)
+                        .and_then(|w| model.posterior_of(&w, &self.reported(), &settings))
+                        .unwrap_or_else(|error| Posterior::none(error.to_string()));
+                    better(weighed, found.at_probability(goal.delta))
                 }
-                ModelKind::Grouped(_) | ModelKind::Collapsed(_) => {
-                    Posterior::none("the certificates of the posterior do not support group terms yet")
-                }
+                ModelKind::Grouped(_) | ModelKind::Collapsed(_) => weighed,
             };
             if bounded.statement.bound().is_some_and(|bound| bound <= USEFUL) {
                 return bounded;
             }
             let few = draws.min(ESTIMATE_DRAWS) as usize;
             let Some(model) = self.model() else { return bounded };
-            let weights = importance::log_weights(model, w, few, goal.seed);
-            let estimated = weights.map(|weights| importance::divergence(&weights));
+            let estimated = importance::compared(model, w, &self.reported(), few, goal.seed);
             match (estimated, bounded.statement.bound()) {
-                (Ok(estimated), _) if estimated.statement.bound().is_some() => estimated,
+                (Ok(mut estimated), _) if estimated.statement.bound().is_some() => {
+                    if let Some(why) = bounded.statement.reason() {
+                        estimated.statement = estimated.statement.because(why);
+                    }
+                    estimated
+                }
                 (Ok(estimated), Some(bound)) => {
                     let why = estimated.statement.reason().unwrap_or_default();
                     Posterior::none(format!(
@@ -263,6 +288,33 @@ impl Problem {
             }
         });
         found.unwrap_or_else(|error| Posterior::none(error.to_string()))
+    }
+
+    /// What is printed, as combinations of the latents.
+    fn reported(&self) -> Vec<Vec<(usize, f64)>> {
+        self.quantities.iter().map(|q| q.terms.clone()).collect()
+    }
+
+    /// What the tail of the importance weights says (D8), with half of δ.
+    fn weighed(&self, goal: &Goal, w: &Gaussian) -> Posterior {
+        let Some(model) = self.model() else { return Posterior::none("the scales are not given") };
+        let (rows, per_row) =
+            (self.prepared.rows_used as f64, self.prepared.encoding.coefficients().len() as f64);
+        let products = rows * (per_row + ROW_WORK) + LATENT_WORK * self.meaning.dim() as f64 + DRAW_WORK;
+        let wanted = WeightGoal {
+            accuracy: goal.accuracy.unwrap_or(ACCURACY),
+            delta: 0.5 * goal.delta,
+            seed: goal.seed,
+            first: POSTERIOR_WORK,
+            most: if goal.accuracy.is_some() { ACCURACY_WORK.1 } else { ACCURACY_WORK.0 },
+        };
+        let lower = matches!(self.model_kind, ModelKind::Dense(_));
+        let q = if lower { lower_triangular(w) } else { Ok(Cow::Borrowed(w)) };
+        let found = q.and_then(|q| weights(model, &q, &self.reported(), products, &wanted));
+        match found {
+            Ok((posterior, _)) => posterior.at_probability(goal.delta),
+            Err(error) => Posterior::none(error.to_string()),
+        }
     }
 
     /// The direction that makes a posterior improper, by name, largest first; nothing for other errors.
@@ -351,4 +403,17 @@ fn state_cost(field: &MeanField<'_>, goal: &Goal, outcome: &mut Outcome) -> Resu
         );
     }
     Ok(())
+}
+
+/// The statement that says more of what is printed: at the stronger level, with the smaller error of means and sds.
+fn better(a: Posterior, b: Posterior) -> Posterior {
+    let key = |p: &Posterior| {
+        let error = p.mean_error.zip(p.sd_error).map_or(f64::INFINITY, |(mean, sd)| mean.max(sd));
+        (p.statement.level().rank(), error)
+    };
+    let (mut chosen, other) = if key(&b) < key(&a) { (b, a) } else { (a, b) };
+    if let (Some(why), None) = (other.statement.reason(), chosen.statement.reason()) {
+        chosen.statement = chosen.statement.because(why.to_string());
+    }
+    chosen
 }

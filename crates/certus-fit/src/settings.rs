@@ -157,6 +157,11 @@ pub struct Settings {
     #[cfg_attr(feature = "clap", arg(long, value_name = "P", help_heading = "Goal"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delta: Option<f64>,
+    /// How closely means (in sds) and sds (as a fraction) are compared with the posterior's, even if that takes minutes
+    /// [default: 0.1, if that takes seconds]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "A", help_heading = "Goal"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
     /// Level of certainty that is required of the gap [default: the strongest that the model allows]
     #[cfg_attr(feature = "clap", arg(long, value_parser = parser(choices::levels()), help_heading = "Goal"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -260,6 +265,7 @@ impl Settings {
         let goal = Goal {
             gap: self.gap.unwrap_or(0.01),
             delta: self.delta.unwrap_or(0.01),
+            accuracy: self.accuracy,
             max_time,
             seed: self.seed(),
             threads: self.threads,
@@ -267,6 +273,14 @@ impl Settings {
         };
         goal.validate().map_err(certus_models::Error::Core)?;
         Ok(goal)
+    }
+
+    /// Refuses what has no effect on many models at once, which are not compared with their posteriors.
+    pub fn check_many(&self) -> Result<(), RequestError> {
+        match self.accuracy {
+            Some(_) => Err(RequestError::no_effect("accuracy", "one fit at a time (certus fit)")),
+            None => Ok(()),
+        }
     }
 
     /// Time between checkpoints.

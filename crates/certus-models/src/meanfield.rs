@@ -20,6 +20,7 @@ use crate::glm::{Glm, add_columns, predictors};
 use crate::laplace::{Laplace, laplace, laplace_from};
 use crate::newton::{ExactState, Newton, positive_step};
 use crate::ranks::Ranks;
+use certus_likelihood::Likelihood;
 use certus_likelihood::prior::Precision;
 
 /// A model whose Gaussians have independent coordinates.
@@ -298,6 +299,10 @@ impl Certified for MeanField<'_> {
 }
 
 impl Model for MeanField<'_> {
+    fn likelihood(&self) -> &dyn Likelihood {
+        self.model.likelihood()
+    }
+
     fn size(&self) -> Size {
         let (rows, dim) = (self.model.design.rows().len(), self.model.dim());
         Size { rows, dim, stored: dim, widest: dim, groups: 0 }

@@ -91,6 +91,7 @@ def test_the_same_directory(name, df, csv, tmp_path):
         ({"batch": 5}, ["--batch", 5], "batch applies only to the paper's methods"),
         ({"method": "proj-stl", "steps": "paper", "constants": "sharp"}, ["--method", "proj-stl", "--steps", "paper", "--constants", "sharp"], "constants are 'sharp'"),
         ({"gap": -1.0}, ["--gap=-1"], "-1"),
+        ({"accuracy": -1.0}, ["--accuracy=-1"], "accuracy"),
     ],
 )
 def test_the_same_messages(settings, flags, words, df, csv):
@@ -153,3 +154,14 @@ def test_plans_are_the_same_text_and_fields(df, csv):
         theirs = json.loads(run(*arguments, "--json"))
         assert theirs["theorems"] == json.loads(repr(plan.theorems))
         assert [list(line) for line in plan] == [line for line in theirs["lines"] if " ignored: " not in line[1]]
+
+
+def test_an_accuracy_is_one_statement_in_both(df, csv):
+    """More draws for a smaller error of the same numbers."""
+    usual = certus.logistic("y ~ a + b", data=df).fit()
+    close = certus.logistic("y ~ a + b", data=df).fit(accuracy=0.03)
+    theirs = json.loads(run("fit", "logistic", csv, "--response", "y", "--features", "a,b", "--accuracy", 0.03, "--json", "--quiet"))
+    ours = close.to_dict()
+    assert ours["certificate"] == theirs["certificate"] and ours["settings"]["accuracy"] == theirs["settings"]["accuracy"] == 0.03
+    assert ours["parameters"] == usual.to_dict()["parameters"]
+    assert close.certificate.posterior.mean_error <= usual.certificate.posterior.mean_error

@@ -174,6 +174,7 @@ def test_wrong_targets_are_refused(arguments, words):
         ({"level": "sure"}, "level"),
         ({"method": "newton"}, "method"),
         ({"colour": 3}, "colour"),
+        ({"accuracy": 0.1}, "accuracy"),
     ],
 )
 def test_wrong_settings_are_refused(arguments, words):

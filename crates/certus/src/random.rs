@@ -25,6 +25,7 @@ const TASK: usize = 16 * BLOCK;
 /// | `Rows` | t | the batch of rows of step t |
 /// | `Check` | k = 1, 2, … | the k-th check of [`crate::certificate::Checks`], of the gap or of the posterior |
 /// | `Check` | 0xD6·2³² to 0xD6·2³² + 3 | the envelope of `certus-models` |
+/// | `Check` | 0xD8·2³² + 2k, + 1 | attempt k of [`crate::certificate::weights`]: the pilot, the pairs |
 /// | `Estimate` | 0; 1 | [`crate::diagnostics::neg_elbo`]; [`crate::diagnostics::importance()`] |
 /// | `Estimate` | 2³² + k | the k-th look of [`crate::auto()`] |
 /// | `Estimate` | 2⁴⁰, 2⁴⁰ + 1 | its check of the gradient |

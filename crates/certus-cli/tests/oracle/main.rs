@@ -90,7 +90,7 @@ fn check(case: &Case, record: &Value) -> Seen {
         assert_eq!(seen.theorem, "D7", "{posterior}");
         assert!(case.diagonal || posterior["bound"] == gap["bound"], "{posterior} {gap}");
     }
-    if posterior["level"] != "none" && ["D3", "D5", "D6", "D7"].contains(&seen.theorem.as_str()) {
+    if posterior["level"] != "none" && ["D3", "D5", "D6", "D7", "D8"].contains(&seen.theorem.as_str()) {
         let truth = if gaussian { truth::gaussian(&model) } else { truth::by_quadrature(&model) };
         let slack = if gaussian { 1e-9 } else { 1e-6 };
         let wide = slack * (1.0 + truth.log_evidence.abs());
@@ -99,6 +99,9 @@ fn check(case: &Case, record: &Value) -> Seen {
         let (kl, bound) = (truth.log_evidence + neg_elbo, number(&posterior["bound"]));
         if kl.is_nan() || kl > bound + wide || kl < -wide {
             wrong.push(format!("KL is {kl:.3e}, stated is {bound:.3e}"));
+        }
+        if posterior["constants"]["KL(q‖p), at least"].as_f64().is_some_and(|least| kl < least - wide) {
+            wrong.push(format!("KL is {kl:.3e}, stated is more: {}", posterior["constants"]));
         }
         let ends = [0, 1].map(|k| number(&posterior["log_evidence"][k]));
         let inside = ends[0] - wide <= truth.log_evidence && truth.log_evidence <= ends[1] + wide;

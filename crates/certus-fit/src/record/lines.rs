@@ -16,20 +16,27 @@ pub fn number(x: Option<f64>) -> String {
 }
 
 impl Record {
-    /// How far the printed numbers are from what they should be, line by line; a line without a label belongs to the
-    /// one
-    /// before.
+    /// How far the printed numbers are from what they should be, line by line: from the posterior's first, then from
+    /// the best Gaussian's. A line without a label belongs to the one before.
     pub fn statements(&self) -> Vec<(&'static str, String)> {
         let certificate = &self.certificate;
         if let Some(scale) = &certificate.scale {
             return of_scale(scale, certificate.posterior.reason.as_deref());
         }
         let mut lines = Vec::new();
-        for (label, facts) in [("gap", certificate.gap.facts()), ("posterior", certificate.posterior.facts())]
-        {
-            lines.push((label, facts.sentence().to_string()));
-            lines.extend(facts.errors().map(|errors| ("", errors)));
-        }
+        let posterior = certificate.posterior.facts();
+        // an estimate says so itself
+        let sure = match posterior.is_a_bound() {
+            true => format!(" ({})", posterior.level_words()),
+            false => String::new(),
+        };
+        lines.extend(posterior.errors().map(|errors| format!("{errors}{sure}")));
+        lines.push(posterior.sentence().to_string());
+        let labels = ["posterior", "", ""];
+        let mut lines: Vec<_> = labels.into_iter().zip(lines).collect();
+        let gap = certificate.gap.facts();
+        lines.push(("gap", gap.sentence().to_string()));
+        lines.extend(gap.errors().map(|errors| ("", errors)));
         lines
     }
 

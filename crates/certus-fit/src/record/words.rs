@@ -38,6 +38,7 @@ impl Gap {
         Facts {
             about: About::Gap { family: &self.family },
             bound: self.bound,
+            at_least: 0.0,
             level: level(self.level, self.delta),
             theorem: self.theorem.as_deref().unwrap_or_default(),
             estimate: estimate(&self.constants),
@@ -57,6 +58,12 @@ impl Posterior {
         Facts {
             about: About::Posterior,
             bound: self.bound,
+            at_least: self
+                .constants
+                .get(certus::certificate::words::AT_LEAST)
+                .copied()
+                .flatten()
+                .unwrap_or(0.0),
             level: level(self.level, self.delta),
             theorem: self.theorem.as_deref().unwrap_or_default(),
             estimate: estimate(&self.constants),

@@ -2,6 +2,7 @@
 
 use certus::theorem::Local;
 use certus::{Family, Gaussian, Target};
+use certus_likelihood::Likelihood;
 
 use super::route::Size;
 use crate::certificate::Certified;
@@ -14,6 +15,8 @@ use crate::ranks::Ranks;
 
 /// A model with an exact f: a target, a certificate, a solver.
 pub trait Model: Target + Certified {
+    /// Its likelihood, whose losses are convex.
+    fn likelihood(&self) -> &dyn Likelihood;
     /// The numbers that choose the route.
     fn size(&self) -> Size;
     /// The factors that the routes work with.
@@ -42,6 +45,10 @@ pub trait Model: Target + Certified {
 }
 
 impl Model for Glm {
+    fn likelihood(&self) -> &dyn Likelihood {
+        Glm::likelihood(self)
+    }
+
     fn size(&self) -> Size {
         let (rows, dim) = (self.design.rows().len(), self.dim());
         Size { rows, dim, stored: dim * dim, widest: dim, groups: 0 }
@@ -82,6 +89,10 @@ impl Model for Glm {
 }
 
 impl Model for Hierarchical {
+    fn likelihood(&self) -> &dyn Likelihood {
+        Hierarchical::likelihood(self)
+    }
+
     fn size(&self) -> Size {
         let Extent { rows, stored, widest, groups } = self.extent();
         Size { rows, dim: self.dim(), stored, widest, groups }

@@ -112,7 +112,7 @@ fn stated(
             .with("Fisher information on the ball", fisher.ball)
             .with("Fisher information", fisher.whole)
             .with("draws", settings.draws as f64);
-    let statement = with_quadrature(model, statement);
+    let statement = with_quadrature(&*model.likelihood, statement);
     if statement.bound().is_none() {
         return Ok(Posterior { statement, log_evidence: None, mean_error: None, sd_error: None });
     }

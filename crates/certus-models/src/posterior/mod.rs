@@ -5,9 +5,10 @@
 mod global;
 mod local;
 mod quadratic;
+mod weights;
 
 use certus::Gaussian;
-use certus::certificate::{Level, Posterior, Statement};
+use certus::certificate::{Level, Posterior};
 
 use crate::envelope::{self, EnvelopeSettings};
 use crate::error::Error;
@@ -17,6 +18,7 @@ use crate::glm::Glm;
 pub use global::global;
 pub use local::local;
 pub use quadratic::by_gap;
+pub use weights::{WeightGoal, weights};
 
 /// How many draws, and how sure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,7 +82,7 @@ impl Glm {
         let PosteriorSettings { draws: proposals, delta, seed } = *settings;
         let half = EnvelopeSettings { proposals, delta: 0.5 * delta, seed, keep: 0 };
         let declined = match self.enveloped(&q, combinations, &half) {
-            Ok(envelope) => return Ok(at_level(envelope.posterior, delta)),
+            Ok(envelope) => return Ok(envelope.posterior.at_probability(delta)),
             Err(Error::Declined(declined)) => declined.to_string(),
             Err(error) => return Err(error),
         };
@@ -100,27 +102,8 @@ impl Glm {
             return Ok(Posterior::none(reasons));
         }
         let chosen = if best == near.statement { near } else { far };
-        let mut posterior = at_level(chosen, delta);
+        let mut posterior = chosen.at_probability(delta);
         posterior.statement = posterior.statement.because(reasons);
         Ok(posterior)
     }
-}
-
-/// The same said with probability 1 − `delta`, which is less than it was said with.
-fn at_level(posterior: Posterior, delta: f64) -> Posterior {
-    let old = &posterior.statement;
-    let (Level::Probable { .. }, Some(bound), Some(first)) =
-        (old.level(), old.bound(), old.assumptions().first())
-    else {
-        return posterior;
-    };
-    let Some(word) = first.provenance.vouched() else { return posterior };
-    let mut statement = Statement::probable(old.theorem(), bound, delta, &word, &first.what);
-    for (name, value) in old.constants() {
-        statement = statement.with(name, *value);
-    }
-    for more in &old.assumptions()[1..] {
-        statement = statement.assuming(more.what.clone(), more.provenance.clone());
-    }
-    Posterior { statement, ..posterior }
 }

@@ -262,6 +262,7 @@ def fit(
     *,
     gap: float = 0.01,
     delta: float = 0.01,
+    accuracy: float | None = None,
     method: str = "auto",
     seed: int = 0,
     max_time: float | None = None,
@@ -279,6 +280,8 @@ def fit(
     """Fits a Gaussian to a target or a model and certifies it.
 
     `gap` is the distance to the best Gaussian at which the fit stops, in nats; `delta` is the probability with which a probable statement may be false;
+    `accuracy` is how closely means (in sds) and sds (as a fraction) are compared with the posterior's, even if
+    that takes minutes (by default 0.1, if that takes seconds), for models such as `certus.logistic`;
     `level` is the required level of certainty (proved, probable, estimated); `max_time` is in seconds. Ctrl-C ends the fit and returns the result so far.
     `steps` of the paper's methods are "greedy", "paper" (those of the paper's theorem, with its constants), "horizon" (one constant step size, the best
     for `iterations`) or "decaying". `method="subsampled"` draws `row_batch` rows per iteration.
@@ -289,14 +292,14 @@ def fit(
     from .models import Model
 
     run = run_settings(
-        gap=gap, delta=delta, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
+        gap=gap, delta=delta, accuracy=accuracy, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
         constants=constants, steps=steps, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
     )
     if not isinstance(model, (Target, Model)):
         model, options = as_target(model, options), {}
     if options:
         raise UsageError(f"unknown setting: {', '.join(options)}")
-    for name, given in (("factor", factor), ("steps", steps)):
+    for name, given in (("factor", factor), ("steps", steps), ("accuracy", accuracy)):
         if given is not None and isinstance(model, Target):
             raise UsageError(f"{name} is {given!r}, but it applies only to models such as certus.logistic: leave it out")
     show = watcher(progress)

@@ -29,6 +29,7 @@ def run_settings(
     *,
     gap: float = 0.01,
     delta: float = 0.01,
+    accuracy: float | None = None,
     method: str = "auto",
     seed: int = 0,
     max_time: float | None = None,
@@ -48,6 +49,8 @@ def run_settings(
             if not isinstance(text, str):
                 raise UsageError(f"{name} is {text!r}, but a word is required")
             words[name] = text.replace("_", "-")
+    if accuracy is not None:
+        words["accuracy"] = number("accuracy", accuracy)
     if max_time is not None:
         seconds = number("max_time", max_time)
         if not 0 <= seconds < math.inf:

@@ -26,6 +26,9 @@ pub struct Goal {
     pub gap: f64,
     /// δ.
     pub delta: f64,
+    /// How closely means (in sds) and sds (as a fraction) are to be compared with the posterior's, whatever that costs;
+    /// `None`: to 0.1, if that takes seconds. It does not change the Gaussian.
+    pub accuracy: Option<f64>,
     /// The most single-point gradients.
     pub max_gradients: Option<u64>,
     /// Stop after this long.
@@ -45,6 +48,7 @@ impl Default for Goal {
         Self {
             gap: 0.01,
             delta: 0.01,
+            accuracy: None,
             max_gradients: None,
             max_time: None,
             start: None,
@@ -63,6 +67,9 @@ impl Goal {
         }
         if !(self.delta > 0.0 && self.delta < 1.0) {
             return Err(Error::invalid("delta", self.delta, "a probability between 0 and 1 is required"));
+        }
+        if let Some(accuracy) = self.accuracy.filter(|a| !(*a > 0.0 && a.is_finite())) {
+            return Err(Error::invalid("accuracy", accuracy, "a finite number above 0 is required"));
         }
         if self.threads == Some(0) {
             return Err(Error::invalid("threads", 0, "at least one thread is required"));

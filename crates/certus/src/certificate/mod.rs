@@ -10,6 +10,7 @@ mod deviation;
 mod gap;
 mod lipschitz;
 mod posterior;
+pub mod weights;
 pub mod words;
 
 pub use checks::{Checks, Spending};
@@ -136,6 +137,15 @@ impl Statement {
         self
     }
 
+    /// The same with a larger probability of being false; a smaller one changes nothing.
+    #[must_use]
+    pub fn at_probability(mut self, delta: f64) -> Self {
+        if let Level::Probable { delta: least } = self.level {
+            self.level = Level::Probable { delta: delta.max(least) };
+        }
+        self
+    }
+
     /// The bound, in nats.
     pub fn bound(&self) -> Option<f64> {
         self.bound
@@ -180,7 +190,8 @@ impl Statement {
 }
 
 impl Level {
-    fn rank(self) -> u8 {
+    /// 0 for the strongest.
+    pub fn rank(self) -> u8 {
         match self {
             Level::Proved => 0,
             Level::Probable { .. } => 1,
@@ -234,6 +245,13 @@ impl Gap {
 }
 
 impl Posterior {
+    /// [`Statement::at_probability`].
+    #[must_use]
+    pub fn at_probability(mut self, delta: f64) -> Self {
+        self.statement = self.statement.at_probability(delta);
+        self
+    }
+
     /// No statement.
     pub fn none(reason: impl Into<String>) -> Self {
         Self { statement: Statement::none(reason), log_evidence: None, mean_error: None, sd_error: None }
@@ -267,6 +285,11 @@ mod tests {
         assert_eq!(proved.clone().or(estimated.clone()), proved);
         assert_eq!(estimated.clone().or(proved.clone()), proved);
         assert_eq!(proved.clone().assuming("a strip", Provenance::Estimated).level(), Level::Estimated);
+        let word = by_model.vouched().expect("the model vouches");
+        let often = Statement::probable("D6", 1.0, 0.01, &word, "draws").at_probability(0.02);
+        assert_eq!(often.level(), Level::Probable { delta: 0.02 });
+        assert_eq!(often.at_probability(0.001).level(), Level::Probable { delta: 0.02 });
+        assert_eq!(proved.clone().at_probability(0.02).level(), Level::Proved);
         for bad in [f64::NAN, f64::INFINITY, -1.0] {
             let none = Statement::by(&by_model, "Theorem D", bad, "local curvature");
             assert_eq!((none.level(), none.bound()), (Level::None, None));

@@ -3,6 +3,7 @@
 
 use super::{Estimate, psis};
 use crate::certificate::{Posterior, Statement};
+use crate::combination::Combinations;
 use crate::error::Error;
 use crate::fresh::Fresh;
 use crate::gaussian::Gaussian;
@@ -17,9 +18,9 @@ pub struct Importance {
     pub kl: Estimate,
     /// The shape of the tail of the weights; see [`psis::Smoothed::k_hat`].
     pub k_hat: Option<f64>,
-    /// The posterior mean of every coordinate, with smoothed weights.
+    /// The posterior mean of every coordinate or combination, with smoothed weights.
     pub mean: Vec<Estimate>,
-    /// The posterior standard deviation of every coordinate, with smoothed weights.
+    /// The posterior standard deviation of the same, with smoothed weights.
     pub sd: Vec<Estimate>,
     /// 1/Σ w² of the smoothed weights: as many draws from p itself would do as well, roughly.
     pub effective_sample_size: f64,
@@ -45,11 +46,51 @@ pub(crate) fn evidence_and_kl(log_weights: &[f64]) -> (Estimate, Estimate) {
     )
 }
 
+/// The least effective sample size of an estimate.
+const FEWEST: f64 = 50.0;
+/// Standard errors that an estimate of an error states: of 100 normal estimates one is further away.
+const STATED: f64 = 2.6;
+
+/// What importance sampling says of the combinations that are printed, as an estimate: KL(q ‖ p), the evidence, and
+/// how far q's means and sds are from the posterior's, 2.6 standard errors included; none if the tail of the weights
+/// forbids it.
+pub fn compared(
+    target: &dyn Target,
+    w: &Gaussian,
+    combinations: &[Vec<(usize, f64)>],
+    draws: usize,
+    seed: u64,
+) -> Result<Posterior, Error> {
+    let found = importance_of(target, w, combinations, draws, seed)?;
+    if let Some(k) = found.k_hat.filter(|k| *k >= 0.7) {
+        return Ok(Posterior::none(heavy(k)));
+    }
+    let (mut mean_error, mut sd_error) = (0.0_f64, 0.0_f64);
+    let mut own = Combinations::new(w);
+    for ((terms, mean), sd) in combinations.iter().zip(&found.mean).zip(&found.sd) {
+        let (m, s) = own.moments(terms);
+        mean_error = mean_error.max(((mean.value - m).abs() + STATED * mean.standard_error) / s);
+        sd_error = sd_error.max(((sd.value - s).abs() + STATED * sd.standard_error) / s);
+    }
+    // largest numbers swallow those that are none
+    let whole = found.mean.iter().chain(&found.sd).all(|e| (e.value + e.standard_error).is_finite());
+    if !whole || found.effective_sample_size < FEWEST {
+        return Ok(Posterior::none("almost all of the importance weight is that of a few draws"));
+    }
+    let mut posterior = stated(found.log_evidence, found.kl);
+    (posterior.mean_error, posterior.sd_error) = (Some(mean_error), Some(sd_error));
+    Ok(posterior)
+}
+
+fn heavy(k: f64) -> String {
+    format!("the importance weights are too heavy-tailed (k-hat {k:.2})")
+}
+
 /// KL(q ‖ p) and the evidence from the log weights of draws of q, as a statement that is only estimated, or none if
 /// their tail forbids it.
 pub fn divergence(log_weights: &[f64]) -> Posterior {
     if let Some(k) = psis::k_hat(log_weights).filter(|k| *k >= 0.7) {
-        return Posterior::none(format!("the importance weights are too heavy-tailed (k-hat {k:.2})"));
+        return Posterior::none(heavy(k));
     }
     let (evidence, kl) = evidence_and_kl(log_weights);
     stated(evidence, kl)
@@ -88,12 +129,24 @@ pub fn log_weights(target: &dyn Target, w: &Gaussian, draws: usize, seed: u64) -
 ///
 /// where w are the Pareto-smoothed weights, which sum to one. The draws are made three times and never kept.
 pub fn importance(target: &dyn Target, w: &Gaussian, draws: usize, seed: u64) -> Result<Importance, Error> {
+    let coordinates: Vec<_> = (0..w.dim()).map(|i| vec![(i, 1.0)]).collect();
+    importance_of(target, w, &coordinates, draws, seed)
+}
+
+/// The same with the means and sds of linear combinations of the coordinates, each as (coordinate, weight).
+pub fn importance_of(
+    target: &dyn Target,
+    w: &Gaussian,
+    combinations: &[Vec<(usize, f64)>],
+    draws: usize,
+    seed: u64,
+) -> Result<Importance, Error> {
     let fresh = Fresh::estimate(draws, seed, 1)?;
     let log_weights = log_weights(target, w, draws, seed)?;
     let (log_evidence, kl) = evidence_and_kl(&log_weights);
     let smoothed = psis::smooth(&log_weights)?;
     let weights: Vec<f64> = smoothed.log_weights.iter().map(|x| x.exp()).collect();
-    let (mean, sd) = moments(w, fresh, &weights)?;
+    let (mean, sd) = moments(w, combinations, fresh, &weights)?;
     Ok(Importance {
         log_evidence,
         kl,
@@ -104,9 +157,15 @@ pub fn importance(target: &dyn Target, w: &Gaussian, draws: usize, seed: u64) ->
     })
 }
 
-/// Weighted means and standard deviations of z = m + C u, as deviations from m.
-fn moments(w: &Gaussian, fresh: Fresh, weights: &[f64]) -> Result<(Vec<Estimate>, Vec<Estimate>), Error> {
-    let dim = w.dim();
+/// Weighted means and standard deviations of combinations of z = m + C u, as deviations from theirs of m.
+fn moments(
+    w: &Gaussian,
+    combinations: &[Vec<(usize, f64)>],
+    fresh: Fresh,
+    weights: &[f64],
+) -> Result<(Vec<Estimate>, Vec<Estimate>), Error> {
+    let (dim, count) = (w.dim(), combinations.len());
+    let along = |terms: &[(usize, f64)], z: &[f64]| terms.iter().map(|&(i, a)| a * z[i]).sum::<f64>();
     let mut x = Vec::new();
     let mut each = |visit: &mut dyn FnMut(usize, f64, f64)| {
         fresh.normals(dim, 0..fresh.draws, &mut |start, u| {
@@ -114,15 +173,15 @@ fn moments(w: &Gaussian, fresh: Fresh, weights: &[f64]) -> Result<(Vec<Estimate>
             x.resize(u.len(), 0.0);
             w.factor().add_apply(u, &mut x);
             for (x, weight) in x.chunks_exact(dim).zip(&weights[start..]) {
-                x.iter().enumerate().for_each(|(i, x)| visit(i, *x, *weight));
+                combinations.iter().enumerate().for_each(|(k, terms)| visit(k, along(terms, x), *weight));
             }
             Ok(())
         })
     };
-    let mut shift = vec![0.0; dim];
+    let mut shift = vec![0.0; count];
     each(&mut |i, x, weight| shift[i] += weight * x)?;
     // Σ w y², Σ w² y², Σ w² y⁴ with y = x − shift
-    let mut sums = vec![[0.0; 3]; dim];
+    let mut sums = vec![[0.0; 3]; count];
     each(&mut |i, x, weight| {
         let square = (x - shift[i]).powi(2);
         let squared = weight * weight * square;
@@ -131,8 +190,11 @@ fn moments(w: &Gaussian, fresh: Fresh, weights: &[f64]) -> Result<(Vec<Estimate>
         sums[i][2] += squared * square;
     })?;
     let weights_squared: f64 = weights.iter().map(|x| x * x).sum();
-    let mean = w.mean().iter().zip(&shift).zip(&sums);
-    let mean = mean.map(|((m, shift), s)| Estimate { value: m + shift, standard_error: s[1].sqrt() });
+    let mean = combinations.iter().zip(&shift).zip(&sums);
+    let mean = mean.map(|((terms, shift), s)| Estimate {
+        value: along(terms, w.mean()) + shift,
+        standard_error: s[1].sqrt(),
+    });
     let sd = sums.iter().map(|s| {
         let (variance, spread) = (s[0], s[2] - 2.0 * s[0] * s[1] + s[0] * s[0] * weights_squared);
         let value = variance.sqrt();

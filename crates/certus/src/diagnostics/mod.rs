@@ -8,7 +8,7 @@ use crate::fresh::Fresh;
 use crate::gaussian::Gaussian;
 use crate::target::Target;
 
-pub use importance::{Importance, importance};
+pub use importance::{Importance, importance, importance_of};
 
 /// A Monte-Carlo estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,6 +16,9 @@ use std::fmt;
 use super::{Gap, Level, Posterior, Statement};
 use crate::target::Provenance;
 
+/// The constant of a statement that bounds the same number from below.
+pub const AT_LEAST: &str = "KL(q‖p), at least";
+
 /// What a statement is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About<'a> {
@@ -35,6 +38,8 @@ pub struct Facts<'a> {
     pub about: About<'a>,
     /// The bound, in nats.
     pub bound: Option<f64>,
+    /// The same from below, at the same level; 0 where it is not known.
+    pub at_least: f64,
     /// How strong it is.
     pub level: Level,
     /// The label of its theorem, or "".
@@ -60,7 +65,7 @@ pub struct Facts<'a> {
 pub struct Sentence {
     /// Before the number.
     pub before: String,
-    /// "at most 1.4e-7 nats", "about 0.021 ± 0.0022 nats".
+    /// "at most 1.4e-7 nats", "between 0.0052 and 0.0091 nats", "about 0.021 ± 0.0022 nats".
     pub size: String,
     /// After it.
     pub after: String,
@@ -79,6 +84,7 @@ impl<'a> Facts<'a> {
         Self {
             about,
             bound: statement.bound(),
+            at_least: statement.constant(AT_LEAST).unwrap_or(0.0),
             level: statement.level(),
             theorem: statement.theorem(),
             estimate: value,
@@ -96,7 +102,7 @@ impl<'a> Facts<'a> {
     }
 
     /// True where "at most" and "within" may stand.
-    fn is_a_bound(&self) -> bool {
+    pub fn is_a_bound(&self) -> bool {
         matches!(self.level, Level::Proved | Level::Probable { .. })
     }
 
@@ -114,6 +120,9 @@ impl<'a> Facts<'a> {
     pub fn size(&self) -> Option<String> {
         let bound = self.bound?;
         Some(match (self.is_a_bound(), self.estimate) {
+            (true, _) if self.at_least > 0.0 => {
+                format!("between {} and {} nats", downward(self.at_least, 2), figure(bound))
+            }
             (true, _) => format!("at most {} nats", figure(bound)),
             (false, Some((value, error))) => format!("about {} nats", estimate(value, error)),
             (false, None) => format!("bounded by about {} nats", nearest(bound, 2)),
@@ -300,6 +309,7 @@ mod tests {
         Facts {
             about: About::Gap { family: "all Gaussians" },
             bound: Some(6.98461e-7),
+            at_least: 0.0,
             level,
             theorem: "Theorem D",
             estimate: None,
@@ -341,6 +351,17 @@ mod tests {
         assert_eq!(
             kl.sentence().to_string(),
             "KL(q‖p) about 0.0280 ± 0.0012 nats, if q has found every mode (estimated, importance sampling)"
+        );
+        let weighed = Facts {
+            about: About::Posterior,
+            bound: Some(0.009_12),
+            at_least: 0.005_27,
+            theorem: "D8",
+            ..facts(Level::Probable { delta: 0.01 })
+        };
+        assert_eq!(
+            weighed.sentence().to_string(),
+            "KL(q‖p) between 0.0052 and 0.0092 nats (with probability 0.99, D8)"
         );
         let unproved = Facts { assumed: vec!["quadrature is exact"], ..facts(Level::Estimated) };
         assert_eq!(

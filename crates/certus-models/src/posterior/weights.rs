@@ -1,0 +1,172 @@
+//! The tail of the importance weights (D8) for models: attempts with more and more pairs until what is printed is known
+//! well enough.
+
+use certus::certificate::weights::{
+    WeightCertificate, WeightObstacle, WeightProblem, WeightSettings, WeightsDeclined,
+};
+use certus::certificate::words::{AT_LEAST, downward, probability};
+use certus::certificate::{Posterior, Statement, figure};
+use certus::{Gaussian, linalg};
+use certus_likelihood::Likelihood;
+use certus_likelihood::internals::vouched_by;
+
+use crate::auto::Model;
+use crate::certificate::bracket::Value;
+use crate::envelope::{ROUNDING, with_quadrature};
+use crate::error::{Error, InvalidModel};
+use crate::exact::congruent;
+use crate::glm::Glm;
+
+/// Attempt k has 2,000 · 4ᵏ pairs.
+const PAIRS: f64 = 2000.0;
+/// The largest k: 2 million pairs.
+const LAST: i32 = 5;
+/// Beyond this dimension the eigenvalues of the prior in the frame of q take minutes, and 0 must do.
+const LARGEST: usize = 1000;
+
+/// How well the posterior is to be known, and what that may cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WeightGoal {
+    /// q's means are to be within this many of its sds, its sds within this part of them.
+    pub accuracy: f64,
+    /// All attempts together hold with probability at least 1 − δ.
+    pub delta: f64,
+    /// Of the draws.
+    pub seed: u64,
+    /// Products of rows and coefficients of the first attempt, at most (but for the smallest attempt), …
+    pub first: f64,
+    /// … and of all.
+    pub most: f64,
+}
+
+/// What the weights say of the combinations `reported` of a model's latents. `products` is the number of products that
+/// a value of log p takes.
+pub fn weights(
+    model: &dyn Model,
+    q: &Gaussian,
+    reported: &[Vec<(usize, f64)>],
+    products: f64,
+    goal: &WeightGoal,
+) -> Result<(Posterior, Option<WeightCertificate>), Error> {
+    let likelihood = model.likelihood();
+    if q.dim() != model.dim() || !q.is_proper() {
+        return Err(InvalidModel::Gaussian { coefficients: model.dim() }.into());
+    }
+    let Value { value, error } = model.exact_value(q)?;
+    let rounding = 2.0 * ROUNDING * (1.0 + value.abs() + q.dim() as f64) + error;
+    let kappa = model.dense().map_or(Ok(0.0), |model| prior_curvature(model, q))?;
+    let grain = if model.ranks().is_some() { usize::MAX } else { 1 };
+    let neg_elbo = (value, rounding);
+    let problem = WeightProblem { target: model, q, reported, neg_elbo, kappa, rounding, grain };
+    // two gradients of every pair
+    let cost = |k: i32| 4.0 * products * PAIRS * 4f64.powi(k);
+    if cost(1) > goal.most {
+        return Ok((Posterior::none(too_long(cost(1), goal.most)), None));
+    }
+    let mut k = (2..=LAST).rev().find(|&k| cost(k) <= goal.first).unwrap_or(1);
+    let (mut spent, mut share, mut best) = (0.0, goal.delta, None::<(WeightCertificate, f64)>);
+    loop {
+        share *= 0.5;
+        let pairs = PAIRS * 4f64.powi(k);
+        let settings =
+            WeightSettings { pairs: pairs as usize, delta: share, seed: goal.seed, attempt: k as u64 };
+        spent += cost(k);
+        let found = match problem.certify(&settings) {
+            Ok(Ok(found)) => found,
+            // what an earlier attempt has said is not unsaid
+            _ if best.is_some() => break,
+            Ok(Err(declined)) => {
+                return Ok((Posterior::none(refused(&declined, likelihood, goal.delta)), None));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let worst = |c: &WeightCertificate| c.mean_error.max(c.sd_error);
+        let (error, width) = (worst(&found), width(&found, q, reported));
+        if best.as_ref().is_none_or(|(best, _)| error < worst(best)) {
+            best = Some((found, pairs));
+        }
+        // what is left is q's own error, or could not be had at any price
+        let reachable = width * pairs / (PAIRS * 4f64.powi(LAST)) <= goal.accuracy;
+        k += 1;
+        if error <= goal.accuracy
+            || width <= 0.25 * goal.accuracy
+            || !reachable
+            || k > LAST
+            || spent + cost(k) > goal.most
+        {
+            break;
+        }
+    }
+    let (found, pairs) = best.expect("an attempt was made");
+    let word = vouched_by(likelihood).vouched().expect("a model or a user vouches");
+    let statement = Statement::probable("D8", found.kl.1, goal.delta, &word, "−log p is convex")
+        .with(AT_LEAST, found.kl.0)
+        .with("KL(p‖q), at most", found.reverse_kl)
+        .with("total variation, at most", found.total_variation)
+        .with("pairs of draws", pairs)
+        .with("tau", found.tau)
+        .with("tail of the weights", found.tail);
+    let posterior = Posterior {
+        statement: with_quadrature(likelihood, statement),
+        log_evidence: Some(found.log_evidence),
+        mean_error: Some(found.mean_error),
+        sd_error: Some(found.sd_error),
+    };
+    Ok((posterior, Some(found)))
+}
+
+/// Why no attempt is made.
+fn too_long(cost: f64, most: f64) -> String {
+    format!(
+        "the weights of {} pairs of draws would take {} multiplications, more than {}; an `accuracy` asks for them",
+        4.0 * PAIRS,
+        figure(cost),
+        figure(most)
+    )
+}
+
+/// The largest half width of a mean's or an sd's interval, in sds of q.
+fn width(found: &WeightCertificate, q: &Gaussian, reported: &[Vec<(usize, f64)>]) -> f64 {
+    let mut combinations = certus::combination::Combinations::new(q);
+    let each = found.means.iter().zip(&found.sds).zip(reported);
+    let widths = each.map(|((mean, sd), terms)| {
+        (mean.high - mean.low).max(sd.high - sd.low) / (2.0 * combinations.moments(terms).1)
+    });
+    widths.fold(0.0, f64::max)
+}
+
+/// Why there is no upper bound, with the lower one where the ELBO is proved.
+fn refused(declined: &WeightsDeclined, likelihood: &dyn Likelihood, delta: f64) -> String {
+    let why = match declined.obstacle {
+        WeightObstacle::Tail { slope, z } => format!(
+            "the tail of the importance weights is not bounded, because their gradients are too large ({} where less \
+             than {} is needed)",
+            figure(slope),
+            figure(z.max(0.0))
+        ),
+        WeightObstacle::Contradiction { least, most } => format!(
+            "the importance weights contradict the ELBO: their mean is at least {} and at most {}",
+            figure(least),
+            figure(most)
+        ),
+    };
+    let kl = declined.kl_at_least;
+    if kl > 0.0 && likelihood.strip_is_proved() {
+        let sure = probability(delta);
+        return format!("{why}; with probability {sure}, KL(q‖p) is at least {} nats", downward(kl, 2));
+    }
+    why
+}
+
+/// κ = λ_min(CᵀJ₀C) for the prior precision J₀, from below.
+fn prior_curvature(model: &Glm, q: &Gaussian) -> Result<f64, Error> {
+    let d = q.dim();
+    if d > LARGEST {
+        return Ok(0.0);
+    }
+    let mut precision = vec![0.0; d * d];
+    model.prior.add_to(&mut precision);
+    let inside = congruent(&precision, &q.factor().to_dense(), false, d);
+    let extremes = linalg::extreme_eigenvalues(&inside, d);
+    Ok(extremes.map_or(0.0, |(least, most)| (least - 1e-12 * d as f64 * most).max(0.0)))
+}

@@ -1,0 +1,397 @@
+//! How far q is from a log-concave posterior, and the posterior's own means and sds, from importance weights whose tail
+//! is proved (math: D8).
+//!
+//! z = m + Cx with x standard normal under q; W(x) = −log p(z) + log q(z) − f with f = −ELBO, so that E_q W = 0; w =
+//! e^{−W}, Z = E_q w. Then p/q = w/Z, KL(q ‖ p) = log Z and log p(x) = log Z − f. The weights are cut at e^τ, which
+//! makes them bounded, and [`tail`] bounds what is cut off. Thresholds, cuts and clips come from pilot pairs, every
+//! statement from others.
+
+mod bounded;
+mod normal;
+mod pairs;
+mod tail;
+
+pub use bounded::empirical_bernstein;
+
+use crate::combination::Combinations;
+use crate::error::{Error, same_length};
+use crate::gaussian::Gaussian;
+use crate::random::{Purpose, Random};
+use crate::target::Target;
+use bounded::{Clip, probability_at_most};
+use normal::upper_quantile;
+use pairs::{Cut, Pairs, Tally, Variables};
+use tail::{GoodSet, Tail, Tails, clipped_mean, clipped_square};
+
+/// The stream of the pilot of attempt 0; the main pairs have the next, and every attempt two of its own
+/// ([`Purpose`] lists all streams).
+const STREAM: u64 = 0xD8 << 32;
+/// uᵀx is clipped at ± this.
+const XI: f64 = 4.0;
+/// The weights are cut at e^τ with τ at most this.
+const LARGEST_TAU: f64 = 8.0;
+/// Pilot pairs, at least and at most; an eighth of the pairs in between.
+const PILOT: (usize, usize) = (500, 4000);
+/// Pairs of a certificate that only says how far q is at least.
+const FEW: usize = 8000;
+/// Thresholds of the sets: quantiles of the pilot, and its largest value plus these parts of its distance from the
+/// median.
+const QUANTILES: [f64; 7] = [0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995];
+const BEYOND: [f64; 4] = [0.0, 0.1, 0.25, 0.5];
+/// How δ is shared: all sets, Z, the total variation, KL(p ‖ q); what is left by every mean and sd.
+const SETS: f64 = 0.25;
+const EVIDENCE: f64 = 0.125;
+const VARIATION: f64 = 0.0625;
+const REVERSE: f64 = 0.0625;
+const REPORTED: f64 = 0.5;
+/// Relative rounding of a gradient that is allowed for.
+const SLOPE_ROUNDING: f64 = 1e-8;
+
+/// A Gaussian, and a posterior whose −log p is convex.
+#[derive(Clone, Copy)]
+pub struct WeightProblem<'a> {
+    /// log p with −log p convex.
+    pub target: &'a dyn Target,
+    /// q.
+    pub q: &'a Gaussian,
+    /// Combinations of the latents, as (latent, weight): every statement on means and sds is about these.
+    pub reported: &'a [Vec<(usize, f64)>],
+    /// −ELBO of q, and how far that may be off.
+    pub neg_elbo: (f64, f64),
+    /// κ ≥ 0: Cᵀ∇²(−log p)C ⪰ κ everywhere.
+    pub kappa: f64,
+    /// How far a computed log p(z) − log q(z) may be off.
+    pub rounding: f64,
+    /// Runs of pairs that one thread takes at a time.
+    pub grain: usize,
+}
+
+/// How many draws, and how sure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WeightSettings {
+    /// Pairs x, −x, fixed beforehand.
+    pub pairs: usize,
+    /// Everything stated holds, all of it, with probability at least 1 − δ.
+    pub delta: f64,
+    /// Of the draws; q must not have been chosen with draws for checks.
+    pub seed: u64,
+    /// Each attempt has draws of its own.
+    pub attempt: u64,
+}
+
+/// An estimate with an interval that holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Enclosed {
+    /// By importance sampling with the weights that were cut.
+    pub estimate: f64,
+    /// The truth is not below.
+    pub low: f64,
+    /// Nor above.
+    pub high: f64,
+}
+
+/// What the weights say. Everything holds together with probability 1 − δ, if −log p is convex.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WeightCertificate {
+    /// KL(q ‖ p).
+    pub kl: (f64, f64),
+    /// KL(p ‖ q) is at most this.
+    pub reverse_kl: f64,
+    /// No event's probability under q is further than this from its posterior probability.
+    pub total_variation: f64,
+    /// log p(x).
+    pub log_evidence: (f64, f64),
+    /// Posterior means of what is reported.
+    pub means: Vec<Enclosed>,
+    /// Posterior sds of the same.
+    pub sds: Vec<Enclosed>,
+    /// q's own means are off by at most this many of its sds.
+    pub mean_error: f64,
+    /// And its sds by at most this fraction of them.
+    pub sd_error: f64,
+    /// The weights were cut at e^τ.
+    pub tau: f64,
+    /// E_q (w − e^τ)₊ is at most this.
+    pub tail: f64,
+}
+
+/// Why the weights say nothing of how close q is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WeightObstacle {
+    /// No tail is finite.
+    Tail {
+        /// r₀ of the set that came closest to r₀ < z.
+        slope: f64,
+        /// Its z.
+        z: f64,
+    },
+    /// The bounds of Z exclude each other: the ELBO is not what it was said to be, or the draws were unlucky.
+    Contradiction {
+        /// Z is at least this, …
+        least: f64,
+        /// … and at most this.
+        most: f64,
+    },
+}
+
+/// Why the weights say nothing of how close q is, and how far away it is at least.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WeightsDeclined {
+    /// Why.
+    pub obstacle: WeightObstacle,
+    /// KL(q ‖ p) is at least this, with probability 1 − δ; this needs no convexity.
+    pub kl_at_least: f64,
+}
+
+impl WeightProblem<'_> {
+    /// The certificate, or why there is none.
+    pub fn certify(
+        &self,
+        settings: &WeightSettings,
+    ) -> Result<Result<WeightCertificate, WeightsDeclined>, Error> {
+        self.check(settings)?;
+        let mut combinations = Combinations::new(self.q);
+        let moments: Vec<(f64, f64)> =
+            self.reported.iter().map(|terms| combinations.moments(terms)).collect();
+        if let Some((_, sd)) = moments.iter().find(|(_, sd)| !(*sd > 0.0 && sd.is_finite())) {
+            return Err(Error::invalid("the sd of a combination under q", sd, "a positive number is needed"));
+        }
+        let random = Random::new(settings.seed, Purpose::Check, 0);
+        let pairs = |which| Pairs {
+            problem: self,
+            moments: &moments,
+            random,
+            stream: STREAM + 2 * settings.attempt + which,
+        };
+        let plan = self.plan(&pairs(0), settings)?;
+        let main = pairs(1);
+        let (n, reported) = (settings.pairs, moments.len());
+        let Some(cut) = plan.cut else {
+            // Theorem 4: no tail is needed
+            let n = n.min(FEW);
+            let cap = 0.01 * n as f64 / (24.0 / settings.delta).ln();
+            let cut = Cut { tau: cap.ln().clamp(0.1, LARGEST_TAU), xi: XI };
+            let (least, most) = (cut.most(reported), plan.largest);
+            let clips = clips(&most, &least);
+            let tally = main.tally(n, cut, &clips, &[])?;
+            return Ok(Err(self.declined(&plan.closest, &tally, n, cut, &clips, settings.delta)));
+        };
+        let clips = clips(&plan.largest, &cut.most(reported));
+        let tally = main.tally(n, cut, &clips, &plan.thresholds)?;
+        let sets = self.sets(&plan.thresholds, &tally.outside, n as f64, settings.delta);
+        let tail = Tails::new(&sets, self.kappa()).at(cut.tau);
+        if !tail.is_finite() {
+            let delta = EVIDENCE * settings.delta;
+            return Ok(Err(self.declined(&closest(&sets), &tally, n, cut, &clips, delta)));
+        }
+        Ok(self.conclude(&moments, &tally, n as f64, cut, &clips, tail, settings.delta))
+    }
+
+    fn check(&self, settings: &WeightSettings) -> Result<(), Error> {
+        same_length("the target", self.q.dim(), self.target.dim())?;
+        let WeightSettings { pairs, delta, .. } = *settings;
+        if !(delta > 0.0 && delta < 1.0) {
+            return Err(Error::invalid("delta", delta, "a probability between 0 and 1 is required"));
+        }
+        if pairs < 2 || u32::try_from(pairs).is_err() {
+            return Err(Error::invalid("the number of pairs", pairs, "from 2 to 2^32 − 1 are required"));
+        }
+        let numbers = [
+            ("the negative ELBO", self.neg_elbo.0, f64::MIN),
+            ("the error of the ELBO", self.neg_elbo.1, 0.0),
+            ("kappa", self.kappa, 0.0),
+            ("the rounding of the log density", self.rounding, 0.0),
+        ];
+        match numbers.into_iter().find(|(_, x, least)| !(x.is_finite() && x >= least)) {
+            Some((name, x, _)) => {
+                Err(Error::invalid(name, x, "it must be finite and, but for the ELBO, not negative"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// κ, at most 1: wider than the prior, q would make P fall.
+    fn kappa(&self) -> f64 {
+        self.kappa.clamp(0.0, 1.0)
+    }
+
+    /// The sets with the z that counting on `n` pairs gives them, all of them together but for a quarter of δ.
+    fn sets(&self, thresholds: &[(f64, f64)], outside: &[f64], n: f64, delta: f64) -> Vec<GoodSet> {
+        let delta = SETS * delta / thresholds.len() as f64;
+        let each = thresholds.iter().zip(outside).map(|(&(level, slope), outside)| GoodSet {
+            level: level + self.rounding,
+            slope: slope * (1.0 + SLOPE_ROUNDING) + SLOPE_ROUNDING,
+            z: upper_quantile(probability_at_most(*outside, n, delta)),
+        });
+        each.collect()
+    }
+
+    /// What pilot pairs choose.
+    fn plan(&self, pilot: &Pairs<'_>, settings: &WeightSettings) -> Result<Plan, Error> {
+        let (n, reported) = ((settings.pairs / 8).clamp(PILOT.0, PILOT.1), self.reported.len());
+        let points = pilot.points(n)?;
+        let sorted = |column: usize| {
+            let mut all: Vec<f64> = points.iter().map(|point| point[column]).collect();
+            all.sort_by(f64::total_cmp);
+            all
+        };
+        let (levels, slopes) = (sorted(0), sorted(1));
+        let at = |all: &[f64], share: f64| all[((share * all.len() as f64) as usize).min(all.len() - 1)];
+        let far = |all: &[f64], part: f64| {
+            let largest = all[all.len() - 1];
+            largest + part * (largest - at(all, 0.5))
+        };
+        let inner = QUANTILES.iter().map(|&share| (at(&levels, share), at(&slopes, share)));
+        let outer = BEYOND.iter().map(|&part| (far(&levels, part), far(&slopes, part)));
+        let thresholds: Vec<(f64, f64)> = inner.chain(outer).collect();
+        let main = settings.pairs as f64;
+        let outside: Vec<f64> = thresholds
+            .iter()
+            .map(|(level, slope)| {
+                let count = points.iter().filter(|[v, r]| v > level || r > slope).count();
+                ((count + 1) as f64 / points.len() as f64 * main).min(main)
+            })
+            .collect();
+        let sets = self.sets(&thresholds, &outside, main, settings.delta);
+        let statement = (12.0 * reported.max(1) as f64 / settings.delta).ln() / main;
+        // of a mean and of an sd: the tails, and what no draw has seen of the rest
+        let cost = |(tau, tail): &(f64, Tail)| {
+            let unseen = 0.5 * tau.exp() * (XI + XI * XI) * statement;
+            tail.moments[1] + 0.5 * tail.moments[2] + unseen
+        };
+        let tails = Tails::new(&sets, self.kappa());
+        let best = tails.up_to(LARGEST_TAU).min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let cut = best.filter(|(_, tail)| tail.is_finite()).map(|(tau, _)| Cut { tau, xi: XI });
+        let largest = pilot.largest(n, cut.unwrap_or(Cut { tau: LARGEST_TAU, xi: XI }))?;
+        Ok(Plan { thresholds, cut, largest, closest: closest(&sets) })
+    }
+
+    /// What rounding of v may do to any of the variables: they change by at most (1 + τ)e^τ max(1, ξ²) times as much.
+    fn slack(&self, cut: Cut) -> f64 {
+        4.0 * self.rounding * (1.0 + cut.tau) * cut.tau.exp() * (cut.xi * cut.xi).max(1.0)
+    }
+
+    fn declined(
+        &self,
+        closest: &GoodSet,
+        tally: &Tally,
+        n: usize,
+        cut: Cut,
+        clips: &Variables<Clip>,
+        delta: f64,
+    ) -> WeightsDeclined {
+        let (low, _) = tally.sums.weight.interval(n as f64, clips.weight, delta);
+        let kl_at_least = ((1.0 + low - self.slack(cut)).max(0.0).ln() - self.neg_elbo.1).max(0.0);
+        let obstacle = WeightObstacle::Tail { slope: closest.slope, z: closest.z };
+        WeightsDeclined { obstacle, kl_at_least }
+    }
+
+    /// Theorem 3.
+    #[allow(clippy::too_many_arguments)]
+    fn conclude(
+        &self,
+        moments: &[(f64, f64)],
+        tally: &Tally,
+        n: f64,
+        cut: Cut,
+        clips: &Variables<Clip>,
+        tail: Tail,
+        delta: f64,
+    ) -> Result<WeightCertificate, WeightsDeclined> {
+        let (sums, slack, cap, off) = (&tally.sums, self.slack(cut), cut.tau.exp(), self.neg_elbo.1);
+        let [t0, t1, t2] = tail.moments;
+        let y = sums.weight.interval(n, clips.weight, EVIDENCE * delta);
+        // Jensen: Z ≥ e^{−E W}
+        let z = ((1.0 + y.0 - slack).max((-off).exp()), 1.0 + y.1 + slack + t0);
+        if z.0 > z.1 {
+            let obstacle = WeightObstacle::Contradiction { least: z.0, most: z.1 };
+            return Err(WeightsDeclined { obstacle, kl_at_least: 0.0 });
+        }
+        let centre = 1.0 + sums.weight.mean(n);
+        let below = sums.below.interval(n, clips.below, VARIATION * delta).1 + slack;
+        let entropy = sums.entropy.interval(n, clips.entropy, REVERSE * delta).1 + slack + tail.entropy;
+        let each = REPORTED * delta / (2.0 * moments.len().max(1) as f64);
+        let (e1, e2) = (clipped_mean(cap, cut.xi), clipped_square(cut.xi));
+        let (mut means, mut sds) = (Vec::new(), Vec::new());
+        let (mut mean_error, mut sd_error) = (0.0_f64, 0.0_f64);
+        for (k, &(mean, sd)) in moments.iter().enumerate() {
+            let m = sums.means[k].interval(n, clips.means[k], each);
+            let shift = ratio((m.0 - t1 - e1 - slack, m.1 + t1 + e1 + slack), z);
+            let s = sums.squares[k].interval(n, clips.squares[k], each);
+            let square = ratio((s.0 - t0 - e2 - slack, s.1 + t2 + (cap - 1.0).max(0.0) * e2 + slack), z);
+            // Var_p uᵀx = 1 + S/Z − (N/Z)²
+            let (inner, outer) = squares(shift);
+            let variance = ((1.0 + square.0 - outer).max(0.0), (1.0 + square.1 - inner).max(0.0));
+            let spread = (variance.0.sqrt(), variance.1.sqrt());
+            let about = sums.means[k].mean(n) / centre;
+            let wide = (1.0 + sums.squares[k].mean(n) / centre - about * about).max(0.0).sqrt();
+            means.push(Enclosed {
+                estimate: mean + sd * about.clamp(shift.0, shift.1),
+                low: mean + sd * shift.0,
+                high: mean + sd * shift.1,
+            });
+            sds.push(Enclosed {
+                estimate: sd * wide.clamp(spread.0, spread.1),
+                low: sd * spread.0,
+                high: sd * spread.1,
+            });
+            mean_error = mean_error.max(shift.0.abs()).max(shift.1.abs());
+            sd_error = sd_error.max(1.0 - spread.0).max(spread.1 - 1.0);
+        }
+        Ok(WeightCertificate {
+            kl: ((z.0.ln() - off).max(0.0), (z.1.ln() + off).max(0.0)),
+            // falls with Z
+            reverse_kl: (entropy.max(0.0) / z.0 - z.0.ln()).max(0.0),
+            total_variation: (1.0 - (1.0 - below).max(0.0) / z.1.max(1.0)).clamp(0.0, 1.0),
+            log_evidence: (
+                z.0.ln() - self.neg_elbo.0 - self.rounding,
+                z.1.ln() - self.neg_elbo.0 + self.rounding,
+            ),
+            means,
+            sds,
+            mean_error,
+            sd_error,
+            tau: cut.tau,
+            tail: t0,
+        })
+    }
+}
+
+/// What pilot pairs choose.
+struct Plan {
+    /// w₀ and r₀ of every set.
+    thresholds: Vec<(f64, f64)>,
+    /// Where weights are cut; `None` if no tail is finite.
+    cut: Option<Cut>,
+    /// The largest variables.
+    largest: Variables<f64>,
+    /// The set that is closest to a finite tail.
+    closest: GoodSet,
+}
+
+/// The set with the largest z − r₀.
+fn closest(sets: &[GoodSet]) -> GoodSet {
+    let better = |a: &&GoodSet, b: &&GoodSet| (a.z - a.slope).total_cmp(&(b.z - b.slope));
+    *sets.iter().max_by(better).expect("there are eleven")
+}
+
+fn clips(largest: &Variables<f64>, most: &Variables<f64>) -> Variables<Clip> {
+    let mut clips = Variables::all(Clip { clip: 0.0, most: 0.0 }, most.means.len());
+    clips.zip(largest, |clip, largest| clip.clip = *largest);
+    clips.zip(most, |clip, most| *clip = Clip::of_pilot(clip.clip, *most));
+    clips
+}
+
+/// The range of a/b for a in one interval and b in another of positive numbers.
+pub fn ratio((low, high): (f64, f64), (least, most): (f64, f64)) -> (f64, f64) {
+    (low / if low < 0.0 { least } else { most }, high / if high > 0.0 { least } else { most })
+}
+
+/// The range of y² for y in an interval.
+pub fn squares((a, b): (f64, f64)) -> (f64, f64) {
+    let (a2, b2) = (a * a, b * b);
+    (if a <= 0.0 && b >= 0.0 { 0.0 } else { a2.min(b2) }, a2.max(b2))
+}
+
+#[cfg(test)]
+mod tests;
