@@ -3,7 +3,7 @@
 //!
 //! z = m + Cx with x standard normal under q; W(x) = −log p(z) + log q(z) − f with f = −ELBO, so that E_q W = 0; w =
 //! e^{−W}, Z = E_q w. Then p/q = w/Z, KL(q ‖ p) = log Z and log p(x) = log Z − f. The weights are cut at e^τ, which
-//! makes them bounded, and [`tail`] bounds what is cut off. Thresholds, cuts and clips come from pilot pairs, every
+//! makes them bounded, and `tail.rs` bounds what is cut off. Thresholds, cuts and clips come from pilot pairs, every
 //! statement from others.
 
 mod bounded;
