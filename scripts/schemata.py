@@ -72,12 +72,19 @@ def write(tree, all_entries):
     return stale
 
 
+def binary(tree, crate, test):
+    """The test binary that holds a test, and what the names of its functions begin with there."""
+    alone = test == "lib" or (tree / f"crates/{crate}/tests/{test}.rs").exists() or (tree / f"crates/{crate}/tests/{test}").exists()
+    return (test, "") if alone else ("it", f"{test}::")
+
+
 class Tests:
     """The tests that the entries name, built once from the tree."""
 
     def __init__(self, tree, names):
         self.tree, self.executables, self.python = tree, {}, tree / "python-tests"
-        rust = {name.partition(":")[2].partition("/")[0] for name in names if not name.startswith("python:")}
+        split = [re.split("[:/]", name)[:2] for name in names if not name.startswith("python:")]
+        rust = {binary(tree, crate, test)[0] for crate, test in split}
         flags = ["--lib", *(flag for test in sorted(rust - {"lib"}) for flag in ("--test", test))]
         command = ["cargo", "test", *WHOLE, *flags, "--no-run", "--message-format=json-render-diagnostics"]
         built = subprocess.run(command, cwd=tree, stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -98,7 +105,8 @@ class Tests:
                 subprocess.run([self.tree / "scripts/python-install", self.python], check=True)
             command, folder = ["../venv/bin/python", "-m", "pytest", "-q", f"{name}::{function}"], self.python / "tests"
         else:
-            command, folder = [self.executables[crate, name], function], self.tree / "crates" / crate
+            name, module = binary(self.tree, crate, name)
+            command, folder = [self.executables[crate, name], module + function], self.tree / "crates" / crate
         chosen = {"CERTUS": self.executables["certus-cli", "bin"], "CERTUS_MUTANT": str(mutant)}
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             process = subprocess.Popen(

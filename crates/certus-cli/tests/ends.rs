@@ -186,18 +186,19 @@ fn limited(seconds: u64, arguments: &[&str], words: &str) -> Ended {
 }
 
 /// A run that a signal ends a moment after it has said `phase`: in the short version one of the three, which one by the
-/// words, so that each of them has its turn.
+/// words, so that each of them has its turn. Returns what the last of them is called.
 #[track_caller]
-fn signalled(phase: &str, after: Duration, arguments: &[&str], words: &str) {
-    let all = [("INT", 130), ("TERM", 143), ("HUP", 129)];
+fn signalled(phase: &str, after: Duration, arguments: &[&str], words: &str) -> &'static str {
+    let all = [("INT", 130, "Ctrl-C"), ("TERM", 143, "SIGTERM"), ("HUP", 129, "SIGHUP")];
     let one = (phase.len() + arguments.len()) % all.len();
     let few = if FULL.load(Ordering::Relaxed) { &all[..] } else { &all[one..=one] };
-    for &(name, code) in few {
+    for &(name, code, _) in few {
         let mut running = start(arguments);
         running.wait_for(phase);
         std::thread::sleep(after);
         running.signal(name).expect(code, Duration::ZERO, words);
     }
+    few[few.len() - 1].2
 }
 
 /// Numbers that look random.
@@ -360,10 +361,11 @@ fn mode_and_factorisation() {
     let (data, out) = (crossed(1000), dir.join("fit"));
     for method in ["exact", "stochastic"] {
         let fit = crossed_fit(&data, method, &out);
-        signalled("searching for the mode", Duration::from_millis(700), &fit, "stopped by");
+        let by = signalled("searching for the mode", Duration::from_millis(700), &fit, "stopped by");
         let found = record(&out);
         assert_eq!(found["status"], "interrupted");
-        assert!(found["message"].as_str().unwrap().contains(" while searching for the mode"), "{found}");
+        let words = format!("stopped by {by} while searching for the mode");
+        assert!(found["message"].as_str().unwrap().contains(&words), "{found}");
         let ended = limited(3, &fit, "");
         assert!(ended.stderr.contains("while searching for the mode"), "{}", ended.stderr);
         assert_eq!(record(&out)["status"], "limit");

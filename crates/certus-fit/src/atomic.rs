@@ -53,7 +53,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 /// forget the name, and with it the new bytes.
 pub(crate) fn write_unflushed(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let half = temporary(path);
-    fill(&half, bytes, &mut |_| Ok(())).and_then(|()| fs::rename(&half, path)).map_err(|source| {
+    put(path, &half, bytes, &mut |_| Ok(())).map_err(|source| {
         let _ = fs::remove_file(&half);
         Error::write(path, source)
     })
@@ -85,11 +85,16 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 
 /// The steps of [`write_atomically`], each announced to `before`.
 pub(crate) fn write_steps(path: &Path, half: &Path, bytes: &[u8], before: Before<'_>) -> io::Result<()> {
-    fill(half, bytes, before)?;
-    before(Step::Rename)?;
-    fs::rename(half, path)?;
+    put(path, half, bytes, before)?;
     before(Step::SyncDirectory)?;
     sync_directory(parent_of(path))
+}
+
+/// All of them but the flush of the directory.
+fn put(path: &Path, half: &Path, bytes: &[u8], before: Before<'_>) -> io::Result<()> {
+    fill(half, bytes, before)?;
+    before(Step::Rename)?;
+    fs::rename(half, path)
 }
 
 /// Makes the temporary file, which must not exist, and flushes it.

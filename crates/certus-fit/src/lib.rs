@@ -44,6 +44,7 @@ pub mod many;
 mod method_choice;
 mod number;
 mod plan;
+mod posterior;
 mod predict;
 mod prior;
 mod problem;

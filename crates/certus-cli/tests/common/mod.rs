@@ -1,14 +1,16 @@
 //! The real binary, a place for its files, and what is expected of it.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_certus");
 
-/// A directory of this test's own, empty; what the last run left in it stays to be looked at.
+/// A directory of this test's own, empty, named after its file; what the last run left in it stays to be looked at.
+#[track_caller]
 pub fn scratch(name: &str) -> PathBuf {
-    let own = format!("{}-{name}", env!("CARGO_CRATE_NAME"));
+    let file = Path::new(std::panic::Location::caller().file()).file_stem().unwrap();
+    let own = format!("{}-{name}", file.to_string_lossy());
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(own);
     let _ = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).unwrap();

@@ -11,9 +11,11 @@ use certus_likelihood::Logistic;
 use certus_models::auto::Method;
 use certus_models::{Design, Glm, Memory, Prior};
 
-/// A path under the system's folder for temporary files at which nothing is.
+/// A path under the system's folder for temporary files at which nothing is, named after the test's file.
+#[track_caller]
 pub(crate) fn fresh(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("certus-fit-{name}-{}", std::process::id()));
+    let file = Path::new(std::panic::Location::caller().file()).file_stem().unwrap().to_string_lossy();
+    let path = std::env::temp_dir().join(format!("certus-fit-{file}-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
     path
 }

@@ -4,7 +4,7 @@
 use certus::certificate::weights::{
     WeightCertificate, WeightObstacle, WeightProblem, WeightSettings, WeightsDeclined,
 };
-use certus::certificate::words::{AT_LEAST, downward, probability};
+use certus::certificate::words::{AT_LEAST, downward, probability, upward};
 use certus::certificate::{Posterior, Statement, figure};
 use certus::{Gaussian, linalg};
 use certus_likelihood::Likelihood;
@@ -54,7 +54,7 @@ pub fn weights(
     }
     let Value { value, error } = model.exact_value(q)?;
     let rounding = 2.0 * ROUNDING * (1.0 + value.abs() + q.dim() as f64) + error;
-    let kappa = model.dense().map_or(Ok(0.0), |model| prior_curvature(model, q))?;
+    let kappa = model.dense().map_or(0.0, |model| prior_curvature(model, q));
     let grain = if model.ranks().is_some() { usize::MAX } else { 1 };
     let neg_elbo = (value, rounding);
     let problem = WeightProblem { target: model, q, reported, neg_elbo, kappa, rounding, grain };
@@ -81,7 +81,7 @@ pub fn weights(
             Err(error) => return Err(error.into()),
         };
         let worst = |c: &WeightCertificate| c.mean_error.max(c.sd_error);
-        let (error, width) = (worst(&found), width(&found, q, reported));
+        let (error, width) = (worst(&found), found.width);
         if best.as_ref().is_none_or(|(best, _)| error < worst(best)) {
             best = Some((found, pairs));
         }
@@ -118,21 +118,11 @@ pub fn weights(
 /// Why no attempt is made.
 fn too_long(cost: f64, most: f64) -> String {
     format!(
-        "the weights of {} pairs of draws would take {} multiplications, more than {}; an `accuracy` asks for them",
+        "the importance weights of {} pairs of draws would take {} multiplications, more than the limit of {}",
         4.0 * PAIRS,
         figure(cost),
         figure(most)
     )
-}
-
-/// The largest half width of a mean's or an sd's interval, in sds of q.
-fn width(found: &WeightCertificate, q: &Gaussian, reported: &[Vec<(usize, f64)>]) -> f64 {
-    let mut combinations = certus::combination::Combinations::new(q);
-    let each = found.means.iter().zip(&found.sds).zip(reported);
-    let widths = each.map(|((mean, sd), terms)| {
-        (mean.high - mean.low).max(sd.high - sd.low) / (2.0 * combinations.moments(terms).1)
-    });
-    widths.fold(0.0, f64::max)
 }
 
 /// Why there is no upper bound, with the lower one where the ELBO is proved.
@@ -145,9 +135,9 @@ fn refused(declined: &WeightsDeclined, likelihood: &dyn Likelihood, delta: f64) 
             figure(z.max(0.0))
         ),
         WeightObstacle::Contradiction { least, most } => format!(
-            "the importance weights contradict the ELBO: their mean is at least {} and at most {}",
-            figure(least),
-            figure(most)
+            "the importance weights contradict the ELBO: their mean would be at least {} and at most {}",
+            downward(least, 4),
+            upward(most, 4)
         ),
     };
     let kl = declined.kl_at_least;
@@ -159,14 +149,14 @@ fn refused(declined: &WeightsDeclined, likelihood: &dyn Likelihood, delta: f64) 
 }
 
 /// κ = λ_min(CᵀJ₀C) for the prior precision J₀, from below.
-fn prior_curvature(model: &Glm, q: &Gaussian) -> Result<f64, Error> {
+fn prior_curvature(model: &Glm, q: &Gaussian) -> f64 {
     let d = q.dim();
     if d > LARGEST {
-        return Ok(0.0);
+        return 0.0;
     }
     let mut precision = vec![0.0; d * d];
     model.prior.add_to(&mut precision);
     let inside = congruent(&precision, &q.factor().to_dense(), false, d);
     let extremes = linalg::extreme_eigenvalues(&inside, d);
-    Ok(extremes.map_or(0.0, |(least, most)| (least - 1e-12 * d as f64 * most).max(0.0)))
+    extremes.map_or(0.0, |(least, most)| (least - 1e-12 * d as f64 * most).max(0.0))
 }

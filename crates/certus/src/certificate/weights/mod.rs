@@ -109,6 +109,8 @@ pub struct WeightCertificate {
     pub mean_error: f64,
     /// And its sds by at most this fraction of them.
     pub sd_error: f64,
+    /// Half the width of the widest interval of a mean or an sd, in sds of q.
+    pub width: f64,
     /// The weights were cut at e^τ.
     pub tau: f64,
     /// E_q (w − e^τ)₊ is at most this.
@@ -171,8 +173,7 @@ impl WeightProblem<'_> {
             let n = n.min(FEW);
             let cap = 0.01 * n as f64 / (24.0 / settings.delta).ln();
             let cut = Cut { tau: cap.ln().clamp(0.1, LARGEST_TAU), xi: XI };
-            let (least, most) = (cut.most(reported), plan.largest);
-            let clips = clips(&most, &least);
+            let clips = clips(&plan.largest, &cut.most(reported));
             let tally = main.tally(n, cut, &clips, &[])?;
             return Ok(Err(self.declined(&plan.closest, &tally, n, cut, &clips, settings.delta)));
         };
@@ -313,7 +314,7 @@ impl WeightProblem<'_> {
         let each = REPORTED * delta / (2.0 * moments.len().max(1) as f64);
         let (e1, e2) = (clipped_mean(cap, cut.xi), clipped_square(cut.xi));
         let (mut means, mut sds) = (Vec::new(), Vec::new());
-        let (mut mean_error, mut sd_error) = (0.0_f64, 0.0_f64);
+        let (mut mean_error, mut sd_error, mut width) = (0.0_f64, 0.0_f64, 0.0_f64);
         for (k, &(mean, sd)) in moments.iter().enumerate() {
             let m = sums.means[k].interval(n, clips.means[k], each);
             let shift = ratio((m.0 - t1 - e1 - slack, m.1 + t1 + e1 + slack), z);
@@ -337,6 +338,7 @@ impl WeightProblem<'_> {
             });
             mean_error = mean_error.max(shift.0.abs()).max(shift.1.abs());
             sd_error = sd_error.max(1.0 - spread.0).max(spread.1 - 1.0);
+            width = width.max(0.5 * (shift.1 - shift.0)).max(0.5 * (spread.1 - spread.0));
         }
         Ok(WeightCertificate {
             kl: ((z.0.ln() - off).max(0.0), (z.1.ln() + off).max(0.0)),
@@ -351,6 +353,7 @@ impl WeightProblem<'_> {
             sds,
             mean_error,
             sd_error,
+            width,
             tau: cut.tau,
             tail: t0,
         })

@@ -108,11 +108,12 @@ pub(super) struct Tally {
     pub(super) sums: Variables<Sums>,
     /// Pairs whose x is outside of each set.
     pub(super) outside: Vec<f64>,
+    /// The variables of the pair that was added last.
+    pub(super) here: Variables<f64>,
 }
 
 impl Pairs<'_> {
-    /// The sums over pairs `0..count`, x outside of a set counted where −W > w₀ or |∇W| > r₀. The same bits for any
-    /// number of threads.
+    /// The sums over pairs `0..count`, x outside of a set counted where −W > w₀ or |∇W| > r₀.
     pub(super) fn tally(
         &self,
         count: usize,
@@ -121,27 +122,22 @@ impl Pairs<'_> {
         sets: &[(f64, f64)],
     ) -> Result<Tally, Error> {
         let reported = self.moments.len();
-        let leaf = |run: usize| -> Result<Tally, Error> {
-            let mut sums = Variables::all(Sums::default(), reported);
-            let (mut here, mut outside) = (Variables::all(0.0, reported), vec![0.0; sets.len()]);
-            self.each(self.range(run, count), &mut |pair| {
-                cut.of(&pair, &mut here);
-                add(&mut sums, &here, clips);
-                for (outside, (level, slope)) in outside.iter_mut().zip(sets) {
-                    *outside += f64::from(u8::from(pair.v[0] > *level || pair.slopes[0] > *slope));
-                }
-            })?;
-            Ok(Tally { sums, outside })
+        let nothing = || Tally {
+            sums: Variables::all(Sums::default(), reported),
+            outside: vec![0.0; sets.len()],
+            here: Variables::all(0.0, reported),
         };
-        let join = |a: Result<Tally, Error>, b: Result<Tally, Error>| {
-            let (mut a, b) = (a?, b?);
+        let visit = |tally: &mut Tally, pair: Pair<'_>| {
+            cut.of(&pair, &mut tally.here);
+            add(&mut tally.sums, &tally.here, clips);
+            for (outside, (level, slope)) in tally.outside.iter_mut().zip(sets) {
+                *outside += f64::from(u8::from(pair.v[0] > *level || pair.slopes[0] > *slope));
+            }
+        };
+        self.fold(count, nothing, visit, |a, b| {
             a.sums.zip(&b.sums, |a, b| a.join(b));
             a.outside.iter_mut().zip(&b.outside).for_each(|(a, b)| *a += b);
-            Ok(a)
-        };
-        let nothing =
-            || Ok(Tally { sums: Variables::all(Sums::default(), reported), outside: vec![0.0; sets.len()] });
-        parallel::reduce(count.div_ceil(self.run()), self.problem.grain, &leaf, &join).unwrap_or_else(nothing)
+        })
     }
 
     /// Pairs that are evaluated together.
@@ -156,40 +152,46 @@ impl Pairs<'_> {
 
     /// (−W, |∇W|) at both points of pairs `0..count`.
     pub(super) fn points(&self, count: usize) -> Result<Vec<[f64; 2]>, Error> {
-        let leaf = |run: usize| -> Result<Vec<[f64; 2]>, Error> {
-            let mut out = Vec::with_capacity(2 * RUN);
-            self.each(self.range(run, count), &mut |pair| {
-                out.extend([0, 1].map(|i| [pair.v[i], pair.slopes[i]]));
-            })?;
-            Ok(out)
+        let visit = |out: &mut Vec<[f64; 2]>, pair: Pair<'_>| {
+            out.extend([0, 1].map(|i| [pair.v[i], pair.slopes[i]]));
         };
-        let join = |a: Result<Vec<[f64; 2]>, Error>, b: Result<Vec<[f64; 2]>, Error>| {
-            let mut a = a?;
-            a.extend(b?);
-            Ok(a)
-        };
-        parallel::reduce(count.div_ceil(self.run()), self.problem.grain, &leaf, &join)
-            .unwrap_or_else(|| Ok(Vec::new()))
+        self.fold(count, Vec::new, visit, |a, b| a.extend(b))
     }
 
     /// The largest size of each variable in pairs `0..count`.
     pub(super) fn largest(&self, count: usize, cut: Cut) -> Result<Variables<f64>, Error> {
-        let reported = self.moments.len();
-        let leaf = |run: usize| -> Result<Variables<f64>, Error> {
-            let (mut here, mut most) = (Variables::all(0.0, reported), Variables::all(0.0_f64, reported));
-            self.each(self.range(run, count), &mut |pair| {
-                cut.of(&pair, &mut here);
-                most.zip(&here, |most, here| *most = most.max(here.abs()));
-            })?;
-            Ok(most)
+        let nothing = || [(); 2].map(|()| Variables::all(0.0_f64, self.moments.len()));
+        let visit = |[most, here]: &mut [Variables<f64>; 2], pair: Pair<'_>| {
+            cut.of(&pair, here);
+            most.zip(here, |most, here| *most = most.max(here.abs()));
         };
-        let join = |a: Result<Variables<f64>, Error>, b: Result<Variables<f64>, Error>| {
-            let (mut a, b) = (a?, b?);
+        let join = |[a, _]: &mut [Variables<f64>; 2], [b, _]: [Variables<f64>; 2]| {
             a.zip(&b, |a, b| *a = a.max(*b));
+        };
+        let [most, _] = self.fold(count, nothing, visit, join)?;
+        Ok(most)
+    }
+
+    /// What `visit` makes of pairs `0..count`, run by run from `nothing`, and `join` of the runs in their fixed tree:
+    /// the same bits for any number of threads.
+    fn fold<T: Send>(
+        &self,
+        count: usize,
+        nothing: impl Fn() -> T + Sync,
+        visit: impl Fn(&mut T, Pair<'_>) + Sync,
+        join: impl Fn(&mut T, T) + Sync,
+    ) -> Result<T, Error> {
+        let leaf = |run: usize| {
+            let mut found = nothing();
+            self.each(self.range(run, count), &mut |pair| visit(&mut found, pair)).map(|()| found)
+        };
+        let both = |a: Result<T, Error>, b: Result<T, Error>| {
+            let mut a = a?;
+            join(&mut a, b?);
             Ok(a)
         };
-        parallel::reduce(count.div_ceil(self.run()), self.problem.grain, &leaf, &join)
-            .unwrap_or_else(|| Ok(Variables::all(0.0, reported)))
+        parallel::reduce(count.div_ceil(self.run()), self.problem.grain, &leaf, &both)
+            .unwrap_or_else(|| Ok(nothing()))
     }
 
     fn each(&self, range: std::ops::Range<usize>, visit: &mut impl FnMut(Pair<'_>)) -> Result<(), Error> {

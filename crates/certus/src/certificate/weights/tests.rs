@@ -1,5 +1,7 @@
 //! The statements against quadrature, on posteriors of one latent where every number is known.
 
+use std::sync::LazyLock;
+
 use super::*;
 use crate::error::TargetError;
 use crate::factor::{Factor, Lower};
@@ -80,6 +82,12 @@ fn gaussian(mean: f64, sd: f64) -> Gaussian {
     Gaussian::new(vec![mean], Factor::Lower(Lower::new(1, vec![sd]).expect("a factor"))).expect("a Gaussian")
 }
 
+/// A problem whose only latent is reported.
+fn problem<'a>(target: &'a Coins, q: &'a Gaussian, neg_elbo: (f64, f64)) -> WeightProblem<'a> {
+    static LATENT: LazyLock<[Vec<(usize, f64)>; 1]> = LazyLock::new(|| [vec![(0, 1.0)]]);
+    WeightProblem { target, q, reported: &*LATENT, neg_elbo, kappa: 0.0, rounding: 1e-10, grain: 1 }
+}
+
 /// Gaussians at, near and off the mode with more or less data: everything stated holds, for δ = 1e-6 each, and the
 /// bounds are of use where q is good.
 #[test]
@@ -154,15 +162,7 @@ fn improper_posteriors_are_declined() {
     let target = Coins { rows: vec![(1.0, 20.0, 20.0), (2.0, 5.0, 5.0)], prior_sd: 1e9 };
     for (seed, (mean, sd)) in [(2.0, 1.0), (5.0, 2.0), (10.0, 0.5), (30.0, 10.0)].into_iter().enumerate() {
         let q = gaussian(mean, sd);
-        let problem = WeightProblem {
-            target: &target,
-            q: &q,
-            reported: &[vec![(0, 1.0)]],
-            neg_elbo: (sd.ln(), 10.0),
-            kappa: 0.0,
-            rounding: 1e-10,
-            grain: 1,
-        };
+        let problem = problem(&target, &q, (sd.ln(), 10.0));
         let settings = WeightSettings { pairs: 20_000, delta: 1e-3, seed: seed as u64, attempt: 1 };
         assert!(problem.certify(&settings).expect("finite").is_err(), "{mean} {sd}");
     }
@@ -219,15 +219,7 @@ fn attempts_differ() {
     let target = Coins { rows: vec![(1.0, 40.0, 25.0)], prior_sd: 3.0 };
     let q = gaussian(0.5, 0.33);
     let run = |attempt| {
-        let problem = WeightProblem {
-            target: &target,
-            q: &q,
-            reported: &[vec![(0, 1.0)]],
-            neg_elbo: (truth(&target, 0.5, 0.33).neg_elbo, 1e-9),
-            kappa: 0.0,
-            rounding: 1e-10,
-            grain: 1,
-        };
+        let problem = problem(&target, &q, (truth(&target, 0.5, 0.33).neg_elbo, 1e-9));
         let settings = WeightSettings { pairs: 2000, delta: 0.1, seed: 3, attempt };
         problem.certify(&settings).expect("finite").expect("a certificate").means[0].estimate
     };
@@ -240,15 +232,7 @@ fn threads_do_not_matter() {
     let target = Coins { rows: vec![(1.0, 40.0, 25.0)], prior_sd: 3.0 };
     let q = gaussian(0.5, 0.33);
     let run = |threads| {
-        let problem = WeightProblem {
-            target: &target,
-            q: &q,
-            reported: &[vec![(0, 1.0)]],
-            neg_elbo: (truth(&target, 0.5, 0.33).neg_elbo, 1e-9),
-            kappa: 0.0,
-            rounding: 1e-10,
-            grain: 1,
-        };
+        let problem = problem(&target, &q, (truth(&target, 0.5, 0.33).neg_elbo, 1e-9));
         let settings = WeightSettings { pairs: 5000, delta: 1e-3, seed: 3, attempt: 2 };
         crate::parallel::install(Some(threads), || problem.certify(&settings).expect("finite"))
             .expect("threads")
@@ -304,7 +288,11 @@ fn the_statements_by_hand() {
     assert!((cut_off.means[0] - 0.5 * (cap - low) * -4.0).abs() < 1e-15);
     assert!((cut_off.entropy - 0.5 * (cap - low)).abs() < 1e-15);
     let clips = clips(&most, &most);
-    let mut tally = Tally { sums: Variables::all(bounded::Sums::default(), 1), outside: vec![] };
+    let mut tally = Tally {
+        sums: Variables::all(bounded::Sums::default(), 1),
+        outside: vec![],
+        here: Variables::all(0.0, 1),
+    };
     for _ in 0..1000 {
         pairs::add(&mut tally.sums, &values, &clips);
     }
@@ -339,6 +327,7 @@ fn the_statements_by_hand() {
     near("sd from below", c.sds[0].low, 0.5 * (1.0 + square.0 - outer).max(0.0).sqrt());
     near("sd from above", c.sds[0].high, 0.5 * (1.0 + square.1 - inner).sqrt());
     near("q's mean", c.mean_error, shift.0.abs().max(shift.1.abs()));
+    near("the width", c.width, (0.5 * (shift.1 - shift.0)).max(c.sds[0].high - c.sds[0].low));
 }
 
 /// An ELBO that is wrong by more than was said makes Z < 1 at the same time as Z ≥ 1: nothing is stated. Numbers that
@@ -348,15 +337,7 @@ fn contradictions_and_bad_numbers() {
     let target = Coins { rows: vec![(1.0, 40.0, 25.0)], prior_sd: 3.0 };
     let q = gaussian(0.5, 0.33);
     let neg_elbo = truth(&target, 0.5, 0.33).neg_elbo;
-    let good = WeightProblem {
-        target: &target,
-        q: &q,
-        reported: &[vec![(0, 1.0)]],
-        neg_elbo: (neg_elbo, 1e-9),
-        kappa: 0.0,
-        rounding: 1e-10,
-        grain: 1,
-    };
+    let good = problem(&target, &q, (neg_elbo, 1e-9));
     let settings = WeightSettings { pairs: 20_000, delta: 1e-3, seed: 3, attempt: 2 };
     assert!(good.certify(&settings).expect("finite").is_ok());
     // v is too low by 0.5, and so is log Z

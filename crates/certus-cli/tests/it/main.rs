@@ -1,0 +1,16 @@
+//! The real binary on real files.
+//! One binary, because each is linked with everything that the crate depends on.
+
+mod cli;
+#[path = "../common/mod.rs"]
+mod common;
+mod docs;
+mod factor;
+mod files;
+mod groups;
+mod many;
+mod plan;
+mod priors;
+mod scales;
+mod verify_edits;
+mod words;

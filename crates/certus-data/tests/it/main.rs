@@ -1,0 +1,7 @@
+//! Columns to rows.
+//! One binary, because each is linked with everything that the crate depends on.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod prepare;
+mod scan;

@@ -1,0 +1,11 @@
+//! What is integrated out against quadrature and published fits.
+//! One binary, because each is linked with everything that the crate depends on.
+
+mod collapsed;
+mod collapsed_claims;
+mod collapsed_digits;
+mod collapsed_maxima;
+#[path = "../../../certus-models/tests/common/mod.rs"]
+mod common;
+mod pair;
+mod scales;
