@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use certus::certificate::{Posterior, counted};
+use certus::certificate::counted;
 use certus::fit::Status;
 use certus::{Goal, Outcome};
 use certus_fit::directory::SETTINGS;
 use certus_fit::{
-    Checkpoints, Fingerprint, Fit, FitDirectory, Kind, Meta, MethodChoice, Problem, Record, RequiredLevel,
-    RunOutcome, Settings, Stage, write_failed,
+    Checkpoints, Compared, Fingerprint, Fit, FitDirectory, Kind, Meta, MethodChoice, PosteriorChoice,
+    Problem, Record, RequiredLevel, RunOutcome, Settings, Stage, write_failed,
 };
 
 use crate::exit::{Code, Failure, print};
@@ -109,6 +109,8 @@ struct Run<'a> {
     communicator: &'a Communicator,
     goal: Goal,
     choice: MethodChoice,
+    /// Where the printed numbers come from.
+    posterior: PosteriorChoice,
     /// The level that counts as reached.
     asked: Option<RequiredLevel>,
     every: Duration,
@@ -121,10 +123,11 @@ impl<'a> Run<'a> {
         // what needs no data is refused before they are read
         let (mut goal, choice) = (arguments.goal()?, arguments.choice()?);
         let (asked, every) = (arguments.asked()?, arguments.checkpoint_every()?);
+        let posterior = arguments.posterior()?;
         goal.threads = goal.threads.or_else(|| communicator.threads());
         let display = ProgressDisplay::new(arguments.quiet || !communicator.leads(), goal.gap);
         let signals = Signals::with_limit(goal.max_time, Instant::now(), communicator.leads())?;
-        Ok(Self { arguments, communicator, goal, choice, asked, every, signals, display })
+        Ok(Self { arguments, communicator, goal, choice, posterior, asked, every, signals, display })
     }
 
     /// Shows what is being done, and records it for the message of a stop.
@@ -341,24 +344,22 @@ impl<'a> Run<'a> {
         }
         self.say("comparing with the posterior");
         if self.communicator.ranks().is_some() {
-            ended.outcome.certificate.posterior = problem.posterior(&self.goal, &ended.outcome);
+            ended.with(problem.compare(&self.goal, self.posterior, &ended.outcome));
             return (ended, true);
         }
         let outcome = Arc::new(ended.outcome);
         let (problem, goal, theirs) = (problem.clone(), self.goal.clone(), outcome.clone());
+        let posterior = self.posterior;
         let found = self.signals.unless_stopped(move || {
-            let found = problem.posterior(&goal, &theirs);
+            let found = problem.compare(&goal, posterior, &theirs);
             drop(theirs);
             found
         });
-        let mut outcome = Arc::try_unwrap(outcome).unwrap_or_else(|shared| (*shared).clone());
-        let compared = found.filter(|found| !self.signals.must_end() || found.statement.bound().is_some());
-        let done = compared.is_some();
-        outcome.certificate.posterior = compared.unwrap_or_else(|| {
-            let by = self.signals.stopped_by().unwrap_or_default();
-            Posterior::none(format!("{by} before the comparison was finished"))
-        });
-        ended.outcome = outcome;
+        ended.outcome = Arc::try_unwrap(outcome).unwrap_or_else(|shared| (*shared).clone());
+        let found = found.filter(|found| !self.signals.must_end() || found.is_whole());
+        let done = found.is_some();
+        let by = self.signals.stopped_by().unwrap_or_default();
+        ended.with(found.unwrap_or_else(|| Compared::stopped(&by)));
         (ended, done)
     }
 

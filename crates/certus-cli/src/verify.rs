@@ -65,6 +65,7 @@ fn with_data(stored: &Stored, data: Option<&Path>) -> Result<Report, Failure> {
         ));
     }
     let asked = arguments.asked().map_err(Failure::from).map_err(&of_settings)?;
+    let posterior = arguments.posterior().map_err(Failure::from).map_err(&of_settings)?;
     let (goal, choice) = (
         arguments.goal().map_err(Failure::from).map_err(&of_settings)?,
         arguments.choice().map_err(Failure::from).map_err(&of_settings)?,
@@ -85,6 +86,7 @@ fn with_data(stored: &Stored, data: Option<&Path>) -> Result<Report, Failure> {
         meta: &|outcome, parameters| problem.meta(&arguments, parameters, problem.notes_of(&goal, outcome)),
         goal: goal.clone(),
         choice,
+        posterior,
     };
     let mut report = certus_fit::verify::check(&recipe, stored);
     if signals.must_end() || signals.seen().is_some() {

@@ -38,6 +38,18 @@ pub fn factors() -> Choices {
     ]
 }
 
+/// Where the printed numbers come from.
+pub fn posteriors() -> Choices {
+    vec![
+        ("auto", "The first of the following, from corrected on, that is accurate enough"),
+        ("gaussian", "The fitted Gaussian's own numbers"),
+        ("corrected", "The Gaussian corrected by importance weights whose tail is proved: errors that hold"),
+        ("exact", "Independent draws from the posterior (at most 12 coefficients)"),
+        ("importance", "Importance sampling with Pareto-smoothed weights: estimated errors"),
+        ("nuts", "NUTS, four chains started from the Gaussian: estimated errors"),
+    ]
+}
+
 /// The constants of the paper's methods.
 pub fn constants() -> Choices {
     vec![

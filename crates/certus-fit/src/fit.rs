@@ -1,5 +1,5 @@
-//! One result: what was found, what it means, and its posterior, which is a Gaussian or a mixture of them. It writes
-//! itself, reads itself, draws and predicts; every interface shows the same.
+//! One result: what was found, what it means, and its posterior, which is a Gaussian, a mixture of them or draws. It
+//! writes itself, reads itself, draws and predicts; every interface shows the same.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use crate::coefficient_map::{CoefficientMap, Quantity};
 use crate::directory::{FitDirectory, GROUPS, MEANING, SETTINGS};
 use crate::error::Error;
 use crate::groups::GroupTable;
-use crate::predict::{Groups, Prediction, predict, predict_mixture};
+use crate::posterior_draws::{DRAWS, PosteriorDraws};
+use crate::predict::{Groups, Prediction, predict, predict_mixture, predict_posterior};
 use crate::problem::{Problem, draws};
 use crate::record::{Data, GroupEffect, Meta, Parameter, Record};
 use crate::refusal::RequestError;
@@ -34,6 +35,8 @@ pub struct Fit {
     pub quantities: Vec<Quantity>,
     /// The mixture over variance parameters that were not given, and which those are.
     pub mixture: Option<(MixturePosterior, UnknownScales)>,
+    /// Latents of draws of the posterior, if its printed numbers are not the Gaussian's.
+    pub posterior_draws: Option<PosteriorDraws>,
     effects: Effects,
 }
 
@@ -106,12 +109,12 @@ impl Fit {
         let record = Record::new(&outcome, Meta { parameters, ..meta(settings) });
         let quantities = coordinates(names.into_iter());
         let (gaussian, effects) = (outcome.gaussian, Effects::None);
-        Self { record, gaussian, meaning: None, quantities, mixture: None, effects }
+        Self { record, gaussian, meaning: None, quantities, mixture: None, posterior_draws: None, effects }
     }
 
     /// Of a run that has ended.
     pub fn of_run(ended: RunOutcome, problem: &Problem, settings: &Settings, goal: &Goal) -> Self {
-        let RunOutcome { outcome, scales } = ended;
+        let RunOutcome { outcome, scales, table } = ended;
         let notes = problem.notes_of(goal, &outcome);
         let record = |parameters| Record::new(&outcome, problem.meta(settings, parameters, notes));
         let (record, effects, mixture) = match (scales, problem.collapsed()) {
@@ -133,16 +136,36 @@ impl Fit {
                     }
                     false => Effects::None,
                 };
-                (record(parameters), effects, None)
+                let record = record(parameters);
+                (table.as_ref().map_or(record.clone(), |table| record.printing_table(table)), effects, None)
             }
         };
+        let draws = table.map(|table| table.draws);
         Self {
+            posterior_draws: draws.map(|draws| PosteriorDraws::new(outcome.gaussian.dim(), draws)),
             record,
             gaussian: outcome.gaussian,
             meaning: Some(problem.meaning.clone()),
             quantities: problem.quantities.clone(),
             mixture,
             effects,
+        }
+    }
+
+    /// The same fit with the Gaussian's own numbers and draws.
+    #[must_use]
+    pub fn of_gaussian(&self) -> Self {
+        let mut record = self.record.clone();
+        record.table = None;
+        record.parameters = record.gaussian.take().map_or(record.parameters, |own| own.parameters);
+        Self {
+            record,
+            gaussian: self.gaussian.clone(),
+            meaning: self.meaning.clone(),
+            quantities: self.quantities.clone(),
+            mixture: self.mixture.clone(),
+            posterior_draws: None,
+            effects: Effects::None,
         }
     }
 
@@ -162,7 +185,19 @@ impl Fit {
             Some(meaning) => mixture(&record, meaning, dim, &arrays.vectors)?,
             None => None,
         };
-        Ok(Self { record, gaussian, meaning, quantities, mixture, effects: Effects::None })
+        let posterior_draws = match (&record.table, arrays.vectors.get(DRAWS)) {
+            (Some(_), Some(draws)) if !draws.is_empty() && draws.len().is_multiple_of(dim.max(1)) => {
+                Some(PosteriorDraws::new(dim, draws.clone()))
+            }
+            (Some(_), _) => {
+                let words = format!(
+                    "the arrays have no {DRAWS} of {dim} latents, where the printed numbers come from"
+                );
+                return Err(Error::Inconsistent(words));
+            }
+            (None, _) => None,
+        };
+        Ok(Self { record, gaussian, meaning, quantities, mixture, posterior_draws, effects: Effects::None })
     }
 
     /// From its directory.
@@ -182,11 +217,13 @@ impl Fit {
 
     /// The arrays that the Gaussian or the mixture is kept in.
     pub fn arrays(&self) -> Arrays {
-        let vectors = self
+        let mut vectors = self
             .mixture
             .as_ref()
             .map(|(mixture_posterior, _)| mixture_posterior.vectors())
             .unwrap_or_default();
+        vectors
+            .extend(self.posterior_draws.iter().map(|draws| (DRAWS.to_string(), draws.latents().to_vec())));
         Arrays { gaussian: self.gaussian.clone(), vectors }
     }
 
@@ -222,8 +259,33 @@ impl Fit {
             Some((mixture_posterior, unknown_scales)) => {
                 mixture_posterior.draws(&self.quantities, unknown_scales, n, seed)
             }
-            None => draws(&self.quantities, &self.gaussian, n, seed),
+            None => draws(&self.quantities, self.gaussian.dim(), &self.latents(n, seed)),
         }
+    }
+
+    /// The latents of the same draws, of a fit that is not a mixture.
+    pub fn latents(&self, n: usize, seed: u64) -> Vec<f64> {
+        match &self.posterior_draws {
+            Some(draws) => draws.take(n, seed),
+            None => self.gaussian.sample(n, seed),
+        }
+    }
+
+    /// A with A Aᵀ the covariance of the parameters, a row each, and its columns, of a fit that has draws of the
+    /// posterior: correlations are those of the draws, sds those that are printed.
+    pub fn spread_of_draws(&self) -> Option<(Vec<f64>, usize)> {
+        let draws = self.posterior_draws.as_ref()?;
+        let n = draws.count();
+        let mut out = Vec::with_capacity(n * self.quantities.len());
+        for (quantity, printed) in self.quantities.iter().zip(&self.record.parameters) {
+            let along = |z: &[f64]| quantity.terms.iter().map(|(i, a)| a * z[*i]).sum::<f64>();
+            let values: Vec<f64> = draws.each().map(along).collect();
+            let mean = values.iter().sum::<f64>() / n as f64;
+            let length = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>().sqrt();
+            let sd = printed.sd.unwrap_or(f64::NAN);
+            out.extend(values.iter().map(|x| (x - mean) / length * sd));
+        }
+        Some((out, n))
     }
 
     /// Predictions for the rows of a source. `groups` applies only to fits whose group sd was not given.
@@ -238,7 +300,10 @@ impl Fit {
             (None, Some(_)) => {
                 Err(RequestError::no_effect("`groups`", "fits whose group sd was not given").into())
             }
-            (None, None) => Ok(predict(link, meaning, &self.gaussian, source, storage)?),
+            (None, None) => match &self.posterior_draws {
+                Some(draws) => Ok(predict_posterior(link, meaning, draws, source, storage)?),
+                None => Ok(predict(link, meaning, &self.gaussian, source, storage)?),
+            },
             (Some((mixture_posterior, unknown_scales)), groups) => predict_mixture(
                 link,
                 meaning,

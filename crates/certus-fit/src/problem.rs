@@ -59,6 +59,9 @@ pub struct Normal {
     pub sd: f64,
 }
 
+/// What a posterior that is one Gaussian takes.
+pub(crate) const GIVEN: &str = "a model whose scales are all given";
+
 impl Problem {
     /// The model, if variance parameters of it are not given.
     pub fn collapsed(&self) -> Option<&ScaleModel> {
@@ -68,13 +71,14 @@ impl Problem {
         }
     }
 
-    /// Refuses settings that would be ignored: a gap, the probability that it is missed and the accuracy of a Gaussian
-    /// belong to one Gaussian, and a model with unknown scales has a mixture of them.
+    /// Refuses settings that would be ignored: a gap, the probability that it is missed, the accuracy and what is
+    /// printed of the posterior belong to one Gaussian, and a model with unknown scales has a mixture of them.
     pub fn check_settings(&self, settings: &Settings) -> Result<(), RequestError> {
         let set = [
             ("gap", settings.gap.is_some()),
             ("delta", settings.delta.is_some()),
             ("accuracy", settings.accuracy.is_some()),
+            ("posterior", settings.posterior.is_some()),
         ];
         match (self.collapsed(), set.iter().find(|(_, set)| *set)) {
             (Some(scale_model), Some((setting, _))) => {
@@ -168,9 +172,9 @@ impl Problem {
 }
 
 /// `n` draws of combinations of the latents, one after the other; draw k depends on the seed and k only.
-pub fn draws(quantities: &[Quantity], w: &Gaussian, n: usize, seed: u64) -> Vec<f64> {
-    let mut out = Vec::with_capacity(n * quantities.len());
-    for z in w.sample(n, seed).chunks_exact(w.dim()) {
+pub fn draws(quantities: &[Quantity], dim: usize, latents: &[f64]) -> Vec<f64> {
+    let mut out = Vec::with_capacity(latents.len() / dim * quantities.len());
+    for z in latents.chunks_exact(dim) {
         out.extend(quantities.iter().map(|q| q.terms.iter().map(|(i, a)| a * z[*i]).sum::<f64>()));
     }
     out

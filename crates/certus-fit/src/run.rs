@@ -18,12 +18,10 @@ use crate::level::RequiredLevel;
 use crate::method_choice::INDEPENDENT;
 use crate::method_choice::MethodChoice;
 use crate::number::joined;
-use crate::problem::{ModelKind, Problem};
+use crate::posterior::{Compared, PosteriorTable};
+use crate::problem::{GIVEN, ModelKind, Problem};
 use crate::progress::{RunObserver, RunProgress};
 use crate::variance::run::ScalesOutcome;
-
-/// What a posterior that is one Gaussian takes.
-const GIVEN: &str = "a model whose scales are all given";
 
 /// What a run ends with.
 pub struct RunOutcome {
@@ -31,6 +29,17 @@ pub struct RunOutcome {
     pub outcome: Outcome,
     /// What was found for scales that were not given.
     pub scales: Option<ScalesOutcome>,
+    /// What is printed of the posterior, if not the Gaussian's own numbers.
+    pub table: Option<PosteriorTable>,
+}
+
+impl RunOutcome {
+    /// Adds what is known of the posterior.
+    pub fn with(&mut self, found: Compared) {
+        found.judge(&mut self.outcome);
+        self.outcome.certificate.posterior = found.posterior;
+        self.table = found.table;
+    }
 }
 
 impl Problem {
@@ -45,13 +54,13 @@ impl Problem {
     ) -> Result<RunOutcome, certus_models::Error> {
         if self.collapsed().is_some() {
             let (outcome, scales) = self.run_scales(goal, choice, asked, saved, observer)?;
-            return Ok(RunOutcome { outcome, scales: Some(scales) });
+            return Ok(RunOutcome { outcome, scales: Some(scales), table: None });
         }
         let mut outcome = self.run_gaussian(goal, choice, saved, &mut |point, save| {
             observer(&RunProgress { point: *point, scales: None }, save)
         })?;
         asked.iter().for_each(|level| level.judge(&mut outcome));
-        Ok(RunOutcome { outcome, scales: None })
+        Ok(RunOutcome { outcome, scales: None, table: None })
     }
 
     /// Fits a Gaussian to a model whose scales are given.

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::infinite;
 use crate::level::RequiredLevel;
 use crate::method_choice::{MethodChoice, Numbers};
+use crate::posterior::PosteriorChoice;
 use crate::refusal::RequestError;
 use crate::request::Request;
 use crate::variance::request::ScaleRequest;
@@ -162,6 +163,10 @@ pub struct Settings {
     #[cfg_attr(feature = "clap", arg(long, value_name = "A", help_heading = "Goal"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// Where the printed means, sds and quantiles come from [default: auto]
+    #[cfg_attr(feature = "clap", arg(long, value_parser = parser(choices::posteriors()), help_heading = "Goal"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub posterior: Option<String>,
     /// Level of certainty that is required of the gap [default: the strongest that the model allows]
     #[cfg_attr(feature = "clap", arg(long, value_parser = parser(choices::levels()), help_heading = "Goal"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -239,6 +244,7 @@ impl Settings {
             ("level", &self.level, choices::levels()),
             ("sd-prior", &self.sd_prior, choices::sd_priors()),
             ("scales", &self.scales, choices::scales()),
+            ("posterior", &self.posterior, choices::posteriors()),
         ] {
             choices::check(setting, word.as_deref(), &choices)?;
         }
@@ -277,8 +283,9 @@ impl Settings {
 
     /// Refuses what has no effect on many models at once, which are not compared with their posteriors.
     pub fn check_many(&self) -> Result<(), RequestError> {
-        match self.accuracy {
-            Some(_) => Err(RequestError::no_effect("accuracy", "one fit at a time (certus fit)")),
+        let set = [("accuracy", self.accuracy.is_some()), ("posterior", self.posterior.is_some())];
+        match set.into_iter().find(|(_, set)| *set) {
+            Some((setting, _)) => Err(RequestError::no_effect(setting, "one fit at a time (certus fit)")),
             None => Ok(()),
         }
     }
@@ -287,6 +294,11 @@ impl Settings {
     pub fn checkpoint_every(&self) -> Result<Duration, RequestError> {
         let every = self.checkpoint_every.as_deref();
         every.map_or(Ok(Duration::from_secs(30)), |text| duration("checkpoint-every", text))
+    }
+
+    /// Where the printed numbers come from.
+    pub fn posterior(&self) -> Result<PosteriorChoice, RequestError> {
+        self.posterior.as_deref().unwrap_or("auto").parse()
     }
 
     /// How to fit.

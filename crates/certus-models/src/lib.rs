@@ -17,6 +17,7 @@ pub mod laplace;
 mod matrix;
 pub mod meanfield;
 mod newton;
+pub mod nuts;
 pub mod posterior;
 pub mod ranks;
 pub mod rows;

@@ -77,6 +77,17 @@ impl Fitted {
         self.0.mixture.is_some()
     }
 
+    /// True if the printed numbers and draws are not the Gaussian's.
+    #[getter]
+    fn has_draws(&self) -> bool {
+        self.0.posterior_draws.is_some()
+    }
+
+    /// The same fit with the Gaussian's own numbers and draws.
+    fn gaussian(&self) -> Self {
+        Self(self.0.of_gaussian())
+    }
+
     /// Latents.
     #[getter]
     fn dim(&self) -> usize {
@@ -92,6 +103,10 @@ impl Fitted {
     fn spread<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         if let Some((mixture_posterior, unknown_scales)) = &self.0.mixture {
             let (values, columns) = mixture_posterior.spread(&self.0.quantities, unknown_scales);
+            let rows = values.len() / columns;
+            return matrix(py, values, rows, columns);
+        }
+        if let Some((values, columns)) = self.0.spread_of_draws() {
             let rows = values.len() / columns;
             return matrix(py, values, rows, columns);
         }
@@ -116,7 +131,7 @@ impl Fitted {
     /// The latents of the same draws.
     fn latents<'py>(&self, py: Python<'py>, n: usize, seed: u64) -> PyResult<Bound<'py, PyArray2<f64>>> {
         self.refuse_mixture(py, "latents")?;
-        let values = py.detach(|| self.0.gaussian.sample(n, seed));
+        let values = py.detach(|| self.0.latents(n, seed));
         matrix(py, values, n, self.dim())
     }
 
@@ -184,7 +199,7 @@ impl Fitted {
         let table = table(py, columns)?;
         let rows = table.rows();
         let values = py
-            .detach(|| predict_draws(link, meaning, &self.0.gaussian, &table, &Storage::default(), n, seed))
+            .detach(|| predict_draws(link, meaning, &self.0.latents(n, seed), &table, &Storage::default()))
             .map_err(|e| data(py, &e))?;
         matrix(py, values, n, rows)
     }

@@ -4,9 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use certus::Status;
-use certus::certificate::Posterior;
 use certus_data::{Batch, ColumnInfo, DataError, Prepared, Source, Storage};
-use certus_fit::{Fit, Problem, Request, RunOutcome, Settings};
+use certus_fit::{Compared, Fit, Problem, Request, RunOutcome, Settings};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -190,6 +189,7 @@ impl Model {
         self.problem.check_settings(&settings).map_err(|e| data(py, &e))?;
         let problem = &*self.problem;
         let (asked, limit) = (settings.asked().map_err(|e| data(py, &e))?, goal.max_time);
+        let posterior = settings.posterior().map_err(|e| data(py, &e))?;
         let (theirs, cancellation) = (self.problem.clone(), self.cancellation.clone());
         let ended = run_interruptibly(
             py,
@@ -205,13 +205,9 @@ impl Model {
                 // what follows is no step of the run
                 shared.show(None);
                 if ended.outcome.status == Status::Reached && ended.scales.is_none() {
-                    let found = theirs.posterior(&goal, &ended.outcome);
-                    let stopped = cancellation.is_set() && found.statement.bound().is_none();
-                    ended.outcome.certificate.posterior = if stopped {
-                        Posterior::none("the fit was stopped before the comparison was finished")
-                    } else {
-                        found
-                    };
+                    let found = theirs.compare(&goal, posterior, &ended.outcome);
+                    let stopped = cancellation.is_set() && !found.is_whole();
+                    ended.with(if stopped { Compared::stopped("the fit was stopped") } else { found });
                 }
                 Ok::<RunOutcome, certus_models::Error>(ended)
             },

@@ -175,6 +175,7 @@ def test_wrong_targets_are_refused(arguments, words):
         ({"method": "newton"}, "method"),
         ({"colour": 3}, "colour"),
         ({"accuracy": 0.1}, "accuracy"),
+        ({"posterior": "nuts"}, "posterior"),
     ],
 )
 def test_wrong_settings_are_refused(arguments, words):

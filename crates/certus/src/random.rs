@@ -27,8 +27,10 @@ const TASK: usize = 16 * BLOCK;
 /// | `Check` | 0xD6·2³² to 0xD6·2³² + 3 | the envelope of `certus-models` |
 /// | `Check` | 0xD8·2³² + 2k, + 1 | attempt k of [`crate::certificate::weights`]: the pilot, the pairs |
 /// | `Estimate` | 0; 1 | [`crate::diagnostics::neg_elbo`]; [`crate::diagnostics::importance()`] |
+/// | `Estimate` | 2 | [`crate::diagnostics::WeightedDraws::resampled`] |
 /// | `Estimate` | 2³² + k | the k-th look of [`crate::auto()`] |
 /// | `Estimate` | 2⁴⁰, 2⁴⁰ + 1 | its check of the gradient |
+/// | `Chain` | 2k; 2k + 1 | chain k of the sampler of `certus-models`: its start; the key of its own generator |
 ///
 /// A statement that holds with probability 1 − δ over its draws holds for a Gaussian that was chosen without them. So
 /// what certifies has its own purpose: a Gaussian may be chosen by a run and by any estimate, with any seed, and be
@@ -48,6 +50,8 @@ pub enum Purpose {
     Estimate = 5,
     /// Which rows a step looks at.
     Rows = 6,
+    /// Markov chains.
+    Chain = 7,
 }
 
 /// A source of independent standard normal vectors with random access.
@@ -73,6 +77,12 @@ impl Random {
     /// the same iteration use: give the two different iterations.
     pub fn uniforms(&self, iteration: u64, first_sample: u64, dim: usize, out: &mut [f64]) {
         self.draws(&Open01, iteration, first_sample, dim, out);
+    }
+
+    /// A generator for code that takes one. It has the words of the stream that the normals of the same iteration use:
+    /// give the two different iterations.
+    pub fn generator(&self, iteration: u64) -> impl rand::Rng + use<> {
+        self.stream(iteration)
     }
 
     fn draws(
@@ -159,6 +169,7 @@ mod tests {
         for other in [
             draw(2, Purpose::Step, 0, 0, 0),
             draw(1, Purpose::Check, 0, 0, 0),
+            draw(1, Purpose::Chain, 0, 0, 0),
             draw(1, Purpose::Step, 1, 0, 0),
             draw(1, Purpose::Step, 0, 1, 0),
             draw(1, Purpose::Step, 0, 0, 1),

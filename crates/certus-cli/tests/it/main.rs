@@ -10,6 +10,7 @@ mod files;
 mod groups;
 mod many;
 mod plan;
+mod posterior;
 mod priors;
 mod scales;
 mod verify_edits;

@@ -74,6 +74,7 @@ fn every_group_has_the_bits_of_a_fit_of_its_own() {
         let key = many["key"]["text"].as_str().unwrap();
         let one = Command::new(BINARY)
             .args(format!("fit logistic {data} --response y --features a,b --json").split_whitespace())
+            .args(["--posterior", "gaussian"])
             .args(["--where", &format!("store = '{key}'")])
             .output()
             .unwrap();

@@ -15,7 +15,7 @@ use certus_data::{Features, FileSource, GroupSpec, Spec, Storage};
 use certus_fit::record::{Data, Parameter};
 use certus_fit::verify::{Own, Recipe, Stored, check_black_box, unchecked, unchecked_of_black_box};
 use certus_fit::{Arrays, ErrorKind, FitDirectory, Meta, Record};
-use certus_fit::{MethodChoice, Problem, Request};
+use certus_fit::{MethodChoice, PosteriorChoice, Problem, Request};
 use certus_likelihood::Response;
 use certus_models::auto::Method;
 use serde_json::{Value, json};
@@ -126,7 +126,14 @@ impl With {
             notes: problem.notes_of(&Goal::default(), outcome),
             versions: stored.record.versions.clone(),
         };
-        use_it(&Recipe { problem, goal: Goal::default(), choice: self.choice, asked: None, meta: &meta })
+        use_it(&Recipe {
+            problem,
+            goal: Goal::default(),
+            choice: self.choice,
+            posterior: PosteriorChoice::Auto,
+            asked: None,
+            meta: &meta,
+        })
     }
 }
 
@@ -428,7 +435,8 @@ fn by_the_binary(case: &Case, count: &Count, most: usize) {
         put(&case.out, file, bytes);
         let ended = certus(&["verify", out]).status.code();
         // settings that make no sense are found before the rest is looked at
-        let same = ended == Some(*code) || (kind.contains("settings") && matches!(ended, Some(14 | 65 | 66)));
+        let same =
+            ended == Some(*code) || (kind.contains("settings") && matches!(ended, Some(14 | 64 | 65 | 66)));
         assert!(same, "{}: {kind} ends {ended:?}, and {code} here", case.name);
         put(&case.out, file, &original);
     }

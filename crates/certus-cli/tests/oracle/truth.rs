@@ -14,6 +14,13 @@ pub struct Truth {
     pub sd: Vec<f64>,
 }
 
+impl Truth {
+    /// Of one quantity.
+    pub fn of(&self, k: usize) -> Self {
+        Self { log_evidence: self.log_evidence, mean: vec![self.mean[k]], sd: vec![self.sd[k]] }
+    }
+}
+
 /// x with A x = b, and log det A, by Gaussian elimination on a symmetric positive matrix.
 pub fn solve(a: &[Vec<f64>], b: &[f64]) -> (Vec<f64>, f64) {
     let n = b.len();

@@ -10,6 +10,8 @@ use certus::gaussian::NORMAL_95;
 use certus_models::rows::leaves;
 
 use crate::coefficient_map::CoefficientMap;
+use crate::posterior_draws::PosteriorDraws;
+use crate::quantile::quantile;
 use certus_data::DataError;
 use certus_data::leaves::Storage;
 use certus_data::table::Source;
@@ -112,19 +114,44 @@ pub fn predict(
     Ok(out)
 }
 
-/// Expected responses of the rows of a source at `n` draws of q, row after row for each draw.
+/// Predictions by draws of the posterior.
+pub fn predict_posterior(
+    link: Link,
+    meaning: &CoefficientMap,
+    draws: &PosteriorDraws,
+    source: &dyn Source,
+    storage: &Storage,
+) -> Result<Vec<Prediction>, DataError> {
+    let (n, mut out) = (draws.count() as f64, Vec::new());
+    let moments = |values: &[f64]| {
+        let mean = values.iter().sum::<f64>() / n;
+        (mean, (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt())
+    };
+    each_row(meaning, source, storage, |terms, offset, trials, _| {
+        let linear = |z: &[f64]| offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
+        let mut linear: Vec<f64> = draws.each().map(linear).collect();
+        let of_linear = moments(&linear);
+        linear.sort_by(f64::total_cmp);
+        let responses: Vec<f64> = linear.iter().map(|t| link.response(*t)).collect();
+        // the response rises with the linear predictor
+        let quantile = |p| link.response(quantile(&linear, p));
+        out.push(Prediction::of(trials, moments(&responses), quantile, of_linear));
+    })?;
+    Ok(out)
+}
+
+/// Expected responses of the rows of a source at draws, row after row for each draw.
 pub fn predict_draws(
     link: Link,
     meaning: &CoefficientMap,
-    w: &Gaussian,
+    latents: &[f64],
     source: &dyn Source,
     storage: &Storage,
-    n: usize,
-    seed: u64,
 ) -> Result<Vec<f64>, DataError> {
-    let (latents, mut by_row) = (w.sample(n, seed), Vec::new());
+    let (dim, mut by_row) = (meaning.dim(), Vec::new());
+    let n = latents.len() / dim.max(1);
     each_row(meaning, source, storage, |terms, offset, trials, _| {
-        by_row.extend(latents.chunks_exact(w.dim()).map(|z| {
+        by_row.extend(latents.chunks_exact(dim).map(|z| {
             let t = offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
             trials * link.response(t)
         }));

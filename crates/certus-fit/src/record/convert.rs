@@ -18,6 +18,7 @@ impl Parameter {
             q05: finite(mean - NORMAL_95 * sd),
             q50: finite(mean),
             q95: finite(mean + NORMAL_95 * sd),
+            ..Self::default()
         }
     }
 }
@@ -70,7 +71,12 @@ impl Certificate {
 
 impl RecordedLevel {
     fn of(statement: &Statement) -> Self {
-        match statement.level() {
+        Self::new(statement.level())
+    }
+
+    /// Of a level of the core.
+    pub(super) fn new(level: certificate::Level) -> Self {
+        match level {
             certificate::Level::Proved => RecordedLevel::Proved,
             certificate::Level::Probable { .. } => RecordedLevel::Probable,
             certificate::Level::Estimated => RecordedLevel::Estimated,

@@ -25,6 +25,9 @@ impl Record {
         }
         let mut lines = Vec::new();
         let posterior = certificate.posterior.facts();
+        let printed =
+            self.table.iter().flat_map(|table| [("posterior", table.errors()), ("", table.made.clone())]);
+        let printed: Vec<_> = printed.collect();
         // an estimate says so itself
         let sure = match posterior.is_a_bound() {
             true => format!(" ({})", posterior.level_words()),
@@ -32,8 +35,9 @@ impl Record {
         };
         lines.extend(posterior.errors().map(|errors| format!("{errors}{sure}")));
         lines.push(posterior.sentence().to_string());
-        let labels = ["posterior", "", ""];
-        let mut lines: Vec<_> = labels.into_iter().zip(lines).collect();
+        let label = if printed.is_empty() { "posterior" } else { "gaussian" };
+        let lines = [label, "", ""].into_iter().zip(lines);
+        let mut lines: Vec<_> = printed.into_iter().chain(lines).collect();
         let gap = certificate.gap.facts();
         lines.push(("gap", gap.sentence().to_string()));
         lines.extend(gap.errors().map(|errors| ("", errors)));

@@ -12,11 +12,13 @@ use crate::error::Error;
 mod convert;
 mod lines;
 mod scale;
+mod table;
 mod words;
 
 use convert::finite;
 pub use lines::number;
 pub use scale::{GroupEffect, OtherScale, Scale, ScaleMaximum, objective};
+pub use table::{OfGaussian, Source, Table};
 
 /// The version of the schema that this crate writes. It also reads schema 1, which has no `certificate.scale`, and
 /// schema 2, which has no manifest beside it.
@@ -47,6 +49,12 @@ pub struct Record {
     pub k_hat: Option<f64>,
     /// One entry per coefficient, on the user's scale.
     pub parameters: Vec<Parameter>,
+    /// Where these numbers come from, if not from the Gaussian.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<Table>,
+    /// The Gaussian's own numbers, if others are printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gaussian: Option<OfGaussian>,
     /// What was spent.
     pub counts: Counts,
     /// How long it took.
@@ -168,7 +176,7 @@ pub enum Voucher {
 }
 
 /// One coefficient.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
     /// Its name.
@@ -183,6 +191,18 @@ pub struct Parameter {
     pub q50: Option<f64>,
     /// The 95 % quantile.
     pub q95: Option<f64>,
+    /// How far the mean may be from the posterior's, in units of `sd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_error: Option<f64>,
+    /// How far the sd may be from the posterior's, as a fraction of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sd_error: Option<f64>,
+    /// How sure these errors are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<RecordedLevel>,
+    /// Where the numbers come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
 }
 
 /// What was spent.
@@ -276,6 +296,8 @@ impl Record {
             certificate: Certificate::new(&nothing),
             k_hat: None,
             parameters: meta.parameters,
+            table: None,
+            gaussian: None,
             counts: Counts { gradients: 0, hessians: 0, exact_passes: 0 },
             seconds: 0.0,
             trace: Vec::new(),

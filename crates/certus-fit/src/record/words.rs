@@ -10,7 +10,7 @@ use certus::certificate::{
 
 use super::{Assumption, Gap, Posterior, Record, RecordedLevel, Scale, ScaleMaximum, Voucher};
 
-fn level(level: RecordedLevel, delta: Option<f64>) -> certificate::Level {
+pub(super) fn level(level: RecordedLevel, delta: Option<f64>) -> certificate::Level {
     match level {
         RecordedLevel::Proved => certificate::Level::Proved,
         RecordedLevel::Probable => certificate::Level::Probable { delta: delta.unwrap_or(f64::NAN) },
@@ -180,7 +180,9 @@ impl Record {
             return lines;
         }
         let (gap, posterior) = (self.certificate.gap.facts(), posterior.facts());
-        let mut lines = vec![gap.standing_alone().to_string()];
+        let mut lines: Vec<String> =
+            self.table.iter().flat_map(|table| [table.errors(), table.made.clone()]).collect();
+        lines.push(gap.standing_alone().to_string());
         lines.extend(gap.errors());
         lines.push(posterior.standing_alone().to_string());
         lines.extend(posterior.errors());

@@ -104,6 +104,8 @@ fn verdict(out: &mut String, record: &Record, tone: &str) {
     match &record.certificate.scale {
         Some(scale) => paragraphs(out, &scale::sentences(scale)),
         None => {
+            let printed = record.table.iter().flat_map(|table| [table.errors(), table.made.clone()]);
+            paragraphs(out, &printed.map(|words| escape(&capital(&words))).collect::<Vec<_>>());
             paragraphs(out, &words::stated(&gap.facts()));
             paragraphs(out, &words::stated(&posterior.facts())[..1]);
         }
@@ -146,14 +148,20 @@ fn coefficients(out: &mut String, record: &Record, extras: &Extras) {
     section(out, "coefficients", "Coefficients");
     let all = &record.parameters;
     let draws = extras.draws.as_ref().filter(|d| d.parameters.len() == all.len());
-    match plots::coefficients(all, draws.map(|d| d.parameters.as_slice())) {
+    // beside what is printed, other draws or the Gaussian
+    let beside = draws.map(|d| (d.parameters.as_slice(), d.source.as_str()));
+    let own = record.gaussian.as_ref().map(|q| (q.parameters.as_slice(), "the Gaussian"));
+    let beside = beside.or(own);
+    let whose = if record.table.is_some() { "posterior" } else { "Gaussian" };
+    match plots::coefficients(all, beside.map(|(parameters, _)| parameters)) {
         Some(plot) => {
             out.push_str(&plot);
-            out.push_str(
-                "<p class=\"small\"><span class=\"key\"></span>mean and 90 % interval of the Gaussian",
+            let _ = write!(
+                out,
+                "<p class=\"small\"><span class=\"key\"></span>mean and 90 % interval of the {whose}"
             );
-            if let Some(draws) = draws {
-                let _ = write!(out, "<span class=\"key draws\"></span>{}", escape(&draws.source));
+            if let Some((_, source)) = beside {
+                let _ = write!(out, "<span class=\"key draws\"></span>{}", escape(source));
             }
             if all.len() > plots::DRAWN {
                 let _ = write!(out, ". The first {} of {} are shown", plots::DRAWN, count(all.len() as u64));

@@ -38,10 +38,20 @@ pub(super) fn headline(record: &Record) -> (String, Tone) {
             _ => (format!("{} are estimated, without a proof", scale.names()), Tone::Caution),
         };
     }
-    match (&record.status, gap.level) {
+    // the goal has two parts, and is as sure as the less sure of them
+    let (level, delta) = match &record.table {
+        Some(table) if table.level != RecordedLevel::None && gap.level == RecordedLevel::Proved => {
+            (table.level, table.delta)
+        }
+        Some(table) if table.level == RecordedLevel::Estimated && gap.level != RecordedLevel::None => {
+            (table.level, None)
+        }
+        _ => (gap.level, gap.delta),
+    };
+    match (&record.status, level) {
         (Status::Reached, RecordedLevel::Proved) => ("The goal is reached, with a proof".into(), Tone::Good),
         (Status::Reached, RecordedLevel::Probable) => {
-            let probability = gap.delta.map_or("unknown".into(), probability);
+            let probability = delta.map_or("unknown".into(), probability);
             (format!("The goal is reached, with probability {probability}"), Tone::Good)
         }
         (Status::Reached, RecordedLevel::Estimated) => {

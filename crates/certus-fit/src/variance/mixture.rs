@@ -219,6 +219,7 @@ impl MixturePosterior {
                 q05: finite(2),
                 q50: finite(3),
                 q95: finite(4),
+                ..Parameter::default()
             }
         };
         let mut out: Vec<Parameter> = Vec::new();

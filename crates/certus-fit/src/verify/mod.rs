@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::level::RequiredLevel;
 use crate::method_choice::MethodChoice;
+use crate::posterior::PosteriorChoice;
 use crate::problem::Problem;
 use leaves::{Difference, Rules, differences};
 pub use report::{Line, Report, Word};
@@ -127,6 +128,8 @@ pub struct Recipe<'a> {
     pub goal: Goal,
     /// How it was fitted.
     pub choice: MethodChoice,
+    /// Where the printed numbers come from.
+    pub posterior: PosteriorChoice,
     /// The level that counts as reached.
     pub asked: Option<RequiredLevel>,
     /// What the record says beyond the outcome, from the outcome and its parameters.
@@ -138,6 +141,8 @@ pub struct Own {
     record: Value,
     /// Where it says so by the same computation as the fit, not by one of the stored Gaussian.
     arrays: Option<Arrays>,
+    /// Draws of the posterior that the printed numbers come from.
+    draws: Option<Vec<f64>>,
     fresh: Option<fresh::Fresh>,
     /// What was found beside the leaves.
     lines: Vec<Line>,
@@ -194,8 +199,9 @@ impl Own {
         if let Some(fresh) = &self.fresh {
             fresh.contradicts(&stored.record.certificate.posterior, &mut report);
         }
-        if let Some(own) = &self.arrays {
-            scales::arrays(own, &stored.arrays, &fine, &mut report);
+        match &self.arrays {
+            Some(own) => scales::arrays(own, &stored.arrays, &fine, &mut report),
+            None => model::draws(self.draws.as_deref(), &stored.arrays, &fine, &mut report),
         }
         report.summary(recipe, stored, &self.path_dependent);
         report
@@ -269,7 +275,13 @@ fn parameters(stored: &Value, own: &Value, rules: &Rules, report: &mut Report) {
         let mut wrong = there["name"] != own["name"]
             || there.as_object().map(|o| o.len()) != own.as_object().map(|o| o.len());
         let mut what = Vec::new();
-        for key in ["mean", "sd", "q05", "q50", "q95"] {
+        for key in ["level", "source"] {
+            if there[key] != own[key] {
+                wrong = true;
+                what.push(format!("its {key} is {}, but it should be {}", there[key], own[key]));
+            }
+        }
+        for key in ["mean", "sd", "q05", "q50", "q95", "mean_error", "sd_error"] {
             let same = match (number(there, key), number(own, key)) {
                 (Some(a), Some(b)) => (a - b).abs() <= ELSEWHERE * size || rules.near(a, b),
                 (None, None) => there[key].is_null(),

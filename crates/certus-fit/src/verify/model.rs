@@ -10,18 +10,19 @@ use certus_models::claim::{Stated, stated_claim};
 use certus_models::error::InvalidModel;
 use certus_verify::{ABSOLUTE, RELATIVE, verify};
 
-use super::{Own, Recipe, Report, Stored, Word, fresh};
+use super::{Own, Recipe, Report, Rules, Stored, Word, fresh};
+use crate::arrays::Arrays;
 use crate::method_choice::MethodChoice;
+use crate::posterior::{SHORT, UNFINISHED};
+use crate::posterior_draws::DRAWS;
 use crate::problem::ModelKind;
 
 /// The family of an optimum over everything.
 const ALL: &str = "all Gaussians";
-/// How the reason ends where a run was stopped before its Gaussian was compared with the posterior.
-const UNFINISHED: &str = " before the comparison was finished";
 
 /// What fit.json should say about the stored Gaussian.
 pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
-    let Recipe { problem, goal, choice, asked, .. } = recipe;
+    let Recipe { problem, goal, choice, posterior, asked, .. } = recipe;
     let (w, record) = (&stored.arrays.gaussian, &stored.record);
     if problem.meaning.dim() != w.dim() {
         let (what, expected, found) = ("the stored Gaussian", problem.meaning.dim(), w.dim());
@@ -34,7 +35,8 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
     if let Some(asked) = asked {
         asked.judge(&mut outcome);
     }
-    let as_reached = outcome.status == record.status && outcome.message == record.message;
+    let judged = record.message.starts_with(&format!("{}{SHORT}", outcome.message));
+    let as_reached = judged || outcome.status == record.status && outcome.message == record.message;
     if record.status != Status::Reached && !as_reached {
         outcome = problem.restated(goal, choice, w, false)?.0;
         let ended = record.message.ends_with(&format!(": {said}"));
@@ -50,17 +52,21 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
         outcome.route.clone_from(&record.route);
         path_dependent.push(("route", "the numbers of the run that it contains"));
     }
-    let mut drawn = None;
+    let (mut drawn, mut table) = (None, None);
     if outcome.status == Status::Reached {
         let stated = &record.certificate.posterior;
         let unfinished = stated.reason.as_deref().filter(|r| r.ends_with(UNFINISHED));
-        outcome.certificate.posterior = match unfinished.filter(|_| stated.level == RecordedLevel::None) {
+        match unfinished.filter(|_| stated.level == RecordedLevel::None) {
             Some(reason) => {
                 path_dependent.push(("certificate.posterior.reason", "what stopped the run"));
-                Posterior::none(reason)
+                outcome.certificate.posterior = Posterior::none(reason);
             }
-            None => problem.posterior(goal, &outcome),
-        };
+            None => {
+                let found = problem.compare(goal, *posterior, &outcome);
+                found.judge(&mut outcome);
+                (outcome.certificate.posterior, table) = (found.posterior, found.table);
+            }
+        }
         if matches!(record.certificate.posterior.level, RecordedLevel::Proved | RecordedLevel::Probable) {
             drawn = fresh::Fresh::draw(recipe, w, outcome.neg_elbo.value);
         }
@@ -68,24 +74,39 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
     let normals = problem.on_user_scale(w);
     let named = problem.quantities.iter().zip(&normals);
     let parameters = named.map(|(q, n)| Parameter::normal(&q.name, n.mean, n.sd)).collect();
-    let own = Record::new(&outcome, (recipe.meta)(&outcome, parameters));
+    let mut own = Record::new(&outcome, (recipe.meta)(&outcome, parameters));
+    if let Some(table) = &table {
+        own = own.printing_table(table);
+    }
     Ok(Own {
         record: serde_json::to_value(&own).expect("a record has only text keys"),
         arrays: None,
+        draws: table.map(|table| table.draws),
         fresh: drawn,
         lines: Vec::new(),
-        refuted: vectors(stored),
+        refuted: Vec::new(),
         path_dependent,
         versions: own.versions,
     })
 }
 
-/// A single Gaussian has no other vectors.
-fn vectors(stored: &Stored) -> Vec<String> {
-    let names = stored.arrays.vectors.keys();
-    names
-        .map(|name| format!("the arrays have a vector {name}, which does not belong to such a fit"))
-        .collect()
+/// The draws that printed numbers come from are those of the same computation; there are no other vectors.
+pub(super) fn draws(own: Option<&[f64]>, stored: &Arrays, rules: &Rules, report: &mut Report) {
+    for name in stored.vectors.keys().filter(|name| own.is_none() || *name != DRAWS) {
+        let words = format!("the arrays have a vector {name}, which does not belong to such a fit");
+        report.refuted.push(words);
+    }
+    let Some(own) = own else { return };
+    let there = stored.vectors.get(DRAWS).map_or(&[][..], |draws| draws);
+    let same = there.len() == own.len() && there.iter().zip(own).all(|(a, b)| rules.near(*a, *b));
+    if same {
+        let words = format!("{DRAWS} of the posterior: repeated with the stored seed by the code of the fit");
+        report.line(Word::Recomputed, words);
+    } else {
+        report
+            .refuted
+            .push(format!("the {DRAWS} in the arrays are not those that the printed numbers come from"));
+    }
 }
 
 /// The factor is one that the settings request.

@@ -73,10 +73,7 @@ impl Report {
                 &["data", SETTINGS, MEANING],
                 format!("data: {rows} rows with the fingerprint {fingerprint}; {SETTINGS}, {MEANING}"),
             ),
-            (
-                &["parameter", "fit.json has"],
-                format!("parameters: all {} follow from the arrays", record.parameters.len()),
-            ),
+            (&["parameter", "fit.json has", "table", "gaussian"], Self::parameters(stored)),
             (
                 &["certificate.gap", "gap", "stored gap"],
                 "certificate of the gap: every field, by the code of the fit".to_string(),
@@ -109,6 +106,17 @@ impl Report {
             self.line(Word::NotChecked, format!("{path}: {why}"));
         }
         self.idle();
+    }
+
+    fn parameters(stored: &Stored) -> String {
+        let (all, table) = (stored.record.parameters.len(), &stored.record.table);
+        match table {
+            Some(_) => format!(
+                "parameters: all {all} with their errors, repeated with the stored seed by the code of the fit; the \
+                    Gaussian's follow from the arrays"
+            ),
+            None => format!("parameters: all {all} follow from the arrays"),
+        }
     }
 
     fn posterior(stored: &Stored) -> String {

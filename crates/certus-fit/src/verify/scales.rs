@@ -56,6 +56,7 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
     Ok(Own {
         versions: own.versions.clone(),
         record: serde_json::to_value(&own).expect("a record has only text keys"),
+        draws: None,
         arrays: Some(Arrays {
             gaussian: outcome.gaussian.clone(),
             vectors: ended.mixture_posterior.vectors(),

@@ -189,7 +189,7 @@ pub enum Violated {
     },
 }
 
-/// A certificate, or a run with one, that cannot be had for this model: the number that decides, and what to do.
+/// A certificate, a run with one, or draws that cannot be had for this model: the number that decides, and what to do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Declined {
@@ -314,6 +314,15 @@ pub enum Declined {
     /// A gap at a level that claims do not have.
     #[error("a claim is proved or estimated, not {0}")]
     Level(Level),
+    /// A point from which a sampler cannot set its scales.
+    #[error(
+        "the gradient of the log density, in the frame of q, has an entry 0 at {place}: the log density must have a \
+         slope along every latent for NUTS to set its scales"
+    )]
+    NoSlope {
+        /// Which.
+        place: String,
+    },
     /// A likelihood of a user.
     #[error("the checker does not know the likelihood {name}")]
     Likelihood {

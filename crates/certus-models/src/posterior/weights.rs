@@ -6,6 +6,7 @@ use certus::certificate::weights::{
 };
 use certus::certificate::words::{AT_LEAST, downward, probability, upward};
 use certus::certificate::{Posterior, Statement, figure};
+use certus::diagnostics::WeightedDraws;
 use certus::{Gaussian, linalg};
 use certus_likelihood::Likelihood;
 use certus_likelihood::internals::vouched_by;
@@ -24,11 +25,24 @@ const LAST: i32 = 5;
 /// Beyond this dimension the eigenvalues of the prior in the frame of q take minutes, and 0 must do.
 const LARGEST: usize = 1000;
 
+/// Whose errors are to be small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Printed {
+    /// q's own means and sds.
+    Gaussian,
+    /// Those that the weights correct.
+    Corrected,
+}
+
 /// How well the posterior is to be known, and what that may cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeightGoal {
-    /// q's means are to be within this many of its sds, its sds within this part of them.
+    /// Means are to be within this many of q's sds, sds within this part of them.
     pub accuracy: f64,
+    /// Which means and sds.
+    pub printed: Printed,
+    /// Points to keep with their weights, at most.
+    pub keep: usize,
     /// All attempts together hold with probability at least 1 − δ.
     pub delta: f64,
     /// Of the draws.
@@ -39,6 +53,15 @@ pub struct WeightGoal {
     pub most: f64,
 }
 
+/// What the weights say.
+#[derive(Clone, Debug)]
+pub struct Weighed {
+    /// Of q.
+    pub posterior: Posterior,
+    /// All of it, unless they say nothing, with the first points.
+    pub found: Option<(WeightCertificate, WeightedDraws)>,
+}
+
 /// What the weights say of the combinations `reported` of a model's latents. `products` is the number of products that
 /// a value of log p takes.
 pub fn weights(
@@ -47,7 +70,8 @@ pub fn weights(
     reported: &[Vec<(usize, f64)>],
     products: f64,
     goal: &WeightGoal,
-) -> Result<(Posterior, Option<WeightCertificate>), Error> {
+) -> Result<Weighed, Error> {
+    let none = |why: String| Ok(Weighed { posterior: Posterior::none(why), found: None });
     let likelihood = model.likelihood();
     if q.dim() != model.dim() || !q.is_proper() {
         return Err(InvalidModel::Gaussian { coefficients: model.dim() }.into());
@@ -61,10 +85,10 @@ pub fn weights(
     // two gradients of every pair
     let cost = |k: i32| 4.0 * products * PAIRS * 4f64.powi(k);
     if cost(1) > goal.most {
-        return Ok((Posterior::none(too_long(cost(1), goal.most)), None));
+        return none(too_long(cost(1), goal.most));
     }
     let mut k = (2..=LAST).rev().find(|&k| cost(k) <= goal.first).unwrap_or(1);
-    let (mut spent, mut share, mut best) = (0.0, goal.delta, None::<(WeightCertificate, f64)>);
+    let (mut spent, mut share, mut best) = (0.0, goal.delta, None::<(WeightCertificate, WeightSettings)>);
     loop {
         share *= 0.5;
         let pairs = PAIRS * 4f64.powi(k);
@@ -75,15 +99,16 @@ pub fn weights(
             Ok(Ok(found)) => found,
             // what an earlier attempt has said is not unsaid
             _ if best.is_some() => break,
-            Ok(Err(declined)) => {
-                return Ok((Posterior::none(refused(&declined, likelihood, goal.delta)), None));
-            }
+            Ok(Err(declined)) => return none(refused(&declined, likelihood, goal.delta)),
             Err(error) => return Err(error.into()),
         };
-        let worst = |c: &WeightCertificate| c.mean_error.max(c.sd_error);
+        let worst = |c: &WeightCertificate| match goal.printed {
+            Printed::Gaussian => c.mean_error.max(c.sd_error),
+            Printed::Corrected => c.width,
+        };
         let (error, width) = (worst(&found), found.width);
         if best.as_ref().is_none_or(|(best, _)| error < worst(best)) {
-            best = Some((found, pairs));
+            best = Some((found, settings));
         }
         // what is left is q's own error, or could not be had at any price
         let reachable = width * pairs / (PAIRS * 4f64.powi(LAST)) <= goal.accuracy;
@@ -97,13 +122,13 @@ pub fn weights(
             break;
         }
     }
-    let (found, pairs) = best.expect("an attempt was made");
+    let (found, settings) = best.expect("an attempt was made");
     let word = vouched_by(likelihood).vouched().expect("a model or a user vouches");
     let statement = Statement::probable("D8", found.kl.1, goal.delta, &word, "−log p is convex")
         .with(AT_LEAST, found.kl.0)
         .with("KL(p‖q), at most", found.reverse_kl)
         .with("total variation, at most", found.total_variation)
-        .with("pairs of draws", pairs)
+        .with("pairs of draws", settings.pairs as f64)
         .with("tau", found.tau)
         .with("tail of the weights", found.tail);
     let posterior = Posterior {
@@ -112,7 +137,10 @@ pub fn weights(
         mean_error: Some(found.mean_error),
         sd_error: Some(found.sd_error),
     };
-    Ok((posterior, Some(found)))
+    let kept = settings.pairs.min(goal.keep / 2);
+    let latents = problem.latents(&settings, kept);
+    let draws = WeightedDraws::new(q.dim(), latents, &found.log_weights[..2 * kept])?;
+    Ok(Weighed { posterior, found: Some((found, draws)) })
 }
 
 /// Why no attempt is made.

@@ -254,16 +254,14 @@ pub fn densities(model: &Glm, points: &[f64]) -> Vec<f64> {
 /// log p(x), posterior means and sds.
 pub type Truth = (f64, Vec<f64>, Vec<f64>);
 
-/// log p(x), means and sds by the trapezoid rule on ±12 sd of the Laplace approximation (d ≤ 2).
+/// log p(x), means and sds by the trapezoid rule on ±12 sd of the Laplace approximation (±9 for d = 3, the most).
 pub fn quadrature(model: &Glm) -> Truth {
     let w = laplace(model).unwrap().gaussian;
     let d = w.dim();
-    let (side, h): (usize, f64) = if d == 1 { (4801, 5e-3) } else { (241, 0.1) };
+    let (side, h): (usize, f64) = [(4801, 5e-3), (241, 0.1), (61, 0.3)][d - 1];
     let axis = |i: usize| (i as f64 - (side / 2) as f64) * h;
-    let u: Vec<f64> = match d {
-        1 => (0..side).map(axis).collect(),
-        _ => (0..side * side).flat_map(|k| [axis(k / side), axis(k % side)]).collect(),
-    };
+    let digits = |k: usize| (0..d as u32).rev().map(move |i| k / side.pow(i) % side);
+    let u: Vec<f64> = (0..side.pow(d as u32)).flat_map(digits).map(axis).collect();
     let mut z = vec![0.0; u.len()];
     w.transform(&u, &mut z);
     let values = densities(model, &z);

@@ -12,6 +12,7 @@ mod forecasts;
 mod hierarchical;
 mod meanfield;
 mod models;
+mod nuts;
 mod outside;
 mod posterior;
 mod readme;

@@ -2,19 +2,24 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use crate::common::*;
-use certus::certificate::Level;
 use certus::certificate::weights::WeightCertificate;
+use certus::certificate::{Level, Posterior};
 use certus::diagnostics::importance;
 use certus::factor::{Factor, Lower};
 use certus::{Gaussian, Target};
 use certus_models::auto::Model;
-use certus_models::posterior::{WeightGoal, weights};
+use certus_models::posterior::{Printed, Weighed, WeightGoal, weights};
 use certus_models::{Design, Glm, Prior};
 use std::sync::Arc;
 use std::time::Instant;
 
 fn goal(delta: f64, seed: u64) -> WeightGoal {
-    WeightGoal { accuracy: 0.1, delta, seed, first: 1e8, most: 1e10 }
+    let (printed, keep) = (Printed::Gaussian, 0);
+    WeightGoal { accuracy: 0.1, printed, keep, delta, seed, first: 1e8, most: 1e10 }
+}
+
+fn said_and_found(weighed: Weighed) -> (Posterior, Option<WeightCertificate>) {
+    (weighed.posterior, weighed.found.map(|(found, _)| found))
 }
 
 fn latents(d: usize) -> Vec<Vec<(usize, f64)>> {
@@ -156,7 +161,8 @@ fn falsify(cases: std::ops::Range<u64>, largest: usize, delta: f64) -> (usize, u
     for case in cases {
         let (model, best, q, place) = random(case, largest);
         let products = (q.dim() * model.size().rows) as f64 + 2000.0;
-        let (said, found) = weights(&model, &q, &latents(q.dim()), products, &goal(delta, case)).unwrap();
+        let (said, found) =
+            said_and_found(weights(&model, &q, &latents(q.dim()), products, &goal(delta, case)).unwrap());
         let truth = truths(&model, &best, &q);
         let kl = truth.log_evidence + model.neg_elbo(&q).unwrap();
         let Some(found) = found else {
@@ -207,8 +213,8 @@ fn full() {
 fn logit_d10() {
     let p = problem(&data_dir(), "logit_d10");
     let began = Instant::now();
-    let wanted = WeightGoal { accuracy: 0.03, delta: 1e-3, seed: 3, first: 1e9, most: 2e10 };
-    let (said, found) = weights(&p.model, &p.optimum, &latents(10), 1e4, &wanted).unwrap();
+    let wanted = WeightGoal { accuracy: 0.03, first: 1e9, most: 2e10, ..goal(1e-3, 3) };
+    let (said, found) = said_and_found(weights(&p.model, &p.optimum, &latents(10), 1e4, &wanted).unwrap());
     let found = found.unwrap();
     let estimate = importance(&p.model, &p.optimum, 100_000, 4).unwrap();
     println!(
@@ -236,7 +242,8 @@ fn far_from_gaussian() {
     for (name, least, most) in [("logit_bc", 0.1, 0.25), ("hier_logit", 0.3, 0.6)] {
         let p = problem(&data_dir(), name);
         let d = p.optimum.dim();
-        let (said, found) = weights(&p.model, &p.optimum, &latents(d), 1e5, &goal(1e-3, 1)).unwrap();
+        let (said, found) =
+            said_and_found(weights(&p.model, &p.optimum, &latents(d), 1e5, &goal(1e-3, 1)).unwrap());
         assert!(found.is_none(), "{name}");
         let reason = said.statement.reason().unwrap();
         println!("{name}: {reason}");

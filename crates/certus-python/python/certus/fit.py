@@ -126,6 +126,11 @@ class Fit:
         return self._fitted.sample(whole("n", n), whole("seed", seed))
 
     @property
+    def gaussian(self) -> Fit:
+        """The same fit with the Gaussian's own numbers and draws."""
+        return Fit(self._fitted.gaussian(), self._source) if self._fitted.has_draws else self
+
+    @property
     def source(self) -> Any:
         """The target or model of the fit; None if it was loaded or unpickled."""
         return self._source
@@ -154,8 +159,9 @@ class Fit:
         return self._fitted.log_q(np.ascontiguousarray(latents, dtype=np.float64))
 
     def log_weights(self, n: int, seed: int = 0) -> Array | None:
-        """log p - log q at the draws of `sample`, up to a constant; None if the posterior is not available."""
-        if self._source is None or self._fitted.is_mixture:
+        """log p - log q at the draws of `sample`, up to a constant; None if the posterior is not available, or they are not draws of q
+        (those of `fit.gaussian` are)."""
+        if self._source is None or self._fitted.is_mixture or self._fitted.has_draws:
             return None
         latents = self.latents(n, seed)
         if isinstance(self._source, Target):
@@ -263,6 +269,7 @@ def fit(
     gap: float = 0.01,
     delta: float = 0.01,
     accuracy: float | None = None,
+    posterior: str = "auto",
     method: str = "auto",
     seed: int = 0,
     max_time: float | None = None,
@@ -280,8 +287,9 @@ def fit(
     """Fits a Gaussian to a target or a model and certifies it.
 
     `gap` is the distance to the best Gaussian at which the fit stops, in nats; `delta` is the probability with which a probable statement may be false;
-    `accuracy` is how closely means (in sds) and sds (as a fraction) are compared with the posterior's, even if
-    that takes minutes (by default 0.1, if that takes seconds), for models such as `certus.logistic`;
+    `accuracy` is how close the printed means (in sds) and sds (as a fraction) must be to the posterior's, even if
+    that takes minutes (by default 0.1, if that takes seconds), and `posterior` is where they come from: "auto" (the first source that is
+    accurate enough), "gaussian", "corrected", "exact", "importance" or "nuts", both for models such as `certus.logistic`;
     `level` is the required level of certainty (proved, probable, estimated); `max_time` is in seconds. Ctrl-C ends the fit and returns the result so far.
     `steps` of the paper's methods are "greedy", "paper" (those of the paper's theorem, with its constants), "horizon" (one constant step size, the best
     for `iterations`) or "decaying". `method="subsampled"` draws `row_batch` rows per iteration.
@@ -292,14 +300,15 @@ def fit(
     from .models import Model
 
     run = run_settings(
-        gap=gap, delta=delta, accuracy=accuracy, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
+        gap=gap, delta=delta, accuracy=accuracy, posterior=posterior, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
         constants=constants, steps=steps, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
     )
     if not isinstance(model, (Target, Model)):
         model, options = as_target(model, options), {}
     if options:
         raise UsageError(f"unknown setting: {', '.join(options)}")
-    for name, given in (("factor", factor), ("steps", steps), ("accuracy", accuracy)):
+    chosen = None if posterior == "auto" else posterior
+    for name, given in (("factor", factor), ("steps", steps), ("accuracy", accuracy), ("posterior", chosen)):
         if given is not None and isinstance(model, Target):
             raise UsageError(f"{name} is {given!r}, but it applies only to models such as certus.logistic: leave it out")
     show = watcher(progress)

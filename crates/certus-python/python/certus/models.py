@@ -75,6 +75,7 @@ class Model:
         gap: float = 0.01,
         delta: float = 0.01,
         accuracy: float | None = None,
+        posterior: str = "auto",
         method: str = "auto",
         seed: int = 0,
         max_time: float | None = None,
@@ -90,8 +91,8 @@ class Model:
     ) -> Fit:
         """Fits the model and certifies the result; see `certus.fit`. `factor="diagonal"` requests independent coefficients (mean field)."""
         return _fit(
-            self, gap=gap, delta=delta, accuracy=accuracy, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
-            progress=progress, constants=constants, steps=steps, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
+            self, gap=gap, delta=delta, accuracy=accuracy, posterior=posterior, method=method, seed=seed, max_time=max_time, level=level,
+            threads=threads, progress=progress, constants=constants, steps=steps, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
         )
 
     def plan(self, **settings: Any) -> Plan:

@@ -90,12 +90,15 @@ def _pairs(part: Any, fit: Fit, chosen: list[int]) -> None:
     axes = np.atleast_2d(part.subplots(size, size, squeeze=False))
     draws = fit.sample(DRAWS, 1)
     weights = fit.log_weights(DRAWS, 1)
-    mean, sd, covariance = fit.mean, fit.sd, fit.covariance if len(fit.names) <= 2000 else None
+    q = fit.gaussian
+    mean, sd, covariance = q.mean, q.sd, q.covariance if len(fit.names) <= 2000 else None
     weighted = None
     if weights is not None:
         p = np.exp(weights - weights.max())
         weighted = draws[np.random.default_rng(0).choice(DRAWS, DRAWS, p=p / p.sum())]
     word = "grey: draws of q weighted by the posterior" if weighted is not None else "the posterior is not available: draws of q"
+    if fit._fitted.has_draws:
+        word = "grey: draws of the posterior"
     part.suptitle(f"{word}; blue: q (50 %, 90 %)", fontsize=10)
     shown = draws if weighted is None else weighted
     angle = np.linspace(0, 2 * np.pi, 100)

@@ -30,6 +30,7 @@ def run_settings(
     gap: float = 0.01,
     delta: float = 0.01,
     accuracy: float | None = None,
+    posterior: str = "auto",
     method: str = "auto",
     seed: int = 0,
     max_time: float | None = None,
@@ -44,7 +45,10 @@ def run_settings(
 ) -> dict[str, Any]:
     """The settings of a run, with the names of fit.json."""
     words: dict[str, Any] = {"gap": number("gap", gap), "delta": number("delta", delta), "seed": whole("seed", seed)}
-    for name, text in (("method", method), ("level", level), ("constants", constants), ("steps", steps), ("factor", factor)):
+    given = (
+        ("method", method), ("posterior", posterior), ("level", level), ("constants", constants), ("steps", steps), ("factor", factor),
+    )
+    for name, text in given:
         if text is not None:
             if not isinstance(text, str):
                 raise UsageError(f"{name} is {text!r}, but a word is required")
@@ -60,7 +64,7 @@ def run_settings(
         if value is not None:
             words[name.replace("_", "-")] = whole(name, value, 1)
     # as on the command line, defaults are not written
-    usual = {"gap": 0.01, "delta": 0.01, "method": "auto", "seed": 0}
+    usual = {"gap": 0.01, "delta": 0.01, "method": "auto", "posterior": "auto", "seed": 0}
     return {name: value for name, value in words.items() if usual.get(name) != value}
 
 

@@ -24,6 +24,18 @@ pub struct Importance {
     pub sd: Vec<Estimate>,
     /// 1/Σ w² of the smoothed weights: as many draws from p itself would do as well, roughly.
     pub effective_sample_size: f64,
+    /// Logarithms of the smoothed weights, of every draw; the latents are [`latents()`].
+    pub log_weights: Vec<f64>,
+}
+
+/// The latents of the first `draws` draws, one after the other.
+pub fn latents(w: &Gaussian, draws: usize, seed: u64) -> Result<Vec<f64>, Error> {
+    let mut z = vec![0.0; w.dim() * draws];
+    Fresh::estimate(draws, seed, 1)?.normals(w.dim(), 0..draws, &mut |start, u| {
+        w.transform(u, &mut z[start * w.dim()..][..u.len()]);
+        Ok(())
+    })?;
+    Ok(z)
 }
 
 /// log p(x) and KL(q ‖ p) from the log weights of draws of q: the first two rows of the table of [`importance`].
@@ -49,7 +61,7 @@ pub(crate) fn evidence_and_kl(log_weights: &[f64]) -> (Estimate, Estimate) {
 /// The least effective sample size of an estimate.
 const FEWEST: f64 = 50.0;
 /// Standard errors that an estimate of an error states: of 100 normal estimates one is further away.
-const STATED: f64 = 2.6;
+pub const STATED: f64 = 2.6;
 
 /// What importance sampling says of the combinations that are printed, as an estimate: KL(q ‖ p), the evidence, and
 /// how far q's means and sds are from the posterior's, 2.6 standard errors included; none if the tail of the weights
@@ -60,26 +72,33 @@ pub fn compared(
     combinations: &[Vec<(usize, f64)>],
     draws: usize,
     seed: u64,
-) -> Result<Posterior, Error> {
+) -> Result<(Posterior, Importance), Error> {
     let found = importance_of(target, w, combinations, draws, seed)?;
-    if let Some(k) = found.k_hat.filter(|k| *k >= 0.7) {
-        return Ok(Posterior::none(heavy(k)));
+    let posterior = found.compared(w, combinations);
+    Ok((posterior, found))
+}
+
+impl Importance {
+    fn compared(&self, w: &Gaussian, combinations: &[Vec<(usize, f64)>]) -> Posterior {
+        if let Some(k) = self.k_hat.filter(|k| *k >= 0.7) {
+            return Posterior::none(heavy(k));
+        }
+        let (mut mean_error, mut sd_error) = (0.0_f64, 0.0_f64);
+        let mut own = Combinations::new(w);
+        for ((terms, mean), sd) in combinations.iter().zip(&self.mean).zip(&self.sd) {
+            let (m, s) = own.moments(terms);
+            mean_error = mean_error.max(((mean.value - m).abs() + STATED * mean.standard_error) / s);
+            sd_error = sd_error.max(((sd.value - s).abs() + STATED * sd.standard_error) / s);
+        }
+        // largest numbers swallow those that are none
+        let whole = self.mean.iter().chain(&self.sd).all(|e| (e.value + e.standard_error).is_finite());
+        if !whole || self.effective_sample_size < FEWEST {
+            return Posterior::none("almost all of the importance weight is that of a few draws");
+        }
+        let mut posterior = stated(self.log_evidence, self.kl);
+        (posterior.mean_error, posterior.sd_error) = (Some(mean_error), Some(sd_error));
+        posterior
     }
-    let (mut mean_error, mut sd_error) = (0.0_f64, 0.0_f64);
-    let mut own = Combinations::new(w);
-    for ((terms, mean), sd) in combinations.iter().zip(&found.mean).zip(&found.sd) {
-        let (m, s) = own.moments(terms);
-        mean_error = mean_error.max(((mean.value - m).abs() + STATED * mean.standard_error) / s);
-        sd_error = sd_error.max(((sd.value - s).abs() + STATED * sd.standard_error) / s);
-    }
-    // largest numbers swallow those that are none
-    let whole = found.mean.iter().chain(&found.sd).all(|e| (e.value + e.standard_error).is_finite());
-    if !whole || found.effective_sample_size < FEWEST {
-        return Ok(Posterior::none("almost all of the importance weight is that of a few draws"));
-    }
-    let mut posterior = stated(found.log_evidence, found.kl);
-    (posterior.mean_error, posterior.sd_error) = (Some(mean_error), Some(sd_error));
-    Ok(posterior)
 }
 
 fn heavy(k: f64) -> String {
@@ -154,6 +173,7 @@ pub fn importance_of(
         mean,
         sd,
         effective_sample_size: 1.0 / weights.iter().map(|x| x * x).sum::<f64>(),
+        log_weights: smoothed.log_weights,
     })
 }
 

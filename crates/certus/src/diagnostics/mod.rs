@@ -2,6 +2,7 @@
 
 pub mod importance;
 pub mod psis;
+mod weighted;
 
 use crate::error::Error;
 use crate::fresh::Fresh;
@@ -9,6 +10,7 @@ use crate::gaussian::Gaussian;
 use crate::target::Target;
 
 pub use importance::{Importance, importance, importance_of};
+pub use weighted::WeightedDraws;
 
 /// A Monte-Carlo estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]

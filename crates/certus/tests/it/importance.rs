@@ -236,7 +236,7 @@ fn combinations_of_coordinates() {
     };
     let q = wider(1.2);
     let combinations = vec![vec![(0, 1.0)], vec![(1, -2.0), (3, 0.5)], vec![(0, 1.0), (1, 1.0), (2, 1.0)]];
-    let said = importance::compared(&target, &q, &combinations, 20_000, 5).unwrap();
+    let said = importance::compared(&target, &q, &combinations, 20_000, 5).unwrap().0;
     assert_eq!(said.statement.level(), Level::Estimated);
     let mut own = certus::combination::Combinations::new(&q);
     let truth = combinations
@@ -253,6 +253,6 @@ fn combinations_of_coordinates() {
     assert!(truth > 0.05 && mean > truth && mean < truth + most, "{mean} {truth}");
     let truth = 1.0 - 1.0 / 1.2;
     assert!(sd > truth && sd < truth + most, "{sd} {truth}");
-    let narrow = importance::compared(&target, &wider(0.3), &combinations, 20_000, 5).unwrap();
+    let narrow = importance::compared(&target, &wider(0.3), &combinations, 20_000, 5).unwrap().0;
     assert!(narrow.statement.bound().is_none() && narrow.mean_error.is_none(), "{narrow:?}");
 }

@@ -143,6 +143,7 @@ fn crates_know_only_those_below_them() {
             ("parquet", &["certus-fit"]),
             ("safetensors", &["certus-fit"]),
             ("faer", &["certus", "certus-models"]),
+            ("nuts-rs", &["certus-models"]),
         ] {
             let asked = |line: &str| {
                 line.starts_with(&format!("{library} =")) || line.starts_with(&format!("{library}."))

@@ -115,6 +115,9 @@ pub struct WeightCertificate {
     pub tau: f64,
     /// E_q (w − e^τ)₊ is at most this.
     pub tail: f64,
+    /// Logarithms of the weights that were cut, at x and at −x of every pair; the latents are
+    /// [`WeightProblem::latents`].
+    pub log_weights: Vec<f64>,
 }
 
 /// Why the weights say nothing of how close q is.
@@ -158,15 +161,8 @@ impl WeightProblem<'_> {
         if let Some((_, sd)) = moments.iter().find(|(_, sd)| !(*sd > 0.0 && sd.is_finite())) {
             return Err(Error::invalid("the sd of a combination under q", sd, "a positive number is needed"));
         }
-        let random = Random::new(settings.seed, Purpose::Check, 0);
-        let pairs = |which| Pairs {
-            problem: self,
-            moments: &moments,
-            random,
-            stream: STREAM + 2 * settings.attempt + which,
-        };
-        let plan = self.plan(&pairs(0), settings)?;
-        let main = pairs(1);
+        let plan = self.plan(&self.pairs(settings, &moments, 0), settings)?;
+        let main = self.pairs(settings, &moments, 1);
         let (n, reported) = (settings.pairs, moments.len());
         let Some(cut) = plan.cut else {
             // Theorem 4: no tail is needed
@@ -185,7 +181,19 @@ impl WeightProblem<'_> {
             let delta = EVIDENCE * settings.delta;
             return Ok(Err(self.declined(&closest(&sets), &tally, n, cut, &clips, delta)));
         }
-        Ok(self.conclude(&moments, &tally, n as f64, cut, &clips, tail, settings.delta))
+        let found = self.conclude(&moments, &tally, n as f64, cut, &clips, tail, settings.delta);
+        Ok(found.map(|found| WeightCertificate { log_weights: tally.log_weights, ..found }))
+    }
+
+    /// The latents of the first `pairs` pairs of [`WeightCertificate::log_weights`], one point after the other.
+    pub fn latents(&self, settings: &WeightSettings, pairs: usize) -> Vec<f64> {
+        self.pairs(settings, &[], 1).latents(pairs)
+    }
+
+    /// The pilot (0) or the main pairs (1) of an attempt.
+    fn pairs<'a>(&'a self, settings: &WeightSettings, moments: &'a [(f64, f64)], which: u64) -> Pairs<'a> {
+        let random = Random::new(settings.seed, Purpose::Check, 0);
+        Pairs { problem: self, moments, random, stream: STREAM + 2 * settings.attempt + which }
     }
 
     fn check(&self, settings: &WeightSettings) -> Result<(), Error> {
@@ -356,6 +364,7 @@ impl WeightProblem<'_> {
             width,
             tau: cut.tau,
             tail: t0,
+            log_weights: Vec::new(),
         })
     }
 }

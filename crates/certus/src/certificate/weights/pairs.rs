@@ -108,6 +108,8 @@ pub(super) struct Tally {
     pub(super) sums: Variables<Sums>,
     /// Pairs whose x is outside of each set.
     pub(super) outside: Vec<f64>,
+    /// min(v, τ) at x and at −x of every pair.
+    pub(super) log_weights: Vec<f64>,
     /// The variables of the pair that was added last.
     pub(super) here: Variables<f64>,
 }
@@ -125,11 +127,13 @@ impl Pairs<'_> {
         let nothing = || Tally {
             sums: Variables::all(Sums::default(), reported),
             outside: vec![0.0; sets.len()],
+            log_weights: Vec::new(),
             here: Variables::all(0.0, reported),
         };
         let visit = |tally: &mut Tally, pair: Pair<'_>| {
             cut.of(&pair, &mut tally.here);
             add(&mut tally.sums, &tally.here, clips);
+            tally.log_weights.extend(pair.v.map(|v| v.min(cut.tau)));
             for (outside, (level, slope)) in tally.outside.iter_mut().zip(sets) {
                 *outside += f64::from(u8::from(pair.v[0] > *level || pair.slopes[0] > *slope));
             }
@@ -137,7 +141,24 @@ impl Pairs<'_> {
         self.fold(count, nothing, visit, |a, b| {
             a.sums.zip(&b.sums, |a, b| a.join(b));
             a.outside.iter_mut().zip(&b.outside).for_each(|(a, b)| *a += b);
+            a.log_weights.extend(b.log_weights);
         })
+    }
+
+    /// The latents of the first pairs, x before −x.
+    pub(super) fn latents(&self, count: usize) -> Vec<f64> {
+        let q = self.problem.q;
+        let d = q.dim();
+        let (mut normals, mut x) = (vec![0.0; d * count], vec![0.0; 2 * d * count]);
+        self.random.normals(self.stream, 0, d, &mut normals);
+        for (both, x) in x.chunks_exact_mut(2 * d).zip(normals.chunks_exact(d)) {
+            let (plus, minus) = both.split_at_mut(d);
+            plus.copy_from_slice(x);
+            minus.iter_mut().zip(x).for_each(|(a, b)| *a = -b);
+        }
+        let mut z = vec![0.0; x.len()];
+        q.transform(&x, &mut z);
+        z
     }
 
     /// Pairs that are evaluated together.

@@ -290,6 +290,7 @@ fn the_statements_by_hand() {
     let clips = clips(&most, &most);
     let mut tally = Tally {
         sums: Variables::all(bounded::Sums::default(), 1),
+        log_weights: Vec::new(),
         outside: vec![],
         here: Variables::all(0.0, 1),
     };

@@ -1,0 +1,312 @@
+//! The ladder: which source of the posterior is printed.
+
+use std::str::FromStr;
+
+use certus::certificate::words::{figure, percent};
+use certus::certificate::{Level, Posterior};
+use certus::diagnostics::{WeightedDraws, importance};
+use certus::fit::Status;
+use certus::{Gaussian, Goal, Outcome};
+use certus_models::EnvelopeSettings;
+use certus_models::nuts::{NutsSettings, nuts};
+use certus_models::posterior::Printed;
+
+use super::gaussian::{ENVELOPE, accuracy, better, is_useful, lower_triangular, stated};
+use super::table::{PosteriorTable, kept, points};
+use crate::choices;
+use crate::problem::{ModelKind, Problem};
+use crate::record::Source;
+use crate::refusal::RequestError;
+
+/// Multiplications that importance sampling may take without being asked for: some seconds.
+const IMPORTANCE_WORK: f64 = 4e10;
+/// Gradients that NUTS takes, more or less: 4 chains of 1500 draws with 10 steps each.
+const NUTS_GRADIENTS: f64 = 6e4;
+/// Multiplications that it may take without being asked for: a minute or two.
+const NUTS_WORK: f64 = 1e11;
+/// Latents that it may have: 4,000 draws of 5,000 latents take 160 MB, twice.
+const NUTS_LATENTS: usize = 5000;
+/// R-hat above which chains have not mixed.
+const R_HAT: f64 = 1.01;
+/// Fewer exact draws say nothing.
+const FEWEST: usize = 100;
+/// How the reason ends where a run was stopped before its Gaussian was compared with the posterior.
+pub(crate) const UNFINISHED: &str = " before the comparison was finished";
+/// What the message of an outcome says where the printed numbers are not as accurate as they should be.
+pub(crate) const SHORT: &str = "; the accuracy is not reached: ";
+
+/// What is printed of the posterior.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PosteriorChoice {
+    /// The first rung of the ladder that is accurate enough.
+    Auto,
+    /// This one.
+    Only(Source),
+}
+
+impl FromStr for PosteriorChoice {
+    type Err = RequestError;
+
+    fn from_str(word: &str) -> Result<Self, RequestError> {
+        if word == "auto" {
+            return Ok(Self::Auto);
+        }
+        let known = Source::ALL.into_iter().find(|source| source.as_str() == word);
+        let names = choices::posteriors().into_iter().map(|(name, _)| name);
+        known.map(Self::Only).ok_or_else(|| RequestError::word("posterior", word, names))
+    }
+}
+
+impl PosteriorChoice {
+    fn rungs(self) -> &'static [Source] {
+        match self {
+            Self::Auto => &[Source::Corrected, Source::Exact, Source::Importance, Source::Nuts],
+            Self::Only(Source::Gaussian) => &[],
+            Self::Only(Source::Corrected) => &[Source::Corrected],
+            Self::Only(Source::Exact) => &[Source::Exact],
+            Self::Only(Source::Importance) => &[Source::Importance],
+            Self::Only(Source::Nuts) => &[Source::Nuts],
+        }
+    }
+}
+
+/// What is known of the posterior.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// How far q is from it.
+    pub posterior: Posterior,
+    /// What is printed; `None` for q's own numbers.
+    pub table: Option<PosteriorTable>,
+    /// Why what is printed is not as accurate as it should be.
+    pub shortfall: Option<String>,
+}
+
+impl Compared {
+    /// Of a comparison that something stopped.
+    pub fn stopped(by: &str) -> Self {
+        let posterior = Posterior::none(format!("{by}{UNFINISHED}"));
+        Self { posterior, table: None, shortfall: None }
+    }
+
+    /// True if nothing was left out.
+    pub fn is_whole(&self) -> bool {
+        self.shortfall.is_none() && (self.table.is_some() || self.posterior.statement.bound().is_some())
+    }
+
+    /// An outcome whose numbers are not as accurate as asked for has not reached its goal.
+    pub(crate) fn judge(&self, outcome: &mut Outcome) {
+        if let Some(why) = self.shortfall.as_ref().filter(|_| outcome.status == Status::Reached) {
+            outcome.status = Status::Limit;
+            outcome.message = format!("{}{SHORT}{why}", outcome.message);
+        }
+    }
+}
+
+impl Problem {
+    /// Compares with the posterior, and takes from the ladder what is printed.
+    pub fn compare(&self, goal: &Goal, choice: PosteriorChoice, outcome: &Outcome) -> Compared {
+        let of_q = |posterior| Compared { posterior, table: None, shortfall: None };
+        if let Some(posterior) = self.gaussian_posterior(goal, outcome) {
+            return of_q(posterior);
+        }
+        let w = &outcome.gaussian;
+        let found = certus::parallel::install(goal.threads, || match choice {
+            PosteriorChoice::Only(Source::Gaussian) => of_q(self.of_gaussian(goal, w)),
+            _ if kept(w.dim()).is_none() => of_q(self.of_gaussian(goal, w)),
+            _ => Climb::new(self, goal, w, choice).climb(),
+        });
+        found.unwrap_or_else(|error| of_q(Posterior::none(error.to_string())))
+    }
+}
+
+/// A climb of the ladder.
+struct Climb<'a> {
+    problem: &'a Problem,
+    goal: &'a Goal,
+    w: &'a Gaussian,
+    choice: PosteriorChoice,
+    reported: Vec<Vec<(usize, f64)>>,
+    /// The best bound of how far q is.
+    bounded: Posterior,
+    /// An estimate of it.
+    estimated: Option<Posterior>,
+    /// Why rungs were left out: too long, or else.
+    long: Vec<String>,
+    failed: Vec<String>,
+}
+
+impl<'a> Climb<'a> {
+    fn new(problem: &'a Problem, goal: &'a Goal, w: &'a Gaussian, choice: PosteriorChoice) -> Self {
+        let (bounded, reported) = (Posterior::none("no bound was asked for"), problem.reported());
+        let (long, failed) = (Vec::new(), Vec::new());
+        Self { problem, goal, w, choice, reported, bounded, estimated: None, long, failed }
+    }
+
+    fn climb(mut self) -> Compared {
+        let (wanted, mut best) = (accuracy(self.goal), None::<PosteriorTable>);
+        for rung in self.choice.rungs() {
+            let found = match rung {
+                Source::Gaussian => Ok(None),
+                Source::Corrected => self.corrected(),
+                Source::Exact => self.exact(),
+                Source::Importance => self.importance(),
+                Source::Nuts => self.nuts(),
+            };
+            match found {
+                Ok(Some(table)) if table.is_finite() => {
+                    if best.as_ref().is_none_or(|best| table.error() < best.error()) {
+                        best = Some(table);
+                    }
+                    if best.as_ref().is_some_and(|best| best.error() <= wanted) {
+                        break;
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => self.failed.push(error.to_string()),
+            }
+        }
+        let shortfall = self.shortfall(best.as_ref(), wanted);
+        Compared { posterior: self.posterior(), table: best, shortfall }
+    }
+
+    /// What is said of q.
+    fn posterior(self) -> Posterior {
+        match self.estimated {
+            _ if is_useful(&self.bounded) => self.bounded,
+            Some(estimated) => stated(self.bounded, estimated),
+            None if self.problem.draws_in_seconds().is_none() => {
+                self.problem.without_draws(self.goal, self.bounded)
+            }
+            None => self.bounded,
+        }
+    }
+
+    /// Why the best table is not good enough, and what to try. Where no rung was tried, because each would take long,
+    /// q's own numbers are printed, and their gap decides.
+    fn shortfall(&self, best: Option<&PosteriorTable>, wanted: f64) -> Option<String> {
+        let what = match best {
+            Some(best) if best.error() <= wanted => return None,
+            None if self.failed.is_empty() => return None,
+            Some(best) => {
+                let (mean, sd) = (figure(best.mean_error()), percent(best.sd_error()));
+                let how = if matches!(best.level, Level::Estimated) { "about" } else { "within" };
+                format!("means {how} {mean} sd, sds {how} {sd} %")
+            }
+            None => self.failed.join("; "),
+        };
+        let asked = figure(wanted);
+        let next = match self.choice {
+            PosteriorChoice::Auto if !self.long.is_empty() => "; NUTS would take longer",
+            PosteriorChoice::Auto => "",
+            PosteriorChoice::Only(_) => "; another source may do better",
+        };
+        Some(format!("{what}, where {asked} was wanted{next}"))
+    }
+
+    /// Rung b: weights whose tail is proved.
+    fn corrected(&mut self) -> Result<Option<PosteriorTable>, certus_models::Error> {
+        let (dim, seed) = (self.w.dim(), self.goal.seed);
+        let weighed = self.problem.weighed(self.goal, self.w, Printed::Corrected, points(dim));
+        self.bounded = weighed.posterior;
+        let Some((found, draws)) = &weighed.found else {
+            let why = self.bounded.statement.reason().unwrap_or_default().to_string();
+            let list = if why.contains("multiplications") { &mut self.long } else { &mut self.failed };
+            list.push(why);
+            return Ok(None);
+        };
+        let statement = &self.bounded.statement;
+        let pairs = statement.constant("pairs of draws").unwrap_or(f64::NAN);
+        let (level, q) = (statement.level(), lower_triangular_of(self.problem, self.w)?);
+        Ok(Some(PosteriorTable::corrected(&q, &self.reported, found, draws, level, pairs, seed)))
+    }
+
+    /// Rung c: exact draws from the envelope.
+    fn exact(&mut self) -> Result<Option<PosteriorTable>, certus_models::Error> {
+        let dim = self.w.dim();
+        let ModelKind::Dense(model) = &self.problem.model_kind else {
+            return Ok(self.asked("exact draws", "a model without groups"));
+        };
+        if dim > ENVELOPE {
+            return Ok(self.asked("exact draws", "at most 12 coefficients"));
+        }
+        let Some(proposals) = self.problem.draws_in_seconds() else {
+            self.long.push("exact draws on this many rows would take long".into());
+            return Ok(None);
+        };
+        let Goal { delta, seed, .. } = *self.goal;
+        let settings = EnvelopeSettings { proposals, delta: 0.5 * delta, seed, keep: kept(dim).unwrap_or(0) };
+        let found = model.envelope_of(&*lower_triangular(self.w)?, &self.reported, &settings)?;
+        self.bounded = better(self.bounded.clone(), found.posterior.at_probability(delta));
+        if found.draws.len() < FEWEST * dim {
+            self.failed.push(format!("only {} exact draws were accepted", found.draws.len() / dim.max(1)));
+            return Ok(None);
+        }
+        Ok(Some(PosteriorTable::exact(dim, &self.reported, found.draws, found.acceptance)))
+    }
+
+    /// Rung d: importance sampling.
+    fn importance(&mut self) -> Result<Option<PosteriorTable>, certus_models::Error> {
+        let work = if self.choice == PosteriorChoice::Auto { IMPORTANCE_WORK } else { f64::INFINITY };
+        let Some(draws) = self.problem.draws_within(work) else {
+            self.long.push("importance sampling on this many rows would take long".into());
+            return Ok(None);
+        };
+        let (posterior, found) = self.problem.estimated(self.goal, self.w, draws)?;
+        let said = posterior.statement.bound().is_some();
+        if !said {
+            self.failed.push(posterior.statement.reason().unwrap_or_default().to_string());
+        }
+        self.estimated = Some(posterior);
+        if !said {
+            return Ok(None);
+        }
+        let (dim, seed) = (self.w.dim(), self.goal.seed);
+        let count = found.log_weights.len().min(points(dim));
+        let latents = importance::latents(self.w, count, seed)?;
+        let draws = WeightedDraws::new(dim, latents, &found.log_weights[..count])?;
+        Ok(Some(PosteriorTable::importance(self.w, &self.reported, &found, &draws, seed)))
+    }
+
+    /// Rung e: a sampler.
+    fn nuts(&mut self) -> Result<Option<PosteriorTable>, certus_models::Error> {
+        let Some(model) = self.problem.model() else { return Ok(None) };
+        if model.ranks().is_some() {
+            return Ok(self.asked("NUTS draws", "rows on one machine"));
+        }
+        if self.w.dim() > NUTS_LATENTS {
+            return Ok(self.asked("NUTS draws", "at most 5000 latents"));
+        }
+        let work = 2.0 * NUTS_GRADIENTS * self.problem.products();
+        if self.choice == PosteriorChoice::Auto && self.goal.accuracy.is_none() && work > NUTS_WORK {
+            self.long.push(format!("NUTS would take about {} multiplications", figure(work)));
+            return Ok(None);
+        }
+        let settings = NutsSettings { seed: self.goal.seed, ..NutsSettings::default() };
+        let table = PosteriorTable::nuts(&self.reported, nuts(model, self.w, &settings)?, self.goal.seed);
+        let r_hat = table.constants.iter().find(|(name, _)| *name == "R-hat").map_or(f64::NAN, |c| c.1);
+        if r_hat.is_nan() || r_hat > R_HAT {
+            self.failed.push(format!("the chains of NUTS have not mixed: R-hat {r_hat:.3}"));
+            return Ok(None);
+        }
+        Ok(Some(table))
+    }
+
+    /// A rung that is not for this model: said only where it was asked for.
+    fn asked(&mut self, what: &str, required: &str) -> Option<PosteriorTable> {
+        if self.choice != PosteriorChoice::Auto {
+            self.failed.push(format!("{what} are for {required}"));
+        }
+        None
+    }
+}
+
+/// q, with a dense factor where the model has one.
+fn lower_triangular_of<'a>(
+    problem: &Problem,
+    w: &'a Gaussian,
+) -> Result<std::borrow::Cow<'a, Gaussian>, certus_models::Error> {
+    match problem.model_kind {
+        ModelKind::Dense(_) => lower_triangular(w),
+        _ => Ok(std::borrow::Cow::Borrowed(w)),
+    }
+}

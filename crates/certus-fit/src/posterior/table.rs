@@ -1,0 +1,271 @@
+//! A table of the posterior: means, sds and quantiles of what is printed, with their errors, and draws.
+
+use certus::Gaussian;
+use certus::certificate::Level;
+use certus::certificate::weights::{Enclosed, WeightCertificate};
+use certus::combination::Combinations;
+use certus::diagnostics::importance::STATED;
+use certus::diagnostics::{Estimate, Importance, WeightedDraws};
+use certus::gaussian::NORMAL_95;
+use certus_models::nuts::{Chains, diagnosed};
+
+use crate::quantile::quantile;
+use crate::record::{self, Record, Source};
+
+/// Draws that are kept, at most and at least, and the numbers they may take.
+const DRAWS: (usize, usize) = (4000, 400);
+const NUMBERS: usize = 8_000_000;
+/// Weighted points that quantiles and draws come from, at most.
+const POINTS: usize = 20_000;
+/// The quantiles: probabilities, and where the standard normal distribution has them.
+const QUANTILES: [(f64, f64); 3] = [(0.05, -NORMAL_95), (0.5, 0.0), (0.95, NORMAL_95)];
+
+/// A row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Marginal {
+    /// The mean.
+    pub mean: f64,
+    /// The sd.
+    pub sd: f64,
+    /// The quantiles at 5, 50 and 95 %, which are estimates.
+    pub quantiles: [f64; 3],
+    /// How far the mean may be off, in units of `sd`.
+    pub mean_error: f64,
+    /// How far the sd may be off, as a fraction of it.
+    pub sd_error: f64,
+}
+
+/// Rows, where they come from, and draws.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PosteriorTable {
+    /// Where they come from.
+    pub source: Source,
+    /// How sure the errors are.
+    pub level: Level,
+    /// A row for everything that is printed.
+    pub marginals: Vec<Marginal>,
+    /// Latents of draws, one after the other.
+    pub draws: Vec<f64>,
+    /// How it was made, in words.
+    pub made: String,
+    /// Figures that tell how good the source is.
+    pub constants: Vec<(&'static str, f64)>,
+}
+
+/// Draws that are kept of so many latents; `None` if there are too many latents.
+pub(super) fn kept(dim: usize) -> Option<usize> {
+    Some(DRAWS.0.min(NUMBERS / dim.max(1))).filter(|n| *n >= DRAWS.1)
+}
+
+/// Weighted points of so many latents.
+pub(super) fn points(dim: usize) -> usize {
+    POINTS.min(4 * NUMBERS / dim.max(1))
+}
+
+impl PosteriorTable {
+    /// The largest error of a mean, in sds.
+    pub fn mean_error(&self) -> f64 {
+        largest(self.marginals.iter().map(|m| m.mean_error))
+    }
+
+    /// The largest error of an sd, as a fraction of it.
+    pub fn sd_error(&self) -> f64 {
+        largest(self.marginals.iter().map(|m| m.sd_error))
+    }
+
+    /// The larger of both.
+    pub(super) fn error(&self) -> f64 {
+        largest([self.mean_error(), self.sd_error()].into_iter())
+    }
+
+    /// Corrected by weights whose tail is proved (D8).
+    pub(super) fn corrected(
+        q: &Gaussian,
+        reported: &[Vec<(usize, f64)>],
+        found: &WeightCertificate,
+        points: &WeightedDraws,
+        level: Level,
+        pairs: f64,
+        seed: u64,
+    ) -> Self {
+        let moments = found.means.iter().zip(&found.sds).map(|(mean, sd)| {
+            let off = |e: &Enclosed| (e.high - e.estimate).max(e.estimate - e.low) / sd.estimate;
+            ((mean.estimate, off(mean)), (sd.estimate, off(sd)))
+        });
+        Self {
+            source: Source::Corrected,
+            level,
+            marginals: weighted(q, reported, moments, points),
+            draws: points.resampled(kept(q.dim()).unwrap_or(0), seed),
+            made: format!(
+                "the fitted Gaussian corrected by the importance weights of {pairs} pairs of draws (D8)"
+            ),
+            constants: vec![("pairs of draws", pairs)],
+        }
+    }
+
+    /// By importance sampling with Pareto-smoothed weights; 2.6 standard errors.
+    pub(super) fn importance(
+        q: &Gaussian,
+        reported: &[Vec<(usize, f64)>],
+        found: &Importance,
+        points: &WeightedDraws,
+        seed: u64,
+    ) -> Self {
+        let moments = found.mean.iter().zip(&found.sd).map(|(mean, sd)| {
+            let off = |e: &Estimate| STATED * e.standard_error / sd.value;
+            ((mean.value, off(mean)), (sd.value, off(sd)))
+        });
+        let (draws, k_hat) = (found.log_weights.len() as f64, found.k_hat.unwrap_or(f64::NAN));
+        Self {
+            source: Source::Importance,
+            level: Level::Estimated,
+            marginals: weighted(q, reported, moments, points),
+            draws: points.resampled(kept(q.dim()).unwrap_or(0), seed),
+            made: format!("importance sampling with {draws} draws of the fitted Gaussian, k-hat {k_hat:.2}"),
+            constants: vec![
+                ("draws", draws),
+                ("k-hat", k_hat),
+                ("effective sample size", found.effective_sample_size),
+            ],
+        }
+    }
+
+    /// Independent draws of the posterior itself, `dim` latents each; 2.6 standard errors.
+    pub(super) fn exact(
+        dim: usize,
+        reported: &[Vec<(usize, f64)>],
+        draws: Vec<f64>,
+        acceptance: f64,
+    ) -> Self {
+        let n = (draws.len() / dim.max(1)) as f64;
+        let marginals = each_series(dim, reported, &draws).map(|series| {
+            let mean = series.iter().sum::<f64>() / n;
+            let power = |k: i32| series.iter().map(|x| (x - mean).powi(k)).sum::<f64>() / n;
+            let (variance, fourth) = (power(2), power(4));
+            let sd = (variance * n / (n - 1.0)).sqrt();
+            // the spread of s² is (μ₄ − σ⁴)/n, and ds = ds²/(2s)
+            let spread = ((fourth - variance * variance).max(0.0) / n).sqrt() / (2.0 * variance);
+            let (mean_error, sd_error) = (STATED / n.sqrt(), STATED * spread);
+            Marginal { mean, sd, quantiles: quantiles(series), mean_error, sd_error }
+        });
+        Self {
+            source: Source::Exact,
+            level: Level::Estimated,
+            marginals: marginals.collect(),
+            made: format!("{n} independent exact draws (D6)"),
+            draws,
+            constants: vec![("draws", n), ("acceptance", acceptance)],
+        }
+    }
+
+    /// Of chains; 2.6 standard errors.
+    pub(super) fn nuts(reported: &[Vec<(usize, f64)>], chains: Chains, seed: u64) -> Self {
+        let Chains { dim, chains: count, values, divergences } = chains;
+        let (mut r_hat, mut ess) = (1.0_f64, f64::INFINITY);
+        let marginals: Vec<Marginal> = each_series(dim, reported, &values)
+            .map(|series| {
+                let found = diagnosed(&series, count);
+                (r_hat, ess) = (largest([r_hat, found.r_hat].into_iter()), ess.min(found.ess));
+                Marginal {
+                    mean: found.mean,
+                    sd: found.sd,
+                    quantiles: quantiles(series),
+                    mean_error: STATED * found.mean_se / found.sd,
+                    sd_error: STATED * found.sd_se / found.sd,
+                }
+            })
+            .collect();
+        let (n, divergences) = ((values.len() / dim.max(1)) as f64, divergences as f64);
+        // R-hat is rounded up, so that 1.00 is never said of 1.01
+        let shown = (100.0 * r_hat).ceil() / 100.0;
+        let broken = if divergences > 0.0 { format!(", {divergences} divergences") } else { String::new() };
+        Self {
+            source: Source::Nuts,
+            level: Level::Estimated,
+            marginals,
+            made: format!("{n} NUTS draws of {count} chains, R-hat at most {shown:.2}{broken}"),
+            draws: shuffled(dim, values, seed),
+            constants: vec![
+                ("draws", n),
+                ("R-hat", r_hat),
+                ("effective sample size", ess),
+                ("divergences", divergences),
+            ],
+        }
+    }
+
+    /// True if every number is one.
+    pub(super) fn is_finite(&self) -> bool {
+        let finite = |m: &Marginal| {
+            let all = [m.mean, m.sd, m.mean_error, m.sd_error];
+            all.iter().chain(&m.quantiles).all(|x| x.is_finite())
+        };
+        self.marginals.iter().all(finite) && self.draws.iter().all(|x| x.is_finite())
+    }
+}
+
+/// The draws of all chains in random order, as many as are kept.
+fn shuffled(dim: usize, values: Vec<f64>, seed: u64) -> Vec<f64> {
+    let count = values.len() / dim.max(1);
+    let kept = kept(dim).unwrap_or(0).min(count);
+    WeightedDraws::new(dim, values, &vec![0.0; count])
+        .map(|draws| draws.resampled(kept, seed))
+        .unwrap_or_default()
+}
+
+/// The largest number; what is none is larger than all.
+fn largest(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.fold(0.0, |a, b| if b.is_nan() { f64::INFINITY } else { a.max(b) })
+}
+
+/// Rows of means and sds with their errors, and quantiles of the weighted points.
+fn weighted(
+    q: &Gaussian,
+    reported: &[Vec<(usize, f64)>],
+    moments: impl Iterator<Item = ((f64, f64), (f64, f64))>,
+    points: &WeightedDraws,
+) -> Vec<Marginal> {
+    let mut combinations = Combinations::new(q);
+    let rows = reported.iter().zip(moments).map(|(terms, ((mean, mean_error), (sd, sd_error)))| {
+        let found = points.quantiles(terms, combinations.moments(terms), &QUANTILES);
+        Marginal { mean, sd, quantiles: [found[0], found[1], found[2]], mean_error, sd_error }
+    });
+    rows.collect()
+}
+
+/// What is printed, draw by draw.
+fn each_series<'a>(
+    dim: usize,
+    reported: &'a [Vec<(usize, f64)>],
+    draws: &'a [f64],
+) -> impl Iterator<Item = Vec<f64>> + 'a {
+    reported.iter().map(move |terms| {
+        draws.chunks_exact(dim).map(|z| terms.iter().map(|&(i, a)| a * z[i]).sum()).collect()
+    })
+}
+
+/// The quantiles of draws, interpolated.
+fn quantiles(mut series: Vec<f64>) -> [f64; 3] {
+    series.sort_by(f64::total_cmp);
+    QUANTILES.map(|(p, _)| quantile(&series, p))
+}
+
+impl Record {
+    /// The record that prints a table instead of the Gaussian's own numbers.
+    #[must_use]
+    pub(crate) fn printing_table(self, table: &PosteriorTable) -> Self {
+        let rows = table.marginals.iter().map(|m| {
+            let [q05, q50, q95] = m.quantiles;
+            [m.mean, m.sd, q05, q50, q95, m.mean_error, m.sd_error]
+        });
+        let recorded = record::Table::new(
+            table.source,
+            table.level,
+            [table.mean_error(), table.sd_error()],
+            table.made.clone(),
+            &table.constants,
+        );
+        self.printing(recorded, rows)
+    }
+}

@@ -1,0 +1,134 @@
+//! Where the printed numbers come from, and how far from the posterior they may be.
+
+use std::collections::BTreeMap;
+
+use certus::certificate::Level;
+use certus::certificate::words::{figure, level_words, percent};
+use serde::{Deserialize, Serialize};
+
+use super::convert::finite;
+use super::words::level;
+use super::{Parameter, Record, RecordedLevel};
+
+/// Where printed numbers come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The Gaussian itself.
+    Gaussian,
+    /// Importance weights whose tail is proved.
+    Corrected,
+    /// Independent draws from the posterior.
+    Exact,
+    /// Importance sampling.
+    Importance,
+    /// NUTS.
+    Nuts,
+}
+
+impl Source {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Gaussian, Self::Corrected, Self::Exact, Self::Importance, Self::Nuts];
+
+    /// As fit.json and the setting have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gaussian => "gaussian",
+            Self::Corrected => "corrected",
+            Self::Exact => "exact",
+            Self::Importance => "importance",
+            Self::Nuts => "nuts",
+        }
+    }
+}
+
+/// What the printed numbers are, if they are not the Gaussian's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// Where they come from.
+    pub source: Source,
+    /// How sure their errors are.
+    pub level: RecordedLevel,
+    /// δ, if they are probable.
+    pub delta: Option<f64>,
+    /// The largest error of a mean, in sds.
+    pub mean_error: Option<f64>,
+    /// The largest error of an sd, as a fraction of it.
+    pub sd_error: Option<f64>,
+    /// How they were made, in words.
+    pub made: String,
+    /// Figures that tell how good the source is.
+    pub constants: BTreeMap<String, Option<f64>>,
+}
+
+/// The Gaussian's own numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfGaussian {
+    /// One entry per coefficient, on the user's scale.
+    pub parameters: Vec<Parameter>,
+}
+
+impl Table {
+    /// Of a table of the posterior, with its largest errors of means and sds.
+    pub(crate) fn new(
+        source: Source,
+        level: Level,
+        [mean_error, sd_error]: [f64; 2],
+        made: String,
+        constants: &[(&'static str, f64)],
+    ) -> Self {
+        let delta = match level {
+            Level::Probable { delta } => Some(delta),
+            _ => None,
+        };
+        Self {
+            source,
+            level: RecordedLevel::new(level),
+            delta,
+            mean_error: finite(mean_error),
+            sd_error: finite(sd_error),
+            made,
+            constants: constants.iter().map(|(name, x)| (name.to_string(), finite(*x))).collect(),
+        }
+    }
+
+    /// "means within 0.012 sd, sds within 2.6 % of the posterior's (with probability 0.99)"; of an estimate "means
+    /// about 0.012 sd, sds about 2.6 % from the posterior's, or less (estimated)".
+    pub fn errors(&self) -> String {
+        let sure = level(self.level, self.delta);
+        let (how, rest) = match sure {
+            Level::Estimated | Level::None => ("about", "from the posterior's, or less"),
+            Level::Proved | Level::Probable { .. } => ("within", "of the posterior's"),
+        };
+        let shown = |x: Option<f64>, words: fn(f64) -> String| x.map_or("?".into(), words);
+        let (mean, sd) = (shown(self.mean_error, figure), shown(self.sd_error, percent));
+        format!("means {how} {mean} sd, sds {how} {sd} % {rest} ({})", level_words(sure))
+    }
+}
+
+impl Record {
+    /// The record with another source of the printed numbers, each row with (mean, sd, quantiles, errors); the
+    /// Gaussian's own move aside.
+    #[must_use]
+    pub(crate) fn printing(mut self, table: Table, rows: impl Iterator<Item = [f64; 7]>) -> Self {
+        let own = self.parameters;
+        let (level, source) = (Some(table.level), Some(table.source));
+        let row = |(p, [mean, sd, q05, q50, q95, mean_error, sd_error]): (&Parameter, [f64; 7])| Parameter {
+            name: p.name.clone(),
+            mean: finite(mean),
+            sd: finite(sd),
+            q05: finite(q05),
+            q50: finite(q50),
+            q95: finite(q95),
+            mean_error: finite(mean_error),
+            sd_error: finite(sd_error),
+            level,
+            source,
+        };
+        self.parameters = own.iter().zip(rows).map(row).collect();
+        (self.table, self.gaussian) = (Some(table), Some(OfGaussian { parameters: own }));
+        self
+    }
+}
