@@ -65,6 +65,9 @@ def contents(fit: Fit, draws: int, seed: int) -> tuple[Groups, dict[str, Any], d
     weights = fit.log_weights(draws, seed)
     if weights is not None and latents is not None:
         groups["sample_stats"] = {"lp": weights + fit.log_q(latents), "log_weight": weights}
+    elif source is not None and latents is not None:
+        # draws of the posterior need no weights
+        groups["sample_stats"] = {"lp": fit._log_density(latents)}
     return groups, coords, dims
 
 

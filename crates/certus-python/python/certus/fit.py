@@ -164,11 +164,13 @@ class Fit:
         if self._source is None or self._fitted.is_mixture or self._fitted.has_draws:
             return None
         latents = self.latents(n, seed)
+        return self._log_density(latents) - self.log_q(latents)
+
+    def _log_density(self, latents: Array) -> Array:
+        """log p at latents, up to a constant."""
         if isinstance(self._source, Target):
-            values = np.asarray(self._source.log_density(latents)[0], dtype=np.float64)
-        else:
-            values = self._source._model.log_density(latents)
-        return values - self.log_q(latents)
+            return np.asarray(self._source.log_density(latents)[0], dtype=np.float64)
+        return self._source._model.log_density(latents)
 
     def summary(self) -> pd.DataFrame:
         """A data frame with one row per parameter: mean, sd and quantiles."""
