@@ -269,3 +269,71 @@ impl Record {
         self.printing(recorded, rows)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use certus::factor::{Factor, Lower};
+
+    fn standard() -> (Gaussian, WeightedDraws) {
+        let factor = Factor::Lower(Lower::new(1, vec![1.0]).expect("positive"));
+        let q = Gaussian::new(vec![0.0], factor).expect("proper");
+        let draws = WeightedDraws::new(1, q.sample(100, 1), &[0.0; 100]).expect("finite");
+        (q, draws)
+    }
+
+    /// The truth may be at either end of its interval; 2.6 standard errors of an estimate; both in printed sds.
+    #[test]
+    fn errors_by_hand() {
+        let (q, draws) = standard();
+        let certificate = WeightCertificate {
+            kl: (0.0, 0.1),
+            reverse_kl: 0.1,
+            total_variation: 0.1,
+            log_evidence: (0.0, 0.1),
+            means: vec![Enclosed { estimate: 1.0, low: 0.6, high: 1.2 }],
+            sds: vec![Enclosed { estimate: 2.0, low: 1.9, high: 2.5 }],
+            mean_error: 9.0,
+            sd_error: 9.0,
+            width: 9.0,
+            tau: 1.0,
+            tail: 0.0,
+            log_weights: Vec::new(),
+        };
+        let (reported, level) = ([vec![(0, 1.0)]], Level::Probable { delta: 0.01 });
+        let table = PosteriorTable::corrected(&q, &reported, &certificate, &draws, level, 10.0, 0);
+        let row = table.marginals[0];
+        assert!((row.mean_error - 0.2).abs() < 1e-15 && (row.sd_error - 0.25).abs() < 1e-15, "{row:?}");
+        assert_eq!((row.mean, row.sd, row.quantiles[1]), (1.0, 2.0, 0.0));
+        assert_eq!((table.mean_error(), table.sd_error(), table.error()), (row.mean_error, 0.25, 0.25));
+        assert_eq!(table.draws.len(), 4000);
+        let one = |value, standard_error| vec![Estimate { value, standard_error }];
+        let found = Importance {
+            log_evidence: Estimate { value: 0.0, standard_error: 0.0 },
+            kl: Estimate { value: 0.0, standard_error: 0.0 },
+            k_hat: Some(0.1),
+            mean: one(1.0, 0.1),
+            sd: one(2.0, 0.2),
+            effective_sample_size: 100.0,
+            log_weights: vec![0.0; 100],
+        };
+        let row = PosteriorTable::importance(&q, &reported, &found, &draws, 0).marginals[0];
+        assert!((row.mean_error - 0.13).abs() < 1e-15 && (row.sd_error - 0.26).abs() < 1e-15, "{row:?}");
+    }
+
+    /// ±1 twice: mean 0, sd √(4/3), fourth moment 1, so that s has no error; the mean has 2.6/√4 of an sd.
+    #[test]
+    fn exact_draws_by_hand() {
+        let table = PosteriorTable::exact(1, &[vec![(0, 2.0)]], vec![0.5, -0.5, 0.5, -0.5], 0.5);
+        let row = table.marginals[0];
+        assert_eq!((row.mean, row.sd, row.mean_error, row.sd_error), (0.0, (4.0_f64 / 3.0).sqrt(), 1.3, 0.0));
+        assert_eq!(row.quantiles[1], 0.0);
+    }
+
+    /// A number that is none is never small.
+    #[test]
+    fn nothing_is_swallowed() {
+        assert_eq!(largest([0.1, f64::NAN, 0.2].into_iter()), f64::INFINITY);
+        assert_eq!((kept(10), kept(20_000), kept(20_001)), (Some(4000), Some(400), None));
+    }
+}
