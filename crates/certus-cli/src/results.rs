@@ -32,10 +32,17 @@ pub fn sample(dir: &Path, draws: usize, seed: u64, to: &Path, overwrite: bool) -
     let directory = opened(dir)?;
     let output = Output::new(to, overwrite, dir, data(&Record::read(&directory)?).as_slice())?;
     let fit = Fit::read(&directory)?;
-    let kind = if fit.mixture.is_some() { "mixture of Gaussians" } else { "Gaussian approximation" };
+    let kind = match (&fit.mixture, &fit.posterior_draws) {
+        (Some(_), _) => "a mixture of Gaussians",
+        (None, Some(_)) => "the posterior",
+        (None, None) => "a Gaussian approximation",
+    };
+    if let Some(kept) = fit.posterior_draws.as_ref().map(|kept| kept.count()).filter(|kept| *kept < draws) {
+        crate::exit::note(&format!("the fit keeps {kept} draws of the posterior, which repeat after that"));
+    }
     let names: Vec<String> = fit.record.parameters.iter().map(|p| p.name.clone()).collect();
     let comments = [
-        format!("draws of a {kind} by certus, model = {}", fit.record.model),
+        format!("draws of {kind} by certus, model = {}", fit.record.model),
         format!("num_samples = {draws}"),
         format!("seed = {seed}"),
     ];

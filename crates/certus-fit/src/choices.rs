@@ -45,8 +45,8 @@ pub fn posteriors() -> Choices {
         ("gaussian", "The fitted Gaussian's own numbers"),
         ("corrected", "The Gaussian corrected by importance weights whose tail is proved: errors that hold"),
         ("exact", "Independent draws from the posterior (at most 12 coefficients)"),
-        ("importance", "Importance sampling with Pareto-smoothed weights: estimated errors"),
         ("nuts", "NUTS, four chains started from the Gaussian: estimated errors"),
+        ("importance", "Importance sampling with Pareto-smoothed weights: estimated errors, often too small"),
     ]
 }
 

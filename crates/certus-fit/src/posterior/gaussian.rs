@@ -61,7 +61,7 @@ impl Problem {
     /// How far q is from the posterior, if that can be computed in a few seconds: a bound where there is a useful one,
     /// else an estimate. Means and sds are those of [`Problem::quantities`], which is what is printed.
     pub(super) fn of_gaussian(&self, goal: &Goal, w: &Gaussian) -> Posterior {
-        let weighed = self.weighed(goal, w, Printed::Gaussian, 0).posterior;
+        let weighed = self.weighed(goal, w, Printed::Gaussian, 0, goal.accuracy.is_some()).posterior;
         let accurate = |x: Option<f64>| x.is_some_and(|x| x <= accuracy(goal));
         let few = self.meaning.dim() <= ENVELOPE && matches!(self.model_kind, ModelKind::Dense(_));
         if !few && is_bound(&weighed) && accurate(weighed.mean_error) && accurate(weighed.sd_error) {
@@ -137,9 +137,17 @@ impl Problem {
         rows * (per_row + ROW_WORK) + LATENT_WORK * self.meaning.dim() as f64 + DRAW_WORK
     }
 
-    /// What the tail of the importance weights says (D8), with half of δ; `keep` points are kept.
-    pub(super) fn weighed(&self, goal: &Goal, w: &Gaussian, printed: Printed, keep: usize) -> Weighed {
-        let none = |why: String| Weighed { posterior: Posterior::none(why), found: None };
+    /// What the tail of the importance weights says (D8), with half of δ; `keep` points are kept, and it may take
+    /// minutes if it was `asked` for.
+    pub(super) fn weighed(
+        &self,
+        goal: &Goal,
+        w: &Gaussian,
+        printed: Printed,
+        keep: usize,
+        asked: bool,
+    ) -> Weighed {
+        let none = |why: String| Weighed { posterior: Posterior::none(why), found: None, too_long: false };
         let Some(model) = self.model() else { return none("the scales are not given".into()) };
         let wanted = WeightGoal {
             accuracy: accuracy(goal),
@@ -148,7 +156,7 @@ impl Problem {
             delta: 0.5 * goal.delta,
             seed: goal.seed,
             first: POSTERIOR_WORK,
-            most: if goal.accuracy.is_some() { ACCURACY_WORK.1 } else { ACCURACY_WORK.0 },
+            most: if asked { ACCURACY_WORK.1 } else { ACCURACY_WORK.0 },
         };
         let lower = matches!(self.model_kind, ModelKind::Dense(_));
         let q = if lower { lower_triangular(w) } else { Ok(Cow::Borrowed(w)) };

@@ -22,8 +22,8 @@ use crate::refusal::RequestError;
 const IMPORTANCE_WORK: f64 = 4e10;
 /// Gradients that NUTS takes, more or less: 4 chains of 1500 draws with 10 steps each.
 const NUTS_GRADIENTS: f64 = 6e4;
-/// Multiplications that it may take without being asked for: a minute or two.
-const NUTS_WORK: f64 = 1e11;
+/// Multiplications that it may take without being asked for, by default and for an accuracy: seconds, minutes.
+const NUTS_WORK: (f64, f64) = (1e11, 1e12);
 /// Latents that it may have: 4,000 draws of 5,000 latents take 160 MB, twice.
 const NUTS_LATENTS: usize = 5000;
 /// R-hat above which chains have not mixed.
@@ -60,7 +60,8 @@ impl FromStr for PosteriorChoice {
 impl PosteriorChoice {
     fn rungs(self) -> &'static [Source] {
         match self {
-            Self::Auto => &[Source::Corrected, Source::Exact, Source::Importance, Source::Nuts],
+            // where q's tails are too light, the standard errors of importance sampling do not see what it misses
+            Self::Auto => &[Source::Corrected, Source::Exact, Source::Nuts, Source::Importance],
             Self::Only(Source::Gaussian) => &[],
             Self::Only(Source::Corrected) => &[Source::Corrected],
             Self::Only(Source::Exact) => &[Source::Exact],
@@ -186,32 +187,37 @@ impl<'a> Climb<'a> {
     fn shortfall(&self, best: Option<&PosteriorTable>, wanted: f64) -> Option<String> {
         let what = match best {
             Some(best) if best.error() <= wanted => return None,
-            None if self.failed.is_empty() => return None,
+            // nothing was tried, because everything would take long
+            None if self.failed.is_empty() && self.choice == PosteriorChoice::Auto => return None,
             Some(best) => {
                 let (mean, sd) = (figure(best.mean_error()), percent(best.sd_error()));
                 let how = if matches!(best.level, Level::Estimated) { "about" } else { "within" };
                 format!("means {how} {mean} sd, sds {how} {sd} %")
             }
-            None => self.failed.join("; "),
+            None => [&self.failed[..], &self.long].concat().join("; "),
         };
-        let asked = figure(wanted);
+        let (mean, sd) = (figure(wanted), percent(wanted));
         let next = match self.choice {
             PosteriorChoice::Auto if !self.long.is_empty() => "; NUTS would take longer",
             PosteriorChoice::Auto => "",
             PosteriorChoice::Only(_) => "; another source may do better",
         };
-        Some(format!("{what}, where {asked} was wanted{next}"))
+        Some(format!("{what}; wanted are means within {mean} sd and sds within {sd} %{next}"))
     }
 
-    /// Rung b: weights whose tail is proved.
+    /// Weights whose tail is proved.
     fn corrected(&mut self) -> Result<Option<PosteriorTable>, certus_models::Error> {
         let (dim, seed) = (self.w.dim(), self.goal.seed);
-        let weighed = self.problem.weighed(self.goal, self.w, Printed::Corrected, points(dim));
+        let asked = self.choice != PosteriorChoice::Auto || self.goal.accuracy.is_some();
+        let weighed = self.problem.weighed(self.goal, self.w, Printed::Corrected, points(dim), asked);
         self.bounded = weighed.posterior;
         let Some((found, draws)) = &weighed.found else {
             let why = self.bounded.statement.reason().unwrap_or_default().to_string();
-            let list = if why.contains("multiplications") { &mut self.long } else { &mut self.failed };
-            list.push(why);
+            if weighed.too_long {
+                self.long.push(why)
+            } else {
+                self.failed.push(why)
+            }
             return Ok(None);
         };
         let statement = &self.bounded.statement;
@@ -220,7 +226,7 @@ impl<'a> Climb<'a> {
         Ok(Some(PosteriorTable::corrected(&q, &self.reported, found, draws, level, pairs, seed)))
     }
 
-    /// Rung c: exact draws from the envelope.
+    /// Exact draws from the envelope.
     fn exact(&mut self) -> Result<Option<PosteriorTable>, certus_models::Error> {
         let dim = self.w.dim();
         let ModelKind::Dense(model) = &self.problem.model_kind else {
@@ -244,7 +250,7 @@ impl<'a> Climb<'a> {
         Ok(Some(PosteriorTable::exact(dim, &self.reported, found.draws, found.acceptance)))
     }
 
-    /// Rung d: importance sampling.
+    /// Importance sampling.
     fn importance(&mut self) -> Result<Option<PosteriorTable>, certus_models::Error> {
         let work = if self.choice == PosteriorChoice::Auto { IMPORTANCE_WORK } else { f64::INFINITY };
         let Some(draws) = self.problem.draws_within(work) else {
@@ -267,7 +273,7 @@ impl<'a> Climb<'a> {
         Ok(Some(PosteriorTable::importance(self.w, &self.reported, &found, &draws, seed)))
     }
 
-    /// Rung e: a sampler.
+    /// A sampler.
     fn nuts(&mut self) -> Result<Option<PosteriorTable>, certus_models::Error> {
         let Some(model) = self.problem.model() else { return Ok(None) };
         if model.ranks().is_some() {
@@ -277,7 +283,12 @@ impl<'a> Climb<'a> {
             return Ok(self.asked("NUTS draws", "at most 5000 latents"));
         }
         let work = 2.0 * NUTS_GRADIENTS * self.problem.products();
-        if self.choice == PosteriorChoice::Auto && self.goal.accuracy.is_none() && work > NUTS_WORK {
+        let most = match (self.choice, self.goal.accuracy) {
+            (PosteriorChoice::Auto, None) => NUTS_WORK.0,
+            (PosteriorChoice::Auto, Some(_)) => NUTS_WORK.1,
+            (PosteriorChoice::Only(_), _) => f64::INFINITY,
+        };
+        if work > most {
             self.long.push(format!("NUTS would take about {} multiplications", figure(work)));
             return Ok(None);
         }

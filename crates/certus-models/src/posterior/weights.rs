@@ -60,6 +60,8 @@ pub struct Weighed {
     pub posterior: Posterior,
     /// All of it, unless they say nothing, with the first points.
     pub found: Option<(WeightCertificate, WeightedDraws)>,
+    /// True if no attempt was made, because it would take too long.
+    pub too_long: bool,
 }
 
 /// What the weights say of the combinations `reported` of a model's latents. `products` is the number of products that
@@ -71,7 +73,7 @@ pub fn weights(
     products: f64,
     goal: &WeightGoal,
 ) -> Result<Weighed, Error> {
-    let none = |why: String| Ok(Weighed { posterior: Posterior::none(why), found: None });
+    let none = |why: String| Weighed { posterior: Posterior::none(why), found: None, too_long: false };
     let likelihood = model.likelihood();
     if q.dim() != model.dim() || !q.is_proper() {
         return Err(InvalidModel::Gaussian { coefficients: model.dim() }.into());
@@ -85,7 +87,7 @@ pub fn weights(
     // two gradients of every pair
     let cost = |k: i32| 4.0 * products * PAIRS * 4f64.powi(k);
     if cost(1) > goal.most {
-        return none(too_long(cost(1), goal.most));
+        return Ok(Weighed { too_long: true, ..none(too_long(cost(1), goal.most)) });
     }
     let mut k = (2..=LAST).rev().find(|&k| cost(k) <= goal.first).unwrap_or(1);
     let (mut spent, mut share, mut best) = (0.0, goal.delta, None::<(WeightCertificate, WeightSettings)>);
@@ -99,7 +101,7 @@ pub fn weights(
             Ok(Ok(found)) => found,
             // what an earlier attempt has said is not unsaid
             _ if best.is_some() => break,
-            Ok(Err(declined)) => return none(refused(&declined, likelihood, goal.delta)),
+            Ok(Err(declined)) => return Ok(none(refused(&declined, likelihood, goal.delta))),
             Err(error) => return Err(error.into()),
         };
         let worst = |c: &WeightCertificate| match goal.printed {
@@ -140,7 +142,7 @@ pub fn weights(
     let kept = settings.pairs.min(goal.keep / 2);
     let latents = problem.latents(&settings, kept);
     let draws = WeightedDraws::new(q.dim(), latents, &found.log_weights[..2 * kept])?;
-    Ok(Weighed { posterior, found: Some((found, draws)) })
+    Ok(Weighed { posterior, found: Some((found, draws)), too_long: false })
 }
 
 /// Why no attempt is made.
