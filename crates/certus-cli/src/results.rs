@@ -38,7 +38,7 @@ pub fn sample(dir: &Path, draws: usize, seed: u64, to: &Path, overwrite: bool) -
         (None, None) => "a Gaussian approximation",
     };
     if let Some(kept) = fit.posterior_draws.as_ref().map(|kept| kept.count()).filter(|kept| *kept < draws) {
-        crate::exit::note(&format!("the fit keeps {kept} draws of the posterior, which repeat after that"));
+        crate::exit::note(&format!("the fit keeps {kept} draws of the posterior; beyond that they repeat"));
     }
     let names: Vec<String> = fit.record.parameters.iter().map(|p| p.name.clone()).collect();
     let comments = [

@@ -136,8 +136,11 @@ impl Fit {
                     }
                     false => Effects::None,
                 };
-                let record = record(parameters);
-                (table.as_ref().map_or(record.clone(), |table| record.printing_table(table)), effects, None)
+                let record = match &table {
+                    Some(table) => record(parameters).printing_table(table),
+                    None => record(parameters),
+                };
+                (record, effects, None)
             }
         };
         let draws = table.map(|table| table.draws);

@@ -158,8 +158,8 @@ pub struct Settings {
     #[cfg_attr(feature = "clap", arg(long, value_name = "P", help_heading = "Goal"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delta: Option<f64>,
-    /// How closely means (in sds) and sds (as a fraction) are compared with the posterior's, even if that takes minutes
-    /// [default: 0.1, if that takes seconds]
+    /// How close the printed means (in sds) and sds (as a fraction) must be to the posterior's, even if that takes
+    /// minutes [default: 0.1, if that takes seconds]
     #[cfg_attr(feature = "clap", arg(long, value_name = "A", help_heading = "Goal"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,

@@ -32,6 +32,7 @@ const POSTERIOR_DRAWS: (f64, f64) = (1e5, 4e3);
 const ESTIMATE_DRAWS: usize = 20_000;
 /// A bound on the KL divergence, in nats, above which it is not useful: then an estimate is given instead.
 const USEFUL: f64 = 1.0;
+
 impl Problem {
     /// How far q is from a posterior that is Gaussian (D7): what the gap to the best of all Gaussians says, with the
     /// same figures, or, for a smaller family, the closed form; `None` for other posteriors.
@@ -137,6 +138,17 @@ impl Problem {
         rows * (per_row + ROW_WORK) + LATENT_WORK * self.meaning.dim() as f64 + DRAW_WORK
     }
 
+    /// q, with a dense factor if the model has no groups.
+    pub(super) fn with_its_factor<'a>(
+        &self,
+        w: &'a Gaussian,
+    ) -> Result<Cow<'a, Gaussian>, certus_models::Error> {
+        match self.model_kind {
+            ModelKind::Dense(_) => lower_triangular(w),
+            ModelKind::Grouped(_) | ModelKind::Collapsed(_) => Ok(Cow::Borrowed(w)),
+        }
+    }
+
     /// What the tail of the importance weights says (D8), with half of δ; `keep` points are kept, and it may take
     /// minutes if it was `asked` for.
     pub(super) fn weighed(
@@ -158,9 +170,10 @@ impl Problem {
             first: POSTERIOR_WORK,
             most: if asked { ACCURACY_WORK.1 } else { ACCURACY_WORK.0 },
         };
-        let lower = matches!(self.model_kind, ModelKind::Dense(_));
-        let q = if lower { lower_triangular(w) } else { Ok(Cow::Borrowed(w)) };
-        match q.and_then(|q| weights(model, &q, &self.reported(), self.products(), &wanted)) {
+        match self
+            .with_its_factor(w)
+            .and_then(|q| weights(model, &q, &self.reported(), self.products(), &wanted))
+        {
             Ok(weighed) => Weighed { posterior: weighed.posterior.at_probability(goal.delta), ..weighed },
             Err(error) => none(error.to_string()),
         }
@@ -172,7 +185,8 @@ pub(super) fn accuracy(goal: &Goal) -> f64 {
     goal.accuracy.unwrap_or(ACCURACY)
 }
 
-pub(super) fn is_bound(posterior: &Posterior) -> bool {
+/// True for what is more than an estimate.
+fn is_bound(posterior: &Posterior) -> bool {
     matches!(posterior.statement.level(), Level::Proved | Level::Probable { .. })
 }
 

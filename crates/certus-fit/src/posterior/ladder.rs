@@ -58,15 +58,11 @@ impl FromStr for PosteriorChoice {
 }
 
 impl PosteriorChoice {
-    fn rungs(self) -> &'static [Source] {
+    fn rungs(self) -> Vec<Source> {
         match self {
             // where q's tails are too light, the standard errors of importance sampling do not see what it misses
-            Self::Auto => &[Source::Corrected, Source::Exact, Source::Nuts, Source::Importance],
-            Self::Only(Source::Gaussian) => &[],
-            Self::Only(Source::Corrected) => &[Source::Corrected],
-            Self::Only(Source::Exact) => &[Source::Exact],
-            Self::Only(Source::Importance) => &[Source::Importance],
-            Self::Only(Source::Nuts) => &[Source::Nuts],
+            Self::Auto => vec![Source::Corrected, Source::Exact, Source::Nuts, Source::Importance],
+            Self::Only(source) => vec![source],
         }
     }
 }
@@ -134,13 +130,24 @@ struct Climb<'a> {
     /// Why rungs were left out: too long, or else.
     long: Vec<String>,
     failed: Vec<String>,
+    /// True if NUTS is one of those that would take too long.
+    without_nuts: bool,
 }
 
 impl<'a> Climb<'a> {
     fn new(problem: &'a Problem, goal: &'a Goal, w: &'a Gaussian, choice: PosteriorChoice) -> Self {
-        let (bounded, reported) = (Posterior::none("no bound was asked for"), problem.reported());
-        let (long, failed) = (Vec::new(), Vec::new());
-        Self { problem, goal, w, choice, reported, bounded, estimated: None, long, failed }
+        Self {
+            problem,
+            goal,
+            w,
+            choice,
+            reported: problem.reported(),
+            bounded: Posterior::none("it was not asked for"),
+            estimated: None,
+            long: Vec::new(),
+            failed: Vec::new(),
+            without_nuts: false,
+        }
     }
 
     fn climb(mut self) -> Compared {
@@ -198,11 +205,11 @@ impl<'a> Climb<'a> {
         };
         let (mean, sd) = (figure(wanted), percent(wanted));
         let next = match self.choice {
-            PosteriorChoice::Auto if !self.long.is_empty() => "; NUTS would take longer",
+            PosteriorChoice::Auto if self.without_nuts => "; NUTS would take longer",
             PosteriorChoice::Auto => "",
             PosteriorChoice::Only(_) => "; another source may do better",
         };
-        Some(format!("{what}; wanted are means within {mean} sd and sds within {sd} %{next}"))
+        Some(format!("{what}; the goal is means within {mean} sd and sds within {sd} %{next}"))
     }
 
     /// Weights whose tail is proved.
@@ -222,7 +229,7 @@ impl<'a> Climb<'a> {
         };
         let statement = &self.bounded.statement;
         let pairs = statement.constant("pairs of draws").unwrap_or(f64::NAN);
-        let (level, q) = (statement.level(), lower_triangular_of(self.problem, self.w)?);
+        let (level, q) = (statement.level(), self.problem.with_its_factor(self.w)?);
         Ok(Some(PosteriorTable::corrected(&q, &self.reported, found, draws, level, pairs, seed)))
     }
 
@@ -290,11 +297,12 @@ impl<'a> Climb<'a> {
         };
         if work > most {
             self.long.push(format!("NUTS would take about {} multiplications", figure(work)));
+            self.without_nuts = true;
             return Ok(None);
         }
         let settings = NutsSettings { seed: self.goal.seed, ..NutsSettings::default() };
-        let table = PosteriorTable::nuts(&self.reported, nuts(model, self.w, &settings)?, self.goal.seed);
-        let r_hat = table.constants.iter().find(|(name, _)| *name == "R-hat").map_or(f64::NAN, |c| c.1);
+        let chains = nuts(model, self.w, &settings)?;
+        let (table, r_hat) = PosteriorTable::nuts(&self.reported, chains, self.goal.seed);
         if r_hat.is_nan() || r_hat > R_HAT {
             self.failed.push(format!("the chains of NUTS have not mixed: R-hat {r_hat:.3}"));
             return Ok(None);
@@ -308,16 +316,5 @@ impl<'a> Climb<'a> {
             self.failed.push(format!("{what} are for {required}"));
         }
         None
-    }
-}
-
-/// q, with a dense factor where the model has one.
-fn lower_triangular_of<'a>(
-    problem: &Problem,
-    w: &'a Gaussian,
-) -> Result<std::borrow::Cow<'a, Gaussian>, certus_models::Error> {
-    match problem.model_kind {
-        ModelKind::Dense(_) => lower_triangular(w),
-        _ => Ok(std::borrow::Cow::Borrowed(w)),
     }
 }

@@ -159,8 +159,8 @@ impl PosteriorTable {
         }
     }
 
-    /// Of chains; 2.6 standard errors.
-    pub(super) fn nuts(reported: &[Vec<(usize, f64)>], chains: Chains, seed: u64) -> Self {
+    /// Of chains, and their largest R-hat; 2.6 standard errors.
+    pub(super) fn nuts(reported: &[Vec<(usize, f64)>], chains: Chains, seed: u64) -> (Self, f64) {
         let Chains { dim, chains: count, values, divergences } = chains;
         let (mut r_hat, mut ess) = (1.0_f64, f64::INFINITY);
         let marginals: Vec<Marginal> = each_series(dim, reported, &values)
@@ -180,7 +180,7 @@ impl PosteriorTable {
         // R-hat is rounded up, so that 1.00 is never said of 1.01
         let shown = (100.0 * r_hat).ceil() / 100.0;
         let broken = if divergences > 0.0 { format!(", {divergences} divergences") } else { String::new() };
-        Self {
+        let table = Self {
             source: Source::Nuts,
             level: Level::Estimated,
             marginals,
@@ -192,7 +192,8 @@ impl PosteriorTable {
                 ("effective sample size", ess),
                 ("divergences", divergences),
             ],
-        }
+        };
+        (table, r_hat)
     }
 
     /// True if every number is one.

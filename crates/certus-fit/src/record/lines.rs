@@ -3,7 +3,7 @@
 
 use certus::certificate::{counted, significant};
 
-use super::{GroupEffect, Record, RecordedLevel, Scale};
+use super::{GroupEffect, Record, RecordedLevel, Scale, Table};
 
 /// A number with five significant digits, or a dash.
 pub fn number(x: Option<f64>) -> String {
@@ -25,9 +25,8 @@ impl Record {
         }
         let mut lines = Vec::new();
         let posterior = certificate.posterior.facts();
-        let printed =
-            self.table.iter().flat_map(|table| [("posterior", table.errors()), ("", table.made.clone())]);
-        let printed: Vec<_> = printed.collect();
+        let printed = self.table.iter().flat_map(Table::sentences);
+        let printed: Vec<_> = ["posterior", ""].into_iter().zip(printed).collect();
         // an estimate says so itself
         let sure = match posterior.is_a_bound() {
             true => format!(" ({})", posterior.level_words()),

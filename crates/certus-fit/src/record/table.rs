@@ -94,6 +94,11 @@ impl Table {
         }
     }
 
+    /// How far the printed numbers may be off, and where they come from.
+    pub fn sentences(&self) -> [String; 2] {
+        [self.errors(), self.made.clone()]
+    }
+
     /// "means within 0.012 sd, sds within 2.6 % of the posterior's (with probability 0.99)"; of an estimate "means
     /// about 0.012 sd, sds about 2.6 % from the posterior's, or less (estimated)".
     pub fn errors(&self) -> String {

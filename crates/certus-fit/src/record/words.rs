@@ -8,7 +8,7 @@ use certus::certificate::{
     words::{About, Facts, counted, downward, interval, known_to, nearest, upward},
 };
 
-use super::{Assumption, Gap, Posterior, Record, RecordedLevel, Scale, ScaleMaximum, Voucher};
+use super::{Assumption, Gap, Posterior, Record, RecordedLevel, Scale, ScaleMaximum, Table, Voucher};
 
 pub(super) fn level(level: RecordedLevel, delta: Option<f64>) -> certificate::Level {
     match level {
@@ -180,8 +180,7 @@ impl Record {
             return lines;
         }
         let (gap, posterior) = (self.certificate.gap.facts(), posterior.facts());
-        let mut lines: Vec<String> =
-            self.table.iter().flat_map(|table| [table.errors(), table.made.clone()]).collect();
+        let mut lines: Vec<String> = self.table.iter().flat_map(Table::sentences).collect();
         lines.push(gap.standing_alone().to_string());
         lines.extend(gap.errors());
         lines.push(posterior.standing_alone().to_string());

@@ -15,7 +15,7 @@ use html::{count, escape, short, time};
 
 use crate::directory::{FitDirectory, REPORT, write_atomically};
 use crate::error::Error;
-use crate::record::{Assumption, Parameter, Record, RecordedLevel};
+use crate::record::{Assumption, Parameter, Record, RecordedLevel, Table};
 
 const STYLE: &str = include_str!("style.css");
 /// Parameters of the table.
@@ -104,7 +104,7 @@ fn verdict(out: &mut String, record: &Record, tone: &str) {
     match &record.certificate.scale {
         Some(scale) => paragraphs(out, &scale::sentences(scale)),
         None => {
-            let printed = record.table.iter().flat_map(|table| [table.errors(), table.made.clone()]);
+            let printed = record.table.iter().flat_map(Table::sentences);
             paragraphs(out, &printed.map(|words| escape(&capital(&words))).collect::<Vec<_>>());
             paragraphs(out, &words::stated(&gap.facts()));
             paragraphs(out, &words::stated(&posterior.facts())[..1]);
