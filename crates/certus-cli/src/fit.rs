@@ -344,14 +344,14 @@ impl<'a> Run<'a> {
         }
         self.say("comparing with the posterior");
         if self.communicator.ranks().is_some() {
-            ended.with(problem.compare(&self.goal, self.posterior, &ended.outcome));
+            ended.with(problem.compare(&self.goal, self.posterior, self.asked, &ended.outcome));
             return (ended, true);
         }
         let outcome = Arc::new(ended.outcome);
         let (problem, goal, theirs) = (problem.clone(), self.goal.clone(), outcome.clone());
-        let posterior = self.posterior;
+        let (posterior, asked) = (self.posterior, self.asked);
         let found = self.signals.unless_stopped(move || {
-            let found = problem.compare(&goal, posterior, &theirs);
+            let found = problem.compare(&goal, posterior, asked, &theirs);
             drop(theirs);
             found
         });

@@ -137,8 +137,8 @@ impl Fit {
                     false => Effects::None,
                 };
                 let record = match &table {
-                    Some(table) => record(parameters).printing_table(table),
-                    None => record(parameters),
+                    Some(table) => record(parameters).printing_own().printing_table(table),
+                    None => record(parameters).printing_own(),
                 };
                 (record, effects, None)
             }

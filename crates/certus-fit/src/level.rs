@@ -33,15 +33,28 @@ impl FromStr for RequiredLevel {
 }
 
 impl RequiredLevel {
-    /// An outcome whose statement is weaker than that has not reached its goal.
-    pub fn judge(self, outcome: &mut Outcome) {
-        let level = outcome.certificate.gap.statement.level();
-        let enough = match self {
+    /// True of a level that is strong enough.
+    pub(crate) fn allows(self, level: Level) -> bool {
+        match self {
             Self::Proved => level == Level::Proved,
             Self::Probable => matches!(level, Level::Proved | Level::Probable { .. }),
             Self::Estimated => true,
-        };
-        if outcome.status == Status::Reached && !enough {
+        }
+    }
+
+    /// As the setting has it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Estimated => "estimated",
+            Self::Probable => "probable",
+            Self::Proved => "proved",
+        }
+    }
+
+    /// An outcome whose statement is weaker than that has not reached its goal.
+    pub fn judge(self, outcome: &mut Outcome) {
+        let level = outcome.certificate.gap.statement.level();
+        if outcome.status == Status::Reached && !self.allows(level) {
             outcome.status = Status::Limit;
             outcome.message = format!("{}; a stronger statement was requested", outcome.message);
         }

@@ -167,7 +167,7 @@ pub struct Settings {
     #[cfg_attr(feature = "clap", arg(long, value_parser = parser(choices::posteriors()), help_heading = "Goal"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub posterior: Option<String>,
-    /// Level of certainty that is required of the gap [default: the strongest that the model allows]
+    /// Level of certainty that is required of the accuracy and the gap [default: any]
     #[cfg_attr(feature = "clap", arg(long, value_parser = parser(choices::levels()), help_heading = "Goal"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,

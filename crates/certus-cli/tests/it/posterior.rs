@@ -91,7 +91,12 @@ fn every_source_is_as_close_as_it_says() {
         for ((found, (truth, density)), p) in found.iter().zip(quantiles).zip([0.05, 0.5, 0.95_f64]) {
             let error = (p * (1.0 - p) / 2000.0).sqrt() / density;
             assert!((found - truth).abs() < 4.0 * error, "{source}: {found} {truth} ± {error}");
+            if let Some(stated) = row["quantile_error"].as_f64() {
+                assert!((found - truth).abs() <= stated * s, "{source}: {found} {truth} {row}");
+            }
         }
+        // the weights of so few rows do not reach far enough, and those of importance sampling say nothing of it
+        assert_eq!(row["quantile_error"].is_null(), matches!(source, "corrected" | "importance"), "{row}");
         // q's own are further away than the tolerance of the others
         let [own_mean, own_sd] = numbers(&record["gaussian"]["parameters"][0], ["mean", "sd"]);
         assert!((own_mean - mean).abs() > 0.01 * sd || (own_sd / sd - 1.0).abs() > 0.02);
@@ -123,7 +128,9 @@ fn the_gaussian_alone() {
     expect(&output, 0, "");
     let record = record(&output);
     assert!(record["table"].is_null() && record["gaussian"].is_null());
-    assert!(record["parameters"][0]["source"].is_null());
+    let (row, stated) = (&record["parameters"][0], &record["certificate"]["posterior"]);
+    assert_eq!((&row["source"], &row["mean_error"]), (&"gaussian".into(), &stated["mean_error"]));
+    assert_eq!((&row["sd_error"], &row["level"]), (&stated["sd_error"], &stated["level"]));
 }
 
 /// An accuracy that no source has: the best is printed, and the exit code says so.
@@ -147,6 +154,36 @@ fn an_accuracy_that_is_not_reached() {
     let output = fit(path.to_str().unwrap(), &["--posterior", "exact"]);
     expect(&output, 10, "exact draws are for at most 12 coefficients");
     assert!(record(&output)["table"].is_null());
+}
+
+/// Quantiles of many rows are enclosed: the interval holds, and is of use. The level that was asked for counts.
+#[test]
+fn quantiles_and_levels() {
+    let dir = scratch("quantiles");
+    let path = dir.join("many.csv");
+    // the same rows twenty times: q is close to the posterior
+    let lines = std::iter::repeat_n(ROWS, 20).flatten().map(|(y, x)| format!("{y},{x}\n"));
+    std::fs::write(&path, format!("y,x\n{}", lines.collect::<String>())).unwrap();
+    let path = path.to_str().unwrap();
+    let output = fit(path, &["--level", "probable"]);
+    expect(&output, 0, "");
+    let row = &record(&output)["parameters"][0];
+    let [s, error] = numbers(row, ["sd", "quantile_error"]);
+    assert!(row["source"] == "corrected" && error < 0.2, "{row}");
+    let log_p = |b: f64| {
+        20.0 * ROWS.iter().map(|(y, x)| y * x * b - (x * b).exp().ln_1p()).sum::<f64>() - b * b / 18.0
+    };
+    let grid: Vec<(f64, f64)> =
+        (0..60_000).map(|k| 1e-4 * f64::from(k)).map(|b| (b, (log_p(b) - log_p(1.5)).exp())).collect();
+    let all: f64 = grid.iter().map(|(_, p)| p).sum();
+    for (q, share) in numbers(row, ["q05", "q50", "q95"]).into_iter().zip([0.05, 0.5, 0.95]) {
+        let below = |t: f64| grid.iter().filter(|(b, _)| *b <= t).map(|(_, p)| p).sum::<f64>() / all;
+        assert!(below(q - error * s) < share && share < below(q + error * s), "{share}: {q} {row}");
+    }
+    // the skewed posterior is known to 0.1 by draws alone
+    let few = rows(&dir);
+    expect(&fit(&few, &[]), 0, "");
+    expect(&fit(&few, &["--level", "probable"]), 10, "sds within 10 %, probable");
 }
 
 /// Words are checked, and other kinds of fits refuse the setting.

@@ -14,6 +14,7 @@ use certus_models::posterior::Printed;
 use super::gaussian::{ENVELOPE, accuracy, better, is_useful, lower_triangular, stated};
 use super::table::{PosteriorTable, kept, points};
 use crate::choices;
+use crate::level::RequiredLevel;
 use crate::problem::{ModelKind, Problem};
 use crate::record::Source;
 use crate::refusal::RequestError;
@@ -100,17 +101,25 @@ impl Compared {
 }
 
 impl Problem {
-    /// Compares with the posterior, and takes from the ladder what is printed.
-    pub fn compare(&self, goal: &Goal, choice: PosteriorChoice, outcome: &Outcome) -> Compared {
+    /// Compares with the posterior, and takes from the ladder what is printed; the accuracy must be known at the level
+    /// that was `asked` for.
+    pub fn compare(
+        &self,
+        goal: &Goal,
+        choice: PosteriorChoice,
+        asked: Option<RequiredLevel>,
+        outcome: &Outcome,
+    ) -> Compared {
         let of_q = |posterior| Compared { posterior, table: None, shortfall: None };
         if let Some(posterior) = self.gaussian_posterior(goal, outcome) {
             return of_q(posterior);
         }
+        let asked = asked.unwrap_or(RequiredLevel::Estimated);
         let w = &outcome.gaussian;
         let found = certus::parallel::install(goal.threads, || match choice {
             PosteriorChoice::Only(Source::Gaussian) => of_q(self.of_gaussian(goal, w)),
             _ if kept(w.dim()).is_none() => of_q(self.of_gaussian(goal, w)),
-            _ => Climb::new(self, goal, w, choice).climb(),
+            _ => Climb::new(self, goal, w, choice, asked).climb(),
         });
         found.unwrap_or_else(|error| of_q(Posterior::none(error.to_string())))
     }
@@ -122,6 +131,7 @@ struct Climb<'a> {
     goal: &'a Goal,
     w: &'a Gaussian,
     choice: PosteriorChoice,
+    asked: RequiredLevel,
     reported: Vec<Vec<(usize, f64)>>,
     /// The best bound of how far q is.
     bounded: Posterior,
@@ -135,12 +145,19 @@ struct Climb<'a> {
 }
 
 impl<'a> Climb<'a> {
-    fn new(problem: &'a Problem, goal: &'a Goal, w: &'a Gaussian, choice: PosteriorChoice) -> Self {
+    fn new(
+        problem: &'a Problem,
+        goal: &'a Goal,
+        w: &'a Gaussian,
+        choice: PosteriorChoice,
+        asked: RequiredLevel,
+    ) -> Self {
         Self {
             problem,
             goal,
             w,
             choice,
+            asked,
             reported: problem.reported(),
             bounded: Posterior::none("it was not asked for"),
             estimated: None,
@@ -165,7 +182,7 @@ impl<'a> Climb<'a> {
                     if best.as_ref().is_none_or(|best| table.error() < best.error()) {
                         best = Some(table);
                     }
-                    if best.as_ref().is_some_and(|best| best.error() <= wanted) {
+                    if best.as_ref().is_some_and(|best| self.is_enough(best, wanted)) {
                         break;
                     }
                 }
@@ -175,6 +192,11 @@ impl<'a> Climb<'a> {
         }
         let shortfall = self.shortfall(best.as_ref(), wanted);
         Compared { posterior: self.posterior(), table: best, shortfall }
+    }
+
+    /// True of numbers that are as accurate as asked for, at the level asked for.
+    fn is_enough(&self, table: &PosteriorTable, wanted: f64) -> bool {
+        table.error() <= wanted && self.asked.allows(table.level)
     }
 
     /// What is said of q.
@@ -193,7 +215,7 @@ impl<'a> Climb<'a> {
     /// q's own numbers are printed, and their gap decides.
     fn shortfall(&self, best: Option<&PosteriorTable>, wanted: f64) -> Option<String> {
         let what = match best {
-            Some(best) if best.error() <= wanted => return None,
+            Some(best) if self.is_enough(best, wanted) => return None,
             // nothing was tried, because everything would take long
             None if self.failed.is_empty() && self.choice == PosteriorChoice::Auto => return None,
             Some(best) => {
@@ -205,11 +227,15 @@ impl<'a> Climb<'a> {
         };
         let (mean, sd) = (figure(wanted), percent(wanted));
         let next = match self.choice {
-            PosteriorChoice::Auto if self.without_nuts => "; NUTS would take longer",
+            PosteriorChoice::Auto if self.without_nuts => "; the source nuts would take longer",
             PosteriorChoice::Auto => "",
-            PosteriorChoice::Only(_) => "; another source may do better",
+            PosteriorChoice::Only(_) => "; the source auto may do better",
         };
-        Some(format!("{what}; the goal is means within {mean} sd and sds within {sd} %{next}"))
+        let level = match self.asked {
+            RequiredLevel::Estimated => String::new(),
+            asked => format!(", {}", asked.as_str()),
+        };
+        Some(format!("{what}; the goal is means within {mean} sd and sds within {sd} %{level}{next}"))
     }
 
     /// Weights whose tail is proved.

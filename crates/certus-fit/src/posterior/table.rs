@@ -27,12 +27,14 @@ pub struct Marginal {
     pub mean: f64,
     /// The sd.
     pub sd: f64,
-    /// The quantiles at 5, 50 and 95 %, which are estimates.
+    /// The quantiles at 5, 50 and 95 %.
     pub quantiles: [f64; 3],
     /// How far the mean may be off, in units of `sd`.
     pub mean_error: f64,
     /// How far the sd may be off, as a fraction of it.
     pub sd_error: f64,
+    /// How far a quantile may be off, in units of `sd`; infinite if that is not known.
+    pub quantile_error: f64,
 }
 
 /// Rows, where they come from, and draws.
@@ -73,7 +75,12 @@ impl PosteriorTable {
         largest(self.marginals.iter().map(|m| m.sd_error))
     }
 
-    /// The larger of both.
+    /// The largest error of a quantile, in sds; infinite if that is not known.
+    pub fn quantile_error(&self) -> f64 {
+        largest(self.marginals.iter().map(|m| m.quantile_error))
+    }
+
+    /// The larger of the errors of means and sds.
     pub(super) fn error(&self) -> f64 {
         largest([self.mean_error(), self.sd_error()].into_iter())
     }
@@ -92,10 +99,18 @@ impl PosteriorTable {
             let off = |e: &Enclosed| (e.high - e.estimate).max(e.estimate - e.low) / sd.estimate;
             ((mean.estimate, off(mean)), (sd.estimate, off(sd)))
         });
+        let mut marginals = weighted(q, reported, moments, points);
+        for (row, ends) in marginals.iter_mut().zip(&found.quantiles) {
+            let each = row.quantiles.iter_mut().zip(ends).map(|(quantile, &(low, high))| {
+                *quantile = quantile.clamp(low, high);
+                (high - *quantile).max(*quantile - low)
+            });
+            row.quantile_error = largest(each) / row.sd;
+        }
         Self {
             source: Source::Corrected,
             level,
-            marginals: weighted(q, reported, moments, points),
+            marginals,
             draws: points.resampled(kept(q.dim()).unwrap_or(0), seed),
             made: format!(
                 "the fitted Gaussian corrected by the importance weights of {pairs} pairs of draws (D8)"
@@ -147,7 +162,8 @@ impl PosteriorTable {
             // the spread of s² is (μ₄ − σ⁴)/n, and ds = ds²/(2s)
             let spread = ((fourth - variance * variance).max(0.0) / n).sqrt() / (2.0 * variance);
             let (mean_error, sd_error) = (STATED / n.sqrt(), STATED * spread);
-            Marginal { mean, sd, quantiles: quantiles(series), mean_error, sd_error }
+            let (quantiles, off) = quantiles(series, n);
+            Marginal { mean, sd, quantiles, mean_error, sd_error, quantile_error: off / sd }
         });
         Self {
             source: Source::Exact,
@@ -167,12 +183,14 @@ impl PosteriorTable {
             .map(|series| {
                 let found = diagnosed(&series, count);
                 (r_hat, ess) = (largest([r_hat, found.r_hat].into_iter()), ess.min(found.ess));
+                let (quantiles, off) = quantiles(series, found.ess);
                 Marginal {
                     mean: found.mean,
                     sd: found.sd,
-                    quantiles: quantiles(series),
+                    quantiles,
                     mean_error: STATED * found.mean_se / found.sd,
                     sd_error: STATED * found.sd_se / found.sd,
+                    quantile_error: off / found.sd,
                 }
             })
             .collect();
@@ -230,7 +248,8 @@ fn weighted(
     let mut combinations = Combinations::new(q);
     let rows = reported.iter().zip(moments).map(|(terms, ((mean, mean_error), (sd, sd_error)))| {
         let found = points.quantiles(terms, combinations.moments(terms), &QUANTILES);
-        Marginal { mean, sd, quantiles: [found[0], found[1], found[2]], mean_error, sd_error }
+        let (quantiles, quantile_error) = ([found[0], found[1], found[2]], f64::INFINITY);
+        Marginal { mean, sd, quantiles, mean_error, sd_error, quantile_error }
     });
     rows.collect()
 }
@@ -246,10 +265,17 @@ fn each_series<'a>(
     })
 }
 
-/// The quantiles of draws, interpolated.
-fn quantiles(mut series: Vec<f64>) -> [f64; 3] {
+/// The quantiles of draws, interpolated, and how far they may be off: between the quantiles whose probabilities are 2.6
+/// standard errors √(p(1 − p)/n) of `n` independent draws away.
+fn quantiles(mut series: Vec<f64>, n: f64) -> ([f64; 3], f64) {
     series.sort_by(f64::total_cmp);
-    QUANTILES.map(|(p, _)| quantile(&series, p))
+    let found = QUANTILES.map(|(p, _)| quantile(&series, p));
+    let off = QUANTILES.iter().zip(found).flat_map(|(&(p, _), at)| {
+        let width = STATED * (p * (1.0 - p) / n).sqrt();
+        [p - width, p + width]
+            .map(|p| if (0.0..=1.0).contains(&p) { (quantile(&series, p) - at).abs() } else { f64::NAN })
+    });
+    (found, largest(off))
 }
 
 impl Record {
@@ -258,12 +284,12 @@ impl Record {
     pub(crate) fn printing_table(self, table: &PosteriorTable) -> Self {
         let rows = table.marginals.iter().map(|m| {
             let [q05, q50, q95] = m.quantiles;
-            [m.mean, m.sd, q05, q50, q95, m.mean_error, m.sd_error]
+            [m.mean, m.sd, q05, q50, q95, m.mean_error, m.sd_error, m.quantile_error]
         });
         let recorded = record::Table::new(
             table.source,
             table.level,
-            [table.mean_error(), table.sd_error()],
+            [table.mean_error(), table.sd_error(), table.quantile_error()],
             table.made.clone(),
             &table.constants,
         );
@@ -294,6 +320,7 @@ mod tests {
             log_evidence: (0.0, 0.1),
             means: vec![Enclosed { estimate: 1.0, low: 0.6, high: 1.2 }],
             sds: vec![Enclosed { estimate: 2.0, low: 1.9, high: 2.5 }],
+            quantiles: vec![[(0.0, 2.0), (-0.5, 0.25), (f64::NEG_INFINITY, f64::INFINITY)]],
             mean_error: 9.0,
             sd_error: 9.0,
             width: 9.0,
@@ -305,7 +332,13 @@ mod tests {
         let table = PosteriorTable::corrected(&q, &reported, &certificate, &draws, level, 10.0, 0);
         let row = table.marginals[0];
         assert!((row.mean_error - 0.2).abs() < 1e-15 && (row.sd_error - 0.25).abs() < 1e-15, "{row:?}");
-        assert_eq!((row.mean, row.sd, row.quantiles[1]), (1.0, 2.0, 0.0));
+        // the median 0 lies in its interval, the 5 % quantile −1.64 is moved into its own, of the 95 % nothing is known
+        assert_eq!((row.mean, row.sd, &row.quantiles[..2]), (1.0, 2.0, &[0.0, 0.0][..]));
+        assert_eq!(row.quantile_error, f64::INFINITY);
+        let mut narrow = certificate.clone();
+        narrow.quantiles[0][2] = (1.0, 1.5);
+        let row = PosteriorTable::corrected(&q, &reported, &narrow, &draws, level, 10.0, 0).marginals[0];
+        assert_eq!((row.quantiles[2], row.quantile_error), (1.5, 1.0));
         assert_eq!((table.mean_error(), table.sd_error(), table.error()), (row.mean_error, 0.25, 0.25));
         assert_eq!(table.draws.len(), 4000);
         let one = |value, standard_error| vec![Estimate { value, standard_error }];

@@ -197,6 +197,9 @@ pub struct Parameter {
     /// How far the sd may be from the posterior's, as a fraction of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sd_error: Option<f64>,
+    /// How far a quantile may be from the posterior's, in units of `sd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantile_error: Option<f64>,
     /// How sure these errors are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<RecordedLevel>,

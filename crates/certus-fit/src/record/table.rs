@@ -56,6 +56,9 @@ pub struct Table {
     pub mean_error: Option<f64>,
     /// The largest error of an sd, as a fraction of it.
     pub sd_error: Option<f64>,
+    /// The largest error of a quantile, in sds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantile_error: Option<f64>,
     /// How they were made, in words.
     pub made: String,
     /// Figures that tell how good the source is.
@@ -71,11 +74,11 @@ pub struct OfGaussian {
 }
 
 impl Table {
-    /// Of a table of the posterior, with its largest errors of means and sds.
+    /// Of a table of the posterior, with its largest errors of means, sds and quantiles.
     pub(crate) fn new(
         source: Source,
         level: Level,
-        [mean_error, sd_error]: [f64; 2],
+        [mean_error, sd_error, quantile_error]: [f64; 3],
         made: String,
         constants: &[(&'static str, f64)],
     ) -> Self {
@@ -89,6 +92,7 @@ impl Table {
             delta,
             mean_error: finite(mean_error),
             sd_error: finite(sd_error),
+            quantile_error: finite(quantile_error),
             made,
             constants: constants.iter().map(|(name, x)| (name.to_string(), finite(*x))).collect(),
         }
@@ -99,8 +103,8 @@ impl Table {
         [self.errors(), self.made.clone()]
     }
 
-    /// "means within 0.012 sd, sds within 2.6 % of the posterior's (with probability 0.99)"; of an estimate "means
-    /// about 0.012 sd, sds about 2.6 % from the posterior's, or less (estimated)".
+    /// "means within 0.012 sd, sds within 2.6 %, quantiles within 0.05 sd of the posterior's (with probability 0.99)"; of
+    /// an estimate "means about 0.012 sd, … from the posterior's, or less (estimated)".
     pub fn errors(&self) -> String {
         let sure = level(self.level, self.delta);
         let (how, rest) = match sure {
@@ -109,26 +113,44 @@ impl Table {
         };
         let shown = |x: Option<f64>, words: fn(f64) -> String| x.map_or("?".into(), words);
         let (mean, sd) = (shown(self.mean_error, figure), shown(self.sd_error, percent));
-        format!("means {how} {mean} sd, sds {how} {sd} % {rest} ({})", level_words(sure))
+        let quantiles = self
+            .quantile_error
+            .map_or(String::new(), |error| format!(", quantiles {how} {} sd", figure(error)));
+        format!("means {how} {mean} sd, sds {how} {sd} %{quantiles} {rest} ({})", level_words(sure))
     }
 }
 
 impl Record {
+    /// The record whose parameters are the Gaussian's own, with what is known of their distance from the posterior.
+    #[must_use]
+    pub(crate) fn printing_own(mut self) -> Self {
+        let known = &self.certificate.posterior;
+        for parameter in &mut self.parameters {
+            parameter.source = Some(Source::Gaussian);
+            if let (Some(mean), Some(sd)) = (known.mean_error, known.sd_error) {
+                (parameter.mean_error, parameter.sd_error) = (Some(mean), Some(sd));
+                parameter.level = Some(known.level);
+            }
+        }
+        self
+    }
+
     /// The record with another source of the printed numbers, each row with (mean, sd, quantiles, errors); the
     /// Gaussian's own move aside.
     #[must_use]
-    pub(crate) fn printing(mut self, table: Table, rows: impl Iterator<Item = [f64; 7]>) -> Self {
+    pub(crate) fn printing(mut self, table: Table, rows: impl Iterator<Item = [f64; 8]>) -> Self {
         let own = self.parameters;
         let (level, source) = (Some(table.level), Some(table.source));
-        let row = |(p, [mean, sd, q05, q50, q95, mean_error, sd_error]): (&Parameter, [f64; 7])| Parameter {
+        let row = |(p, of): (&Parameter, [f64; 8])| Parameter {
             name: p.name.clone(),
-            mean: finite(mean),
-            sd: finite(sd),
-            q05: finite(q05),
-            q50: finite(q50),
-            q95: finite(q95),
-            mean_error: finite(mean_error),
-            sd_error: finite(sd_error),
+            mean: finite(of[0]),
+            sd: finite(of[1]),
+            q05: finite(of[2]),
+            q50: finite(of[3]),
+            q95: finite(of[4]),
+            mean_error: finite(of[5]),
+            sd_error: finite(of[6]),
+            quantile_error: finite(of[7]),
             level,
             source,
         };

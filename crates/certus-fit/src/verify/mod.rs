@@ -281,7 +281,7 @@ fn parameters(stored: &Value, own: &Value, rules: &Rules, report: &mut Report) {
                 what.push(format!("its {key} is {}, but it should be {}", there[key], own[key]));
             }
         }
-        for key in ["mean", "sd", "q05", "q50", "q95", "mean_error", "sd_error"] {
+        for key in ["mean", "sd", "q05", "q50", "q95", "mean_error", "sd_error", "quantile_error"] {
             let same = match (number(there, key), number(own, key)) {
                 (Some(a), Some(b)) => (a - b).abs() <= ELSEWHERE * size || rules.near(a, b),
                 (None, None) => there[key].is_null(),

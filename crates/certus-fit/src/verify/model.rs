@@ -62,7 +62,7 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
                 outcome.certificate.posterior = Posterior::none(reason);
             }
             None => {
-                let found = problem.compare(goal, *posterior, &outcome);
+                let found = problem.compare(goal, *posterior, *asked, &outcome);
                 found.judge(&mut outcome);
                 (outcome.certificate.posterior, table) = (found.posterior, found.table);
             }
@@ -74,7 +74,7 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
     let normals = problem.on_user_scale(w);
     let named = problem.quantities.iter().zip(&normals);
     let parameters = named.map(|(q, n)| Parameter::normal(&q.name, n.mean, n.sd)).collect();
-    let mut own = Record::new(&outcome, (recipe.meta)(&outcome, parameters));
+    let mut own = Record::new(&outcome, (recipe.meta)(&outcome, parameters)).printing_own();
     if let Some(table) = &table {
         own = own.printing_table(table);
     }

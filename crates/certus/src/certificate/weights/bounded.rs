@@ -62,16 +62,30 @@ impl Sums {
     }
 
     /// An interval that E X leaves with probability at most δ: a third for each side of the clipped mean, and a third
-    /// for the probability of being clipped, where X is off by at most `most` − `clip`.
+    /// for the probability of being clipped.
     pub(super) fn interval(&self, n: f64, clip: Clip, delta: f64) -> (f64, f64) {
+        let third = delta / 3.0;
+        self.between(n, clip, third, self.beyond_clip(n, clip, third))
+    }
+
+    /// What clipping may do to E X, but for δ: X is off by at most `most` − `clip`, where it is clipped.
+    pub(super) fn beyond_clip(&self, n: f64, clip: Clip, delta: f64) -> f64 {
+        (clip.most - clip.clip) * probability_at_most(self.beyond, n, delta)
+    }
+
+    /// An interval that E X leaves on either side with probability at most δ, if clipping does no more than `beyond`.
+    pub(super) fn between(&self, n: f64, clip: Clip, delta: f64, beyond: f64) -> (f64, f64) {
         let mean = self.sum / n;
         let variance = ((self.squares - n * mean * mean) / (n - 1.0)).max(0.0);
-        let third = delta / 3.0;
-        let width = empirical_bernstein(variance, 2.0 * clip.clip, (2.0 / third).ln(), n)
-            + (clip.most - clip.clip) * probability_at_most(self.beyond, n, third);
+        let width = empirical_bernstein(variance, 2.0 * clip.clip, (2.0 / delta).ln(), n) + beyond;
         // sums of n numbers of this size, of which the squares cancel
         let width = width + 1e-10 * clip.most;
         ((mean - width).max(-clip.most), (mean + width).min(clip.most))
+    }
+
+    /// Of sums that were made elsewhere.
+    pub(super) fn of([sum, squares]: [f64; 2]) -> Self {
+        Self { sum, squares, beyond: 0.0 }
     }
 
     /// The mean of what was recorded.

@@ -9,6 +9,7 @@
 mod bounded;
 mod normal;
 mod pairs;
+mod quantiles;
 mod tail;
 
 pub use bounded::empirical_bernstein;
@@ -36,13 +37,14 @@ const PILOT: (usize, usize) = (500, 4000);
 const FEW: usize = 8000;
 /// Thresholds of the sets: quantiles of the pilot, and its largest value plus these parts of its distance from the
 /// median.
-const QUANTILES: [f64; 7] = [0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995];
+const SHARES: [f64; 7] = [0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995];
 const BEYOND: [f64; 4] = [0.0, 0.1, 0.25, 0.5];
-/// How δ is shared: all sets, Z, the total variation, KL(p ‖ q); what is left by every mean and sd.
+/// How δ is shared: all sets, Z, the total variation, KL(p ‖ q), all quantiles; what is left by every mean and sd.
 const SETS: f64 = 0.25;
 const EVIDENCE: f64 = 0.125;
-const VARIATION: f64 = 0.0625;
-const REVERSE: f64 = 0.0625;
+const VARIATION: f64 = 0.03125;
+const REVERSE: f64 = 0.03125;
+const QUANTILES: f64 = 0.0625;
 const REPORTED: f64 = 0.5;
 /// Relative rounding of a gradient that is allowed for.
 const SLOPE_ROUNDING: f64 = 1e-8;
@@ -105,6 +107,8 @@ pub struct WeightCertificate {
     pub means: Vec<Enclosed>,
     /// Posterior sds of the same.
     pub sds: Vec<Enclosed>,
+    /// The 5, 50 and 95 % quantiles of the same lie in these intervals, which may be infinite.
+    pub quantiles: Vec<[(f64, f64); 3]>,
     /// q's own means are off by at most this many of its sds.
     pub mean_error: f64,
     /// And its sds by at most this fraction of them.
@@ -250,7 +254,7 @@ impl WeightProblem<'_> {
             let largest = all[all.len() - 1];
             largest + part * (largest - at(all, 0.5))
         };
-        let inner = QUANTILES.iter().map(|&share| (at(&levels, share), at(&slopes, share)));
+        let inner = SHARES.iter().map(|&share| (at(&levels, share), at(&slopes, share)));
         let outer = BEYOND.iter().map(|&part| (far(&levels, part), far(&slopes, part)));
         let thresholds: Vec<(f64, f64)> = inner.chain(outer).collect();
         let main = settings.pairs as f64;
@@ -321,7 +325,9 @@ impl WeightProblem<'_> {
         let entropy = sums.entropy.interval(n, clips.entropy, REVERSE * delta).1 + slack + tail.entropy;
         let each = REPORTED * delta / (2.0 * moments.len().max(1) as f64);
         let (e1, e2) = (clipped_mean(cap, cut.xi), clipped_square(cut.xi));
-        let (mut means, mut sds) = (Vec::new(), Vec::new());
+        let (mut means, mut sds, mut quantiles) = (Vec::new(), Vec::new(), Vec::new());
+        // each of three quantiles may be missed on either side
+        let quantile = QUANTILES * delta / (3.0 * moments.len().max(1) as f64);
         let (mut mean_error, mut sd_error, mut width) = (0.0_f64, 0.0_f64, 0.0_f64);
         for (k, &(mean, sd)) in moments.iter().enumerate() {
             let m = sums.means[k].interval(n, clips.means[k], each);
@@ -344,6 +350,8 @@ impl WeightProblem<'_> {
                 low: sd * spread.0,
                 high: sd * spread.1,
             });
+            let enclosed = tally.steps.enclosed(k, &sums.size, clips.size, n, (t0, slack), quantile);
+            quantiles.push(enclosed.map(|(low, high)| (mean + sd * low, mean + sd * high)));
             mean_error = mean_error.max(shift.0.abs()).max(shift.1.abs());
             sd_error = sd_error.max(1.0 - spread.0).max(spread.1 - 1.0);
             width = width.max(0.5 * (shift.1 - shift.0)).max(0.5 * (spread.1 - spread.0));
@@ -359,6 +367,7 @@ impl WeightProblem<'_> {
             ),
             means,
             sds,
+            quantiles,
             mean_error,
             sd_error,
             width,

@@ -2,6 +2,7 @@
 
 use super::WeightProblem;
 use super::bounded::{Clip, Sums};
+use super::quantiles::Steps;
 use crate::error::Error;
 use crate::parallel;
 use crate::random::Random;
@@ -45,6 +46,8 @@ pub(super) struct Variables<T> {
     pub(super) entropy: T,
     /// D = ½Σ (1 − w)₊.
     pub(super) below: T,
+    /// ½Σ|w̄ − 1|, which bounds the H of every quantile.
+    pub(super) size: T,
     /// M = ½(w̄(x) − w̄(−x)) clip(uᵀx), of everything reported.
     pub(super) means: Vec<T>,
     /// S = Y(clip(uᵀx)² − 1).
@@ -57,6 +60,7 @@ impl<T> Variables<T> {
         visit(&mut self.weight, &other.weight);
         visit(&mut self.entropy, &other.entropy);
         visit(&mut self.below, &other.below);
+        visit(&mut self.size, &other.size);
         self.means.iter_mut().zip(&other.means).for_each(|(a, b)| visit(a, b));
         self.squares.iter_mut().zip(&other.squares).for_each(|(a, b)| visit(a, b));
     }
@@ -67,8 +71,8 @@ impl<T> Variables<T> {
         T: Clone,
     {
         let many = vec![value.clone(); reported];
-        let [weight, entropy, below] = [value.clone(), value.clone(), value];
-        Self { weight, entropy, below, means: many.clone(), squares: many }
+        let [weight, entropy, below, size] = [value.clone(), value.clone(), value.clone(), value];
+        Self { weight, entropy, below, size, means: many.clone(), squares: many }
     }
 }
 
@@ -81,6 +85,7 @@ impl Cut {
         out.weight = weight;
         out.entropy = 0.5 * (cut[0] * a + cut[1] * b);
         out.below = 0.5 * ((1.0 - a).max(0.0) + (1.0 - b).max(0.0));
+        out.size = 0.5 * ((a - 1.0).abs() + (b - 1.0).abs());
         for (k, along) in pair.along.iter().enumerate() {
             let along = along.clamp(-self.xi, self.xi);
             out.means[k] = 0.5 * (a - b) * along;
@@ -97,6 +102,7 @@ impl Cut {
             // t·eᵗ is at least −1/e
             entropy: (self.tau * cap).max(1.0 / std::f64::consts::E),
             below: 1.0,
+            size: weight,
             means: vec![0.5 * cap * xi; reported],
             squares: vec![weight * (xi * xi - 1.0).max(1.0); reported],
         }
@@ -106,6 +112,8 @@ impl Cut {
 /// Sums over many pairs.
 pub(super) struct Tally {
     pub(super) sums: Variables<Sums>,
+    /// Of the quantiles.
+    pub(super) steps: Steps,
     /// Pairs whose x is outside of each set.
     pub(super) outside: Vec<f64>,
     /// min(v, τ) at x and at −x of every pair.
@@ -126,6 +134,7 @@ impl Pairs<'_> {
         let reported = self.moments.len();
         let nothing = || Tally {
             sums: Variables::all(Sums::default(), reported),
+            steps: Steps::new(if sets.is_empty() { 0 } else { reported }),
             outside: vec![0.0; sets.len()],
             log_weights: Vec::new(),
             here: Variables::all(0.0, reported),
@@ -133,13 +142,16 @@ impl Pairs<'_> {
         let visit = |tally: &mut Tally, pair: Pair<'_>| {
             cut.of(&pair, &mut tally.here);
             add(&mut tally.sums, &tally.here, clips);
-            tally.log_weights.extend(pair.v.map(|v| v.min(cut.tau)));
+            let cut = pair.v.map(|v| v.min(cut.tau));
+            tally.steps.add(cut.map(|v| v.exp() - 1.0), pair.along, clips.size.clip);
+            tally.log_weights.extend(cut);
             for (outside, (level, slope)) in tally.outside.iter_mut().zip(sets) {
                 *outside += f64::from(u8::from(pair.v[0] > *level || pair.slopes[0] > *slope));
             }
         };
         self.fold(count, nothing, visit, |a, b| {
             a.sums.zip(&b.sums, |a, b| a.join(b));
+            a.steps.join(&b.steps);
             a.outside.iter_mut().zip(&b.outside).for_each(|(a, b)| *a += b);
             a.log_weights.extend(b.log_weights);
         })
@@ -263,6 +275,7 @@ pub(super) fn add(sums: &mut Variables<Sums>, values: &Variables<f64>, clips: &V
     sums.weight.add(values.weight, clips.weight);
     sums.entropy.add(values.entropy, clips.entropy);
     sums.below.add(values.below, clips.below);
+    sums.size.add(values.size, clips.size);
     for (k, clip) in clips.means.iter().enumerate() {
         sums.means[k].add(values.means[k], *clip);
         sums.squares[k].add(values.squares[k], clips.squares[k]);

@@ -47,6 +47,20 @@ struct Truth {
     kl: f64,
     reverse_kl: f64,
     total_variation: f64,
+    /// z, and the posterior probability of less than z.
+    below: Vec<(f64, f64)>,
+}
+
+impl Truth {
+    /// The posterior probability of less than z.
+    fn below(&self, z: f64) -> f64 {
+        let at = self.below.partition_point(|(x, _)| *x < z);
+        if at == 0 || at == self.below.len() {
+            return if at == 0 { 0.0 } else { 1.0 };
+        }
+        let ((x, p), (y, r)) = (self.below[at - 1], self.below[at]);
+        p + (r - p) * (z - x) / (y - x)
+    }
 }
 
 fn truth(target: &Coins, mean: f64, sd: f64) -> Truth {
@@ -64,6 +78,15 @@ fn truth(target: &Coins, mean: f64, sd: f64) -> Truth {
     let sum = |f: &dyn Fn(f64, f64, f64) -> f64| {
         step * points.iter().map(|&(z, p, q)| f(z, p - log_evidence, q)).sum::<f64>()
     };
+    let mut sum_below = 0.0;
+    let below = points
+        .iter()
+        .map(|&(z, p, _)| {
+            let mass = step * (p - log_evidence).exp();
+            sum_below += mass;
+            (z, sum_below - 0.5 * mass)
+        })
+        .collect();
     let m = sum(&|z, p, _| p.exp() * z);
     let variance = sum(&|z, p, _| p.exp() * (z - m).powi(2));
     let kl = sum(&|_, p, q| q.exp() * (q - p));
@@ -75,6 +98,7 @@ fn truth(target: &Coins, mean: f64, sd: f64) -> Truth {
         kl,
         reverse_kl: sum(&|_, p, q| p.exp() * (p - q)),
         total_variation: 0.5 * sum(&|_, p, q| (p.exp() - q.exp()).abs()),
+        below,
     }
 }
 
@@ -92,7 +116,7 @@ fn problem<'a>(target: &'a Coins, q: &'a Gaussian, neg_elbo: (f64, f64)) -> Weig
 /// bounds are of use where q is good.
 #[test]
 fn everything_stated_is_true() {
-    let (mut certified, mut declined, mut tight) = (0, 0, 0);
+    let (mut certified, mut declined, mut tight, mut enclosed) = (0, 0, 0, 0);
     for (case, count) in [4.0, 20.0, 200.0, 2000.0].into_iter().enumerate() {
         for (lean, prior_sd) in [(0.5, 3.0), (0.7, 10.0), (0.9, 1.0)] {
             let rows = vec![(1.0, count, lean * count), (-0.5, 0.5 * count, 0.2 * count), (2.0, 2.0, 1.0)];
@@ -124,6 +148,8 @@ fn everything_stated_is_true() {
                         certified += 1;
                         holds(&c, &truth, (at, spread), &place);
                         tight += usize::from(truth.kl > 1e-3 && c.kl.1 < 2.0 * truth.kl);
+                        let finite = |(low, high): &(f64, f64)| low.is_finite() && high.is_finite();
+                        enclosed += c.quantiles[0].iter().filter(|ends| finite(ends)).count();
                     }
                     Err(reason) => {
                         declined += 1;
@@ -133,7 +159,7 @@ fn everything_stated_is_true() {
             }
         }
     }
-    assert!(certified >= 45 && tight >= 10, "{certified} {declined} {tight}");
+    assert!(certified >= 45 && tight >= 10 && enclosed >= 100, "{certified} {declined} {tight} {enclosed}");
 }
 
 fn holds(c: &WeightCertificate, truth: &Truth, (at, spread): (f64, f64), place: &str) {
@@ -151,6 +177,13 @@ fn holds(c: &WeightCertificate, truth: &Truth, (at, spread): (f64, f64), place: 
         inside("mean", factor * truth.mean, (c.means[k].low, c.means[k].high));
         inside("sd", f64::abs(factor) * truth.sd, (c.sds[k].low, c.sds[k].high));
         inside("estimate", c.means[k].estimate, (c.means[k].low, c.means[k].high));
+        for ((low, high), alpha) in c.quantiles[k].into_iter().zip([0.05, 0.5, 0.95]) {
+            let below = |t: f64| if factor > 0.0 { truth.below(t) } else { 1.0 - truth.below(t / factor) };
+            assert!(
+                below(low) <= alpha + 1e-5 && alpha <= below(high) + 1e-5,
+                "{place}: {alpha} {low} {high}"
+            );
+        }
     }
     inside("q's mean", ((truth.mean - at) / spread).abs(), (0.0, c.mean_error));
     inside("q's sd", (truth.sd / spread - 1.0).abs(), (0.0, c.sd_error));
@@ -171,7 +204,7 @@ fn improper_posteriors_are_declined() {
 /// The thresholds and the z of the sets, by hand: a quarter of δ for eleven sets.
 #[test]
 fn delta_is_shared() {
-    assert_eq!(SETS + EVIDENCE + VARIATION + REVERSE + REPORTED, 1.0);
+    assert_eq!(SETS + EVIDENCE + VARIATION + REVERSE + QUANTILES + REPORTED, 1.0);
     let (target, q) = (Coins { rows: vec![(1.0, 10.0, 5.0)], prior_sd: 1.0 }, gaussian(0.0, 1.0));
     let problem = WeightProblem {
         target: &target,
@@ -290,12 +323,14 @@ fn the_statements_by_hand() {
     let clips = clips(&most, &most);
     let mut tally = Tally {
         sums: Variables::all(bounded::Sums::default(), 1),
+        steps: quantiles::Steps::new(1),
         log_weights: Vec::new(),
         outside: vec![],
         here: Variables::all(0.0, 1),
     };
     for _ in 0..1000 {
         pairs::add(&mut tally.sums, &values, &clips);
+        tally.steps.add([a - 1.0, b - 1.0], &[0.8], clips.size.clip);
     }
     let tail = Tail { moments: [0.01, 0.02, 0.05], entropy: 0.03 };
     let c = problem.conclude(&[(2.0, 0.5)], &tally, n, cut, &clips, tail, delta).expect("no contradiction");
@@ -312,8 +347,8 @@ fn the_statements_by_hand() {
     near("KL from above", c.kl.1, z.1.ln() + off);
     near("evidence from below", c.log_evidence.0, z.0.ln() - 7.0);
     near("evidence from above", c.log_evidence.1, z.1.ln() - 7.0);
-    near("TV", c.total_variation, 1.0 - (1.0 - width(1.0, 0.0625) - slack) / z.1);
-    let entropy = values.entropy + width(most.entropy, 0.0625) + slack + 0.03;
+    near("TV", c.total_variation, 1.0 - (1.0 - width(1.0, 0.03125) - slack) / z.1);
+    let entropy = values.entropy + width(most.entropy, 0.03125) + slack + 0.03;
     near("KL(p‖q)", c.reverse_kl, entropy / z.0 - z.0.ln());
     let (m, e1) = (width(most.means[0], 0.25), clipped_mean(cap, 4.0));
     let shift = ratio((values.means[0] - m - 0.02 - e1 - slack, values.means[0] + m + 0.02 + e1 + slack), z);
@@ -327,6 +362,8 @@ fn the_statements_by_hand() {
     let (inner, outer) = squares(shift);
     near("sd from below", c.sds[0].low, 0.5 * (1.0 + square.0 - outer).max(0.0).sqrt());
     near("sd from above", c.sds[0].high, 0.5 * (1.0 + square.1 - inner).sqrt());
+    let ends = tally.steps.enclosed(0, &tally.sums.size, clips.size, n, (0.01, slack), 0.0625 * delta / 3.0);
+    assert_eq!(c.quantiles[0], ends.map(|(low, high)| (2.0 + 0.5 * low, 2.0 + 0.5 * high)));
     near("q's mean", c.mean_error, shift.0.abs().max(shift.1.abs()));
     near("the width", c.width, (0.5 * (shift.1 - shift.0)).max(c.sds[0].high - c.sds[0].low));
 }
