@@ -103,8 +103,8 @@ impl Table {
         [self.errors(), self.made.clone()]
     }
 
-    /// "means within 0.012 sd, sds within 2.6 %, quantiles within 0.05 sd of the posterior's (with probability 0.99)"; of
-    /// an estimate "means about 0.012 sd, … from the posterior's, or less (estimated)".
+    /// "means within 0.012 sd, sds within 2.6 %, quantiles within 0.05 sd of the posterior's (with probability 0.99)";
+    /// of an estimate "means about 0.012 sd, … from the posterior's, or less (estimated)".
     pub fn errors(&self) -> String {
         let sure = level(self.level, self.delta);
         let (how, rest) = match sure {

@@ -216,7 +216,8 @@ fn falsify(cases: std::ops::Range<u64>, largest: usize, delta: f64) -> (usize, u
     }
     tightness.sort_by(f64::total_cmp);
     println!(
-        "{certified} certified with {quantiles} quantiles, {declined} declined, {violated} violated; bound/KL from {:.3}, median {:.2}",
+        "{certified} certified with {quantiles} quantiles, {declined} declined, {violated} violated; \
+         bound/KL from {:.3}, median {:.2}",
         tightness[0],
         tightness[tightness.len() / 2]
     );

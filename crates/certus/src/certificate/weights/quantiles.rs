@@ -67,7 +67,8 @@ impl Steps {
     /// Intervals of t, in q's sds from its mean, that contain p's quantiles of number k, each missing them with
     /// probability at most δ; infinite where the grid ends. `size` are the sums of ½Σ|w̄(±x) − 1| ≥ |H|, which was
     /// clipped like H. No union over the grid: the lower end is wrong only if the interval of E H is wrong at the first
-    /// point beyond the quantile, the upper end only at the last point before it; a third of δ for each, and for clipping.
+    /// point beyond the quantile, the upper end only at the last point before it; a third of δ for each, and for
+    /// clipping.
     pub(super) fn enclosed(
         &self,
         k: usize,
