@@ -1,0 +1,4 @@
+//! Linear mixed models against lme4, closed forms, differences and attacks on the theorems.
+
+mod data;
+mod estimates;
