@@ -243,3 +243,90 @@ fn rounding(l: &[f64], errors: &[f64]) -> f64 {
     let inverse = linalg::inverse_of_factor(l, d);
     errors.iter().enumerate().map(|(i, e)| e * inverse[i * (d + 1)].sqrt()).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::chart::Frame;
+    use super::super::derivatives::{Derivatives, directions, traces};
+    use super::super::moments::Moments;
+    use super::super::point::{Criterion, Point};
+    use super::super::sample::{Noise, random};
+    use super::super::search::Place;
+    use super::*;
+
+    /// Lemma 2: what Taylor's series of second order leaves is at most a sixth of (3), at random centres, for
+    /// directions of size 0.02 to 0.9. The bound is sharp enough to be worth something: some remainder reaches 5 % of it.
+    #[test]
+    fn third_derivatives_are_bounded() {
+        let mut noise = Noise(11);
+        let mut worst: f64 = 0.0;
+        type Case = (&'static [usize], &'static [(usize, usize)]);
+        let cases: [Case; 4] = [
+            (&[6], &[(0, 1)]),
+            (&[8], &[(0, 2)]),
+            (&[9, 4], &[(0, 1), (1, 1)]),
+            (&[6, 5], &[(0, 2), (1, 1)]),
+        ];
+        for (case, criterion) in cases.iter().flat_map(|c| [(c, Criterion::Reml), (c, Criterion::Ml)]) {
+            let s = random(case.0, case.1, 40, &mut noise);
+            for _ in 0..15 {
+                let frames: Vec<Frame> = case
+                    .1
+                    .iter()
+                    .map(|&(_, k)| {
+                        let size = (1.5 * noise.next()).exp();
+                        let mut w: Vec<f64> = (0..k * k).map(|_| 0.6 * size * noise.next()).collect();
+                        (0..k).for_each(|i| w[i * (k + 1)] += size);
+                        Frame { k, rank: k, w }
+                    })
+                    .collect();
+                let place = Place::at(&s, criterion, frames.clone()).unwrap();
+                let directions = directions(&s, &frames);
+                let derivatives = Derivatives::new(&place.point, &place.slopes, &directions);
+                let e = traces(&Moments::new(&place.point, &place.slopes), &directions);
+                let (h, d, m) = (derivatives.hessian(&e), directions.len(), place.point.freedom());
+                for _ in 0..10 {
+                    let mut x: Vec<f64> = (0..d).map(|_| noise.next()).collect();
+                    let matrices = |x: &[f64]| {
+                        let mut out: Vec<Vec<f64>> = frames.iter().map(|f| vec![0.0; f.k * f.k]).collect();
+                        for (v, x) in directions.iter().zip(x) {
+                            out[v.term].iter_mut().zip(&v.basis).for_each(|(s, b)| *s += x * b);
+                        }
+                        out
+                    };
+                    let norm = |x: &[f64]| {
+                        matrices(x)
+                            .iter()
+                            .map(|s| small::norm(s, s.len().isqrt(), s.len().isqrt()))
+                            .fold(0.0, f64::max)
+                    };
+                    let size = 0.02 + 0.44 * (noise.next() + 1.0);
+                    let scale = size / norm(&x);
+                    x.iter_mut().for_each(|x| *x *= scale);
+                    let terms: Vec<Vec<f64>> = frames
+                        .iter()
+                        .zip(matrices(&x))
+                        .map(|(f, mut s)| {
+                            (0..f.k).for_each(|i| s[i * (f.k + 1)] += 1.0);
+                            assert!(small::cholesky(&mut s, f.k));
+                            (0..f.k).for_each(|j| (0..j).for_each(|i| s[j * f.k + i] = 0.0));
+                            small::product(&f.w, &s, f.k)
+                        })
+                        .collect();
+                    let value = Point::new(&s, criterion, &terms).unwrap().value;
+                    let form = |a: &[f64]| -> f64 { (0..d * d).map(|i| a[i] * x[i % d] * x[i / d]).sum() };
+                    let series = place.point.value + small::inner(&derivatives.gradient, &x) + 0.5 * form(&h);
+                    let (kappa, f) = (size / (1.0 - size), (1.0 + size) / (1.0 - size).powi(3));
+                    let (e, q1, q2) = (form(&e), small::inner(&derivatives.q1, &x), form(&derivatives.q2));
+                    let bound = 2.0 * kappa * e / (1.0 - size).powi(2)
+                        + 3.0 * m * f * q2 * (kappa + kappa.min(q1.abs() + f * q2));
+                    let left = (value - series).abs();
+                    assert!(left <= bound / 6.0 + 1e-9, "{case:?} {size}: {left} {bound}");
+                    worst = worst.max(left / (bound / 6.0 + 1e-9));
+                }
+            }
+        }
+        assert!(worst > 0.05 && worst < 1.0, "{worst}");
+    }
+}

@@ -32,6 +32,8 @@ mod modes;
 mod moments;
 mod point;
 mod proof;
+#[cfg(test)]
+mod sample;
 mod search;
 mod slopes;
 mod small;

@@ -120,14 +120,14 @@ pub(crate) fn load(name: &str) -> Data {
         }
         "penicillin" => {
             let factors = [c["plate"].clone(), c["sample"].clone()];
-            model(&factors, &[alone(0), alone(1)], &[one.clone()], numbers(&c["diameter"]))
+            model(&factors, &[alone(0), alone(1)], std::slice::from_ref(&one), numbers(&c["diameter"]))
         }
         "pastes" => {
             let factors = [pasted(&c["batch"], &c["cask"]), c["batch"].clone()];
-            model(&factors, &[alone(0), alone(1)], &[one.clone()], numbers(&c["strength"]))
+            model(&factors, &[alone(0), alone(1)], std::slice::from_ref(&one), numbers(&c["strength"]))
         }
         "dyestuff" | "dyestuff2" => {
-            model(&[c["Batch"].clone()], &[alone(0)], &[one.clone()], numbers(&c["Yield"]))
+            model(&[c["Batch"].clone()], &[alone(0)], std::slice::from_ref(&one), numbers(&c["Yield"]))
         }
         _ => {
             let dummy = |m: &str| c["Machine"].iter().map(|x| f64::from(u8::from(x == m))).collect();

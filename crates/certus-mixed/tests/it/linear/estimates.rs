@@ -300,3 +300,23 @@ fn bad_requests_have_typed_errors() {
     let found = fit(&data.statistics(), Criterion::Reml);
     assert_eq!(found.unwrap_err(), Error::AsManyAsRows { term: 0, columns: 30, rows: 30 });
 }
+
+/// One sd, responses shuffled: about half of the estimates are 0. Every one is proved, by L1 or L2.
+#[test]
+fn shuffled_responses_are_proved() {
+    let mut data = load("dyestuff");
+    let (mut zero, mut state) = (0, 9u64);
+    for _ in 0..40 {
+        for i in (1..data.response.len()).rev() {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            data.response.swap(i, ((state >> 33) % (i as u64 + 1)) as usize);
+        }
+        let found = fit(&data.statistics(), Criterion::Reml).unwrap();
+        match &found.proof {
+            Proof::Boundary { .. } => zero += 1,
+            Proof::Ball(ball) => assert!(ball.unique),
+            Proof::None { reason } => panic!("{reason}"),
+        }
+    }
+    assert!((12..32).contains(&zero), "{zero} of 40");
+}

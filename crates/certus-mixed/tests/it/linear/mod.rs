@@ -2,3 +2,4 @@
 
 mod data;
 mod estimates;
+mod large;
