@@ -6,6 +6,7 @@
 pub mod collapsed;
 mod evaluations;
 mod journal;
+pub mod linear;
 pub mod scales;
 
 pub use evaluations::{Evaluation, ScaleObserver, Stage};

@@ -102,6 +102,16 @@ pub(crate) fn add_lower_outer(c: &mut [f64], dim: usize, alpha: f64, a: &[f64], 
     });
 }
 
+/// C += alpha · A Uᵀ for a square C.
+pub fn add_outer(c: &mut [f64], dim: usize, alpha: f64, a: &[f64], u: &[f64]) {
+    let n = u.len() / dim;
+    let (a, u) = (view(a, dim, n), view(u, dim, n));
+    row_blocks(view_mut(c, dim, dim), 0, grain(2 * dim * n), &|first, c| {
+        let rows = c.nrows();
+        add_product(c, a.subrows(first, rows), u.transpose(), alpha);
+    });
+}
+
 /// C += alpha · (A Uᵀ + U Aᵀ)/2; C stays symmetric to the bit.
 pub(crate) fn add_symmetric_outer(c: &mut [f64], dim: usize, alpha: f64, a: &[f64], u: &[f64]) {
     let n = u.len() / dim;
@@ -291,6 +301,15 @@ pub fn cholesky(matrix: &mut [f64], dim: usize) -> bool {
         matrix[j * dim..][..j].fill(0.0);
     }
     true
+}
+
+/// (L Lᵀ)⁻¹ from a lower-triangular L, symmetric to the bit.
+pub fn inverse_of_factor(l: &[f64], dim: usize) -> Vec<f64> {
+    let mut out = vec![0.0; dim * dim];
+    let mut buffer = MemBuffer::new(inverse_scratch::<f64>(dim, Par::Seq));
+    inverse(view_mut(&mut out, dim, dim), view(l, dim, dim), Par::Seq, MemStack::new(&mut buffer));
+    mirror(&mut out, dim);
+    out
 }
 
 /// log det of a positive-definite matrix.

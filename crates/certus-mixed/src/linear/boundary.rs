@@ -1,0 +1,110 @@
+//! Standard deviations of 0: where the criterion increases as they leave 0 (docs/mixed.md, L2).
+
+use super::ball::{Ball, Constants, Unproved, dual, part, radii};
+use super::statistics::Statistics;
+
+/// {‖S_I‖ ≤ radius in H_II, 0 ≤ S_f ≤ side}.
+pub(super) struct Region {
+    pub(super) radius: f64,
+    pub(super) side: f64,
+}
+
+/// τ with (number of terms at 0) τ² max_g (Z_fᵀZ_f)_gg ≤ 1, so that Σ τ²Z_fZ_fᵀ ⪯ I.
+pub(super) fn frame(s: &Statistics, term: usize, count: usize) -> f64 {
+    let place = &s.layout.places[term];
+    let k = s.layout.factors[place.factor].effects;
+    let at = place.first * (k + 1);
+    let most = s.own[place.factor].chunks_exact(k * k).map(|a| a[at]).fold(0.0, f64::max);
+    // a little below, for the rounding of the root
+    (1.0 - 1e-12) / (count as f64 * most).sqrt()
+}
+
+/// The largest region found in which the criterion increases in every S_f of the terms `zero`.
+pub(super) fn increasing(
+    c: &Constants<'_>,
+    inside: &[usize],
+    zero: &[usize],
+    ball: Option<&Ball>,
+) -> Result<Region, Unproved> {
+    let d = c.gradient.len();
+    let at: Vec<usize> = (0..d).filter(|&i| zero.contains(&c.directions[i].term)).collect();
+    let level = |i: usize| Unproved::Level { term: c.directions[i].term, slope: c.gradient[i] };
+    let slopes: Vec<f64> = at.iter().map(|&i| c.gradient[i] - c.rounding[i]).collect();
+    if let Some(i) = slopes.iter().position(|g| g.is_nan() || *g <= 0.0) {
+        return Err(level(at[i]));
+    }
+    let mut weakest = at[0];
+    for step in 0..80 {
+        let side = 0.95 * 0.85f64.powi(step);
+        match ball {
+            None if at.len() == 1 => {
+                if alone(c, at[0], slopes[0], side) {
+                    return Ok(Region { radius: 0.0, side });
+                }
+            }
+            _ => {
+                let radius = ball.map_or(0.0, |b| b.outer * (side / 0.95));
+                if ball.is_some_and(|b| b.inner > radius) {
+                    break;
+                }
+                match region(c, inside, &at, &slopes, radius, side) {
+                    None => return Ok(Region { radius, side }),
+                    Some(i) => weakest = i,
+                }
+            }
+        }
+    }
+    Err(level(weakest))
+}
+
+/// One term alone: F′(t) ≥ g + tH − ½t²C(s) on [0, s], a concave function of t.
+fn alone(c: &Constants<'_>, i: usize, slope: f64, s: f64) -> bool {
+    let d = c.gradient.len();
+    let at = i * (d + 1);
+    let (kappa, f) = (s / (1.0 - s), (1.0 + s) / (1.0 - s).powi(3));
+    let (e, q1, q2) = (c.e[at], c.q1[i].abs(), c.q2[at]);
+    let first = kappa.min(q1 * s + f * q2 * s * s);
+    let cubic = (2.0 * kappa * e / (1.0 - s).powi(2) + 3.0 * c.m * f * q2 * (kappa + first)) / s;
+    slope + s * c.hessian[at] - 0.5 * s * s * cubic > 0.0
+}
+
+/// Theorem L2 on one region: the direction for which it fails, if it does.
+fn region(
+    c: &Constants<'_>,
+    inside: &[usize],
+    at: &[usize],
+    slopes: &[f64],
+    radius: f64,
+    side: f64,
+) -> Option<usize> {
+    let (d, m) = (c.gradient.len(), c.m);
+    let groups: Vec<Vec<usize>> = vec![(0..inside.len()).collect()];
+    let (mut s, mut e, mut q) = (side, 0.0, 0.0);
+    let mut factor = Vec::new();
+    if !inside.is_empty() {
+        let Some((l, radii, _)) = radii(c, inside, &groups) else { return Some(at[0]) };
+        s = side.max(radius * radii.omega);
+        e = radius * radii.trace.sqrt();
+        q = radius * (radii.quadratic / m).sqrt();
+        factor = l;
+    }
+    for &i in at {
+        e += side * c.e[i * (d + 1)].max(0.0).sqrt();
+        q += side * c.q2[i * (d + 1)].max(0.0).sqrt();
+    }
+    if s >= 1.0 {
+        return Some(at[0]);
+    }
+    let (kappa, f) = (s / (1.0 - s), (1.0 + s) / (1.0 - s).powi(3));
+    let (e, q) = (e * e, f * q * q);
+    let cubic = 2.0 * e / (1.0 - s).powi(3) + 2.0 * m * (q + 4.0 * kappa * (0.5 * q).sqrt()) / (1.0 - s);
+    for (&i, &slope) in at.iter().zip(slopes) {
+        let across = if inside.is_empty() { 0.0 } else { dual(&factor, &part(&c.hessian, d, inside, &[i])) };
+        let beside: f64 = at.iter().map(|&j| c.hessian[j * d + i].abs() * side).sum();
+        let bound = slope - across * radius - beside - 0.5 * cubic;
+        if bound.is_nan() || bound <= 0.0 {
+            return Some(i);
+        }
+    }
+    None
+}

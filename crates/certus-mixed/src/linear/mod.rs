@@ -1,0 +1,51 @@
+//! Linear mixed models: y = Xβ + Σ_f Z_f b_f + noise with any number of factors, nested or crossed, and any number of
+//! effects per level, by REML or ML (docs/mixed.md, L0 to L3).
+//!
+//! Rows enter once, as [`Sums`] of cross-products that can be merged; [`Statistics`] are all that [`fit`] looks at.
+//!
+//! ```
+//! use certus_mixed::linear::{Criterion, Design, Row, Statistics, Term, fit};
+//! let y = [1.0, 1.4, 3.1, 2.9, 5.2, 5.0];
+//! let level = [[0], [0], [1], [1], [2], [2]];
+//! let design = Design { levels: vec![3], terms: vec![Term { factor: 0, effects: 1 }], fixed: 1 };
+//! let rows = y.iter().zip(&level).map(|(&response, levels)| Row {
+//!     levels,
+//!     effects: &[1.0],
+//!     fixed: &[1.0],
+//!     response,
+//!     weight: 1.0,
+//! });
+//! let fit = fit(&Statistics::from_rows(&design, rows)?, Criterion::Reml)?;
+//! // a balanced layout: σ² is the mean square within groups
+//! assert!((fit.sigma * fit.sigma - (0.08 + 0.02 + 0.02) / 3.0).abs() < 1e-9);
+//! # Ok::<(), certus_mixed::linear::Error>(())
+//! ```
+
+mod ball;
+mod boundary;
+mod chart;
+mod derivatives;
+mod error;
+mod fit;
+mod layout;
+mod modes;
+mod moments;
+mod point;
+mod proof;
+#[cfg(test)]
+mod sample;
+mod search;
+mod slopes;
+mod small;
+mod statistics;
+mod sums;
+
+pub use ball::{Ball, Unproved};
+pub use error::Error;
+pub use fit::{LinearMixedFit, TermFit, fit};
+pub use layout::{Design, Term};
+pub use modes::{Modes, modes};
+pub use point::Criterion;
+pub use proof::Proof;
+pub use statistics::{LeastSquares, Statistics};
+pub use sums::{Row, Sums};

@@ -1,0 +1,99 @@
+//! What is proved of an estimate: a ball with exactly one stationary point (docs/mixed.md, L1), standard deviations of
+//! 0 on the boundary (L2), or nothing, and why.
+
+use super::ball::{Ball, Constants, Unproved, ball};
+use super::boundary;
+use super::derivatives::{Derivatives, direction, traces};
+use super::moments::Moments;
+use super::point::Point;
+use super::search::Place;
+use super::statistics::Statistics;
+
+/// What is proved of the estimated covariance matrices, in exact arithmetic on the sums; `rounding` is what rounding is
+/// expected to add, and not a bound of it (docs/mixed.md, R1).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Proof {
+    /// L1.
+    Ball(Ball),
+    /// L2: these terms are 0 at every minimum near the estimate.
+    Boundary {
+        /// The terms.
+        zero: Vec<usize>,
+        /// Per such term, the variance ratio up to which the criterion increases, with the other terms in `ball`.
+        reach: Vec<f64>,
+        /// L1 for the other terms, on the face where these are 0; nothing if there are no others.
+        ball: Option<Ball>,
+    },
+    /// Nothing.
+    None {
+        /// Why.
+        reason: Unproved,
+    },
+}
+
+/// R1: the relative perturbations of the factor of S, of the levels' factors and of the sums; an allowance where it is
+/// carried through inverses.
+pub(super) fn perturbation(point: &Point<'_>) -> f64 {
+    let s = point.statistics;
+    let u = 0.5 * f64::EPSILON;
+    let gamma = |n: f64| n * u / (1.0 - n * u);
+    let factor = |q: f64, size: f64| gamma(q + 1.0) * size / (1.0 - gamma(q + 1.0));
+    let k = s.layout.factors[0].effects as f64;
+    let rows = (s.rows as f64).sqrt() + s.largest as f64 + 8.0;
+    factor(s.layout.rest() as f64, point.size) + factor(k, point.largest_block) + gamma(rows)
+}
+
+/// What can be proved at this place.
+pub(super) fn prove(s: &Statistics, place: &Place<'_>, moments: &Moments) -> Proof {
+    let none = |reason| Proof::None { reason };
+    let singular = place.frames.iter().position(|f| f.k > 1 && f.rank < f.k);
+    if let Some(term) = singular {
+        return none(Unproved::Singular { term });
+    }
+    let zero: Vec<usize> =
+        place.frames.iter().enumerate().filter(|(_, f)| f.rank == 0).map(|(term, _)| term).collect();
+    let mut directions = Vec::new();
+    for (term, frame) in place.frames.iter().enumerate() {
+        let factor = s.layout.places[term].factor;
+        if frame.rank == 0 {
+            let w = boundary::frame(s, term, zero.len());
+            directions.push(direction(s, term, factor, &[w], vec![1.0]));
+        } else {
+            directions.extend(frame.basis().into_iter().map(|b| direction(s, term, factor, &frame.w, b)));
+        }
+    }
+    let derivatives = Derivatives::new(&place.point, &place.slopes, &directions);
+    let e = traces(moments, &directions);
+    let (m, relative) = (place.point.freedom(), perturbation(&place.point));
+    let sizes = derivatives.trace.iter().zip(&derivatives.q1);
+    let constants = Constants {
+        m,
+        directions: &directions,
+        rounding: sizes.map(|(t, q)| 4.0 * relative * (t.abs() + m * q.abs())).collect(),
+        hessian: derivatives.hessian(&e),
+        e,
+        gradient: derivatives.gradient,
+        q1: derivatives.q1,
+        q2: derivatives.q2,
+    };
+    let inside: Vec<usize> = (0..directions.len()).filter(|&i| !zero.contains(&directions[i].term)).collect();
+    let ball = if inside.is_empty() { None } else { Some(ball(&constants, &inside)) };
+    match (ball, zero.is_empty()) {
+        (Some(Err(reason)), _) => none(reason),
+        (Some(Ok(ball)), true) => Proof::Ball(ball),
+        (ball, _) => {
+            let ball = ball.and_then(Result::ok);
+            match boundary::increasing(&constants, &inside, &zero, ball.as_ref()) {
+                Ok(region) => {
+                    let reach = zero
+                        .iter()
+                        .map(|&t| region.side * boundary::frame(s, t, zero.len()).powi(2))
+                        .collect();
+                    let ball = ball.map(|b| b.within(region.radius));
+                    Proof::Boundary { zero, reach, ball }
+                }
+                Err(reason) => none(reason),
+            }
+        }
+    }
+}

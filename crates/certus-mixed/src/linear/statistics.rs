@@ -1,0 +1,269 @@
+//! The sufficient statistics of a linear mixed model: cross-products of rows around their least-squares fit
+//! (docs/mixed.md, L0). After them no step looks at a row again.
+
+use super::error::Error;
+use super::layout::{Design, Layout};
+use super::small;
+use super::sums::{Row, Sums};
+
+/// What of a column of X must be left after the columns before it, as a part of its sum of squares.
+const COLLINEAR: f64 = 1e-13;
+/// From this part of non-zero blocks on, products with Z₁ᵀZ₂ are dense.
+const DENSE: f64 = 0.1;
+
+/// Cross-products for the least-squares fit alone: a first pass, for the base of [`Sums`].
+#[derive(Debug, Clone)]
+pub struct LeastSquares {
+    fixed: usize,
+    sums: Vec<f64>,
+}
+
+impl LeastSquares {
+    /// No rows yet, `fixed` columns.
+    pub fn new(fixed: usize) -> Self {
+        Self { fixed, sums: vec![0.0; (fixed + 1) * (fixed + 1)] }
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, row: &Row<'_>) {
+        let width = self.fixed + 1;
+        let at = |c: usize| if c == self.fixed { row.response } else { row.fixed[c] };
+        for c in 0..width {
+            for r in 0..=c {
+                self.sums[c * width + r] += row.weight * at(r) * at(c);
+            }
+        }
+    }
+
+    /// Adds other rows.
+    pub fn merge(&mut self, other: &Self) {
+        self.sums.iter_mut().zip(&other.sums).for_each(|(a, b)| *a += b);
+    }
+
+    /// β₀.
+    pub fn solve(&self) -> Result<Vec<f64>, Error> {
+        normal(&self.sums, self.fixed)
+    }
+}
+
+/// The solution of XᵀXβ = Xᵀy, from the upper triangle of [X y]ᵀ[X y].
+fn normal(sums: &[f64], p: usize) -> Result<Vec<f64>, Error> {
+    let width = p + 1;
+    let scale: Vec<f64> = (0..p).map(|j| sums[j * width + j].sqrt()).collect();
+    if let Some(column) = scale.iter().position(|s| s.is_nan() || *s == 0.0) {
+        return Err(Error::Collinear { column });
+    }
+    let mut l = vec![0.0; p * p];
+    for j in 0..p {
+        for i in j..p {
+            l[j * p + i] = sums[i * width + j] / (scale[i] * scale[j]);
+        }
+    }
+    for j in 0..p {
+        let pivot = 1.0 - (0..j).map(|c| l[c * p + j] * l[c * p + j]).sum::<f64>();
+        if pivot.is_nan() || pivot < COLLINEAR {
+            return Err(Error::Collinear { column: j });
+        }
+        let root = pivot.sqrt();
+        l[j * p + j] = root;
+        for i in j + 1..p {
+            let sum: f64 = (0..j).map(|c| l[c * p + i] * l[c * p + j]).sum();
+            l[j * p + i] = (l[j * p + i] - sum) / root;
+        }
+    }
+    let mut x: Vec<f64> = (0..p).map(|j| sums[p * width + j] / scale[j]).collect();
+    small::forward(&l, p, &mut x);
+    small::backward(&l, p, &mut x);
+    x.iter_mut().zip(&scale).for_each(|(x, s)| *x /= s);
+    Ok(x)
+}
+
+/// The sufficient statistics, with r = y − Xβ₀ for y, β₀ the least-squares fit.
+#[derive(Debug, Clone)]
+pub struct Statistics {
+    pub(super) layout: Layout,
+    pub(super) base: Vec<f64>,
+    pub(super) rows: usize,
+    pub(super) log_weights: f64,
+    /// Per factor, per level: Z_fᵀZ_f (k × k).
+    pub(super) own: Vec<Vec<f64>>,
+    /// Per factor, per level: Z_fᵀ[X r] (k × (p + 1)).
+    pub(super) cross: Vec<Vec<f64>>,
+    /// Z₂ᵀZ₂.
+    pub(super) rest: Vec<f64>,
+    /// Z₂ᵀ[X r] (q₂ × (p + 1)).
+    pub(super) rest_cross: Vec<f64>,
+    /// [X r]ᵀ[X r].
+    pub(super) fixed: Vec<f64>,
+    /// Per level of factor 1: where its columns of Z₁ᵀZ₂ begin in `columns`.
+    pub(super) offsets: Vec<usize>,
+    /// Columns of Z₂ that a level meets, ascending.
+    pub(super) columns: Vec<u32>,
+    /// B_g: per level k₁ × (its columns), by columns.
+    pub(super) meetings: Vec<f64>,
+    /// Whether products with Z₁ᵀZ₂ are dense.
+    pub(super) dense: bool,
+    /// Rows of the largest level of factor 1.
+    pub(super) largest: usize,
+}
+
+impl Sums {
+    /// The statistics of all rows that were pushed or merged.
+    pub fn finish(self) -> Result<Statistics, Error> {
+        let p = self.layout.fixed;
+        if self.rows <= p {
+            return Err(Error::TooFewRows { rows: self.rows, fixed: p });
+        }
+        let change = normal(&self.fixed, p)?;
+        let Self { layout, mut base, rows, log_weights, own, mut cross, mut fixed, .. } = self;
+        let (blocks, pairs, counts) = (self.blocks, self.pairs, self.counts);
+        let width = p + 1;
+        base.iter_mut().zip(&change).for_each(|(b, c)| *b += c);
+        for (factor, cross) in layout.factors.iter().zip(&mut cross) {
+            let k = factor.effects;
+            for level in cross.chunks_exact_mut(k * width) {
+                let (x, r) = level.split_at_mut(k * p);
+                for (c, d) in change.iter().enumerate() {
+                    r.iter_mut().zip(&x[c * k..]).for_each(|(r, x)| *r -= d * x);
+                }
+            }
+        }
+        // Xᵀr and rᵀr of the new residual
+        for c in 0..width {
+            for r in 0..c {
+                fixed[r * width + c] = fixed[c * width + r];
+            }
+        }
+        let old = fixed[p * width..].to_vec();
+        let moved = |i: usize| (0..p).map(|c| fixed[c * width + i] * change[c]).sum::<f64>();
+        let new: Vec<f64> = (0..p).map(|i| old[i] - moved(i)).collect();
+        let square = old[p] - (0..p).map(|i| change[i] * (old[i] + new[i])).sum::<f64>();
+        for i in 0..p {
+            (fixed[p * width + i], fixed[i * width + p]) = (new[i], new[i]);
+        }
+        fixed[p * width + p] = square;
+        if square.is_nan() || square <= 0.0 {
+            return Err(Error::PerfectFit);
+        }
+        let largest = counts.iter().copied().max().unwrap_or(0) as usize;
+        let (first, q) = (layout.factors[0], layout.rest());
+        let mut rest = vec![0.0; q * q];
+        let mut rest_cross = vec![0.0; q * width];
+        for (f, factor) in layout.factors.iter().enumerate().skip(1) {
+            let (k, start) = (factor.effects, factor.start - first.columns());
+            for level in 0..factor.levels {
+                let at = start + level * k;
+                for j in 0..k {
+                    for i in 0..k {
+                        rest[(at + j) * q + at + i] = own[f][(level * k + j) * k + i];
+                    }
+                }
+                for c in 0..width {
+                    for i in 0..k {
+                        rest_cross[c * q + at + i] = cross[f][(level * width + c) * k + i];
+                    }
+                }
+            }
+        }
+        // pairs in the order of their columns; those of factor 1 apart
+        let mut from = 0;
+        let mut met: Vec<(u32, u32, usize)> = Vec::new();
+        for &(a, b) in &pairs {
+            let (ka, kb) = (layout.effects_of(a), layout.effects_of(b));
+            if (a as usize) < first.columns() {
+                met.push((a, b, from));
+            } else {
+                let (a, b) = (a as usize - first.columns(), b as usize - first.columns());
+                for j in 0..kb {
+                    for i in 0..ka {
+                        let value = blocks[from + j * ka + i];
+                        (rest[(b + j) * q + a + i], rest[(a + i) * q + b + j]) = (value, value);
+                    }
+                }
+            }
+            from += ka * kb;
+        }
+        met.sort_unstable();
+        let (mut offsets, mut columns, mut meetings) = (vec![0], Vec::new(), Vec::new());
+        let (k, mut next) = (first.effects, met.iter().peekable());
+        for level in 0..first.levels {
+            while let Some(&(_, b, from)) = next.next_if(|m| m.0 as usize == level * k) {
+                let kb = layout.effects_of(b);
+                columns.extend((0..kb).map(|j| b - first.columns() as u32 + j as u32));
+                meetings.extend_from_slice(&blocks[from..from + k * kb]);
+            }
+            offsets.push(columns.len());
+        }
+        let dense = columns.len() as f64 > DENSE * (first.levels * q) as f64;
+        Ok(Statistics {
+            layout,
+            base,
+            rows,
+            log_weights,
+            own,
+            cross,
+            rest,
+            rest_cross,
+            fixed,
+            offsets,
+            columns,
+            meetings,
+            dense,
+            largest,
+        })
+    }
+}
+
+impl Statistics {
+    /// From rows in memory, in two passes: the least-squares fit, then the cross-products around it.
+    pub fn from_rows<'a>(
+        design: &Design,
+        rows: impl Iterator<Item = Row<'a>> + Clone,
+    ) -> Result<Self, Error> {
+        let mut first = LeastSquares::new(design.fixed);
+        for row in rows.clone() {
+            if row.fixed.len() != design.fixed {
+                let (found, expected) = (row.fixed.len(), design.fixed);
+                return Err(Error::Length { row: 0, what: "fixed effects", found, expected });
+            }
+            first.push(&row);
+        }
+        let mut sums = Sums::new(design, first.solve()?)?;
+        for row in rows {
+            sums.push(&row)?;
+        }
+        sums.finish()
+    }
+
+    /// n.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// p.
+    pub fn fixed(&self) -> usize {
+        self.layout.fixed
+    }
+
+    /// The number of terms.
+    pub fn terms(&self) -> usize {
+        self.layout.places.len()
+    }
+
+    /// B_g: the columns of Z₂ that level g of factor 1 meets, and its k₁ × (columns) block.
+    pub(super) fn meeting(&self, g: usize) -> (&[u32], &[f64]) {
+        let (k, at) = (self.layout.factors[0].effects, self.offsets[g]..self.offsets[g + 1]);
+        (&self.columns[at.clone()], &self.meetings[at.start * k..at.end * k])
+    }
+
+    /// Per term, the root mean square of its effects' columns over the rows.
+    pub(super) fn rms(&self) -> Vec<Vec<f64>> {
+        let sizes = |f: usize, e: usize| -> f64 {
+            let k = self.layout.factors[f].effects;
+            self.own[f].chunks_exact(k * k).map(|a| a[e * k + e]).sum()
+        };
+        let of = |s: f64| (s / self.rows as f64).sqrt();
+        let places = self.layout.places.iter();
+        places.map(|p| (0..p.effects).map(|e| of(sizes(p.factor, p.first + e))).collect()).collect()
+    }
+}
