@@ -32,6 +32,7 @@ pub mod units;
 pub use encoding::{Coding, ColumnEncoding, Encoded, Encoding, Feature, Group, Part};
 pub use error::{
     ColumnError, DataError, Difference, ErrorKind, FileError, MissingIn, NoFeature, SpecError, Subject,
+    Unavailable,
 };
 pub use formula::{Fault, Formula, FormulaError};
 pub use identity::Identity;

@@ -41,6 +41,11 @@ pub(crate) fn closing(text: &str) -> Option<usize> {
     outside(text).find(close).map(|(at, _)| at)
 }
 
+/// True for the same names in any order.
+pub(crate) fn same(a: &[String], b: &[String]) -> bool {
+    a.len() == b.len() && a.iter().all(|name| b.contains(name))
+}
+
 /// The names between separators, without their backquotes; separators between backquotes belong to the name.
 pub(crate) fn split<'a>(text: &'a str, separators: &[char]) -> Vec<&'a str> {
     let mut names = Vec::new();

@@ -3,6 +3,7 @@
 mod error;
 mod parse;
 mod pieces;
+mod request;
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +11,7 @@ use std::str::FromStr;
 pub use error::{Fault, FormulaError};
 pub use pieces::{GroupPiece, Pieces};
 
-use crate::names::quoted;
+use crate::names::{quoted, same};
 
 /// What a formula asks for, products and nested groups written out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,11 +54,6 @@ impl Term {
     pub fn is_same(&self, other: &Self) -> bool {
         same(&self.columns, &other.columns)
     }
-}
-
-/// True for the same names in any order.
-pub(crate) fn same(a: &[String], b: &[String]) -> bool {
-    a.len() == b.len() && a.iter().all(|name| b.contains(name))
 }
 
 impl GroupTerm {

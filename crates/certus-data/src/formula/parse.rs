@@ -15,8 +15,8 @@ use winnow::token::{any, take_till, take_while};
 use winnow::{LocatingSlice, Parser};
 
 use super::error::{Fault, FormulaError};
-use super::{Formula, GroupTerm, Term, same};
-use crate::names::{closing, is_name_character, is_plain};
+use super::{Formula, GroupTerm, Term};
+use crate::names::{closing, is_name_character, is_plain, same};
 
 /// Most columns that `*` may multiply.
 const MOST_FACTORS: usize = 8;
