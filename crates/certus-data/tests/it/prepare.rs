@@ -204,7 +204,7 @@ fn errors_have_their_parts_as_fields() {
         other => panic!("{other:?}"),
     }
     let groups = |sd: &str| GroupSpec::all(&["batch/cask".into()], &[sd.into()]).unwrap_err().to_string();
-    assert_eq!(groups("batch=1"), "group-sd: unknown group 'batch'; available: batch/cask");
+    assert_eq!(groups("cask=1"), "group-sd: unknown group 'cask'; available: batch, batch/cask");
     assert_eq!(groups("wide"), "group-sd is 'wide', but a number above 0, or GROUP=NUMBER, is required");
 }
 
