@@ -27,11 +27,11 @@ pub fn request(settings: &Settings) -> Result<Request, Failure> {
     if settings.model.is_none() {
         let names = Response::names();
         return Err(usage(format!(
-            "the model is not given: use one of {names}; for example: certus fit logistic data.csv --response y"
+            "the model is not given: use one of {names}; for example: certus fit logistic data.csv \"y ~ x\""
         )));
     }
-    if settings.response.is_none() {
-        return Err(usage("the response is not given: use --response COL"));
+    if settings.response.is_none() && settings.formula.is_none() {
+        return Err(usage("the response is not given: write a formula, \"y ~ x\", or use --response COL"));
     }
     Ok(settings.request()?)
 }

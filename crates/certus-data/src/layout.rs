@@ -2,11 +2,11 @@
 //! coefficients vary by group. With what the rows are like it becomes an encoding.
 
 use crate::encoding::{Coding, ColumnEncoding, Encoding, Feature, Group, Part, Reading};
-use crate::error::SpecError;
+use crate::error::{SpecError, Unavailable};
 use crate::left::UnusedColumn;
 use crate::profile::Profile;
 use crate::reader::{Labels, Recipe};
-use crate::spec::{Slopes, Spec, parts, same_parts};
+use crate::spec::{GroupSpec, Slopes, Spec, parts, same_parts};
 use crate::summary::Summary;
 use crate::terms::{Factor, Terms};
 use crate::units::{Spread, unit_of};
@@ -35,7 +35,7 @@ pub(crate) struct Product {
 impl Layout {
     /// Of terms whose levels and dates are known.
     pub(crate) fn of(terms: &Terms, profile: &Profile, intercept: bool) -> Self {
-        let full = first_full(terms, intercept);
+        let full = |t: usize, name: &str| has_all_levels(terms, intercept, t, name);
         let coding = |(c, (name, reading)): (usize, &(String, Reading))| {
             let how = match reading {
                 Reading::Number => ColumnEncoding::Number,
@@ -46,14 +46,15 @@ impl Layout {
                     let levels = profile.levels[c].clone();
                     // the last term that has the column decides
                     let last = terms.names.iter().rposition(|term| parts(term).contains(&name.as_str()));
-                    let reference = if last == full { None } else { levels.first().cloned() };
+                    let all = last.is_some_and(|t| full(t, name));
+                    let reference = if all { None } else { levels.first().cloned() };
                     ColumnEncoding::Levels { levels, reference }
                 }
             };
             Coding { name: name.clone(), how }
         };
         let columns: Vec<Coding> = terms.columns.iter().enumerate().map(coding).collect();
-        let expand = |(t, term): (usize, &String)| products(term, &columns, full == Some(t));
+        let expand = |(t, term): (usize, &String)| products(term, &columns, |name| full(t, name));
         let products = terms.names.iter().enumerate().flat_map(expand).collect();
         let groups = terms.groups.iter().cloned().zip(profile.group_levels.iter().cloned()).collect();
         Self { columns, products, groups }
@@ -116,6 +117,21 @@ impl Layout {
         }
     }
 
+    /// True if a term has a feature for every level of a column.
+    fn has_every_level(&self, term: &str, column: usize) -> bool {
+        let of_term = |p: &&Product| same_parts(&parts(&p.term), &parts(term));
+        let mut levels: Vec<_> = self
+            .products
+            .iter()
+            .filter(of_term)
+            .flat_map(|p| &p.parts)
+            .filter(|p| p.column == column)
+            .collect();
+        levels.sort_by_key(|p| p.level);
+        levels.dedup();
+        matches!(&self.columns[column].how, ColumnEncoding::Levels { levels: all, .. } if all.len() == levels.len())
+    }
+
     /// Which coefficients vary by each group, and what to say of those that were to vary and were dropped.
     pub(crate) fn slopes(
         &self,
@@ -124,7 +140,7 @@ impl Layout {
     ) -> Result<(Vec<Vec<usize>>, Vec<String>), SpecError> {
         let first = usize::from(spec.intercept);
         let (mut by_group, mut notes) = (vec![Vec::new(); self.groups.len()], Vec::new());
-        for asked in &spec.groups {
+        for (asked, own_slopes) in spec.groups.iter().zip(&mut by_group) {
             let own = if matches!(asked.slopes, Slopes::Only(_)) { 0 } else { first };
             let mut slopes: Vec<usize> = (0..own).collect();
             match &asked.slopes {
@@ -139,12 +155,22 @@ impl Layout {
                         if found.is_empty() && dropped.iter().any(|l| l.name == *term) {
                             notes.push(format!(
                                 "'{term}' does not vary by '{}', because it was left out",
-                                asked.factor
+                                asked.factor.join(":")
                             ));
                         } else if found.is_empty() {
                             let available = self.products.iter().map(|p| p.term.clone()).collect();
-                            let (term, group) = (term.clone(), asked.factor.clone());
+                            let (term, group) = (term.clone(), asked.factor.join(":"));
                             return Err(SpecError::UnknownSlope { term, group, available });
+                        }
+                        let of_levels =
+                            |j: &usize| self.products[j - first].parts.iter().find(|p| p.level.is_some());
+                        if let Some(part) = found.iter().find_map(of_levels)
+                            && matches!(asked.slopes, Slopes::Only(_))
+                            && !self.has_every_level(term, part.column)
+                        {
+                            let column = self.columns[part.column].name.clone();
+                            let reason = Unavailable::EveryLevel { column };
+                            return Err(SpecError::Unavailable { term: asked.to_string(), reason });
                         }
                         slopes.extend(found.into_iter().filter(|j| !slopes.contains(j)).collect::<Vec<_>>());
                     }
@@ -152,41 +178,56 @@ impl Layout {
             }
             slopes.sort_unstable();
             if slopes.is_empty() {
-                return Err(SpecError::NothingVaries { group: asked.factor.clone() });
+                return Err(SpecError::NothingVaries { group: asked.factor.join(":") });
             }
-            let factor: Vec<&str> = asked.factor.split('/').map(str::trim).collect();
-            // the outer factors that this request made have no slopes yet
-            for depth in 1..=factor.len() {
-                let name = factor[..depth].join("/");
-                let group = self.groups.iter().position(|(factor, _)| factor.name == name);
-                let group = group.expect("made from the same request");
-                if by_group[group].is_empty() {
-                    by_group[group].clone_from(&slopes);
-                }
+            if asked.sd.is_some() && asked.correlated && slopes.len() > 1 {
+                return Err(correlated(asked));
             }
+            *own_slopes = slopes;
         }
         Ok((by_group, notes))
     }
 }
 
-/// The term whose column of levels keeps them all: the first that is such a column alone, if there is no intercept,
-/// whose place it takes.
-fn first_full(terms: &Terms, intercept: bool) -> Option<usize> {
+/// True if a column of levels has all of them in a term, as in R: unless the term without that column is in the model
+/// too, in which case the reference level has no feature of its own. The term of no column is the intercept, and without
+/// one the first term that is such a column alone takes its place.
+fn has_all_levels(terms: &Terms, intercept: bool, term: usize, name: &str) -> bool {
     let levels = |name: &str| terms.columns.iter().any(|(n, r)| n == name && *r == Reading::Levels);
     let alone = |term: &String| matches!(parts(term)[..], [name] if levels(name));
-    terms.names.iter().position(alone).filter(|_| !intercept)
+    let mut rest = parts(&terms.names[term]);
+    rest.retain(|part| *part != name);
+    if rest.is_empty() {
+        return !intercept && terms.names.iter().position(alone) == Some(term);
+    }
+    !terms.names.iter().any(|other| same_parts(&parts(other), &rest))
+}
+
+/// The refusal of given sds for correlated effects.
+fn correlated(asked: &GroupSpec) -> SpecError {
+    let factor = asked.factor.join("/");
+    let slopes = match &asked.slopes {
+        Slopes::All => "*".to_string(),
+        Slopes::Terms(terms) => terms.join(","),
+        Slopes::Only(terms) => format!("0,{}", terms.join(",")),
+    };
+    SpecError::CorrelatedSds {
+        term: asked.to_string(),
+        independent: asked.written("||"),
+        flag: format!("{factor}:: {slopes}"),
+    }
 }
 
 /// The features of a term. Text is coded by treatment: a feature per level but the first, which is the reference, or
-/// per level if the term is `full`. Products multiply the columns of their parts, the last part varying fastest.
-fn products(term: &str, columns: &[Coding], full: bool) -> Vec<Product> {
+/// per level if the column is `full`. Products multiply the columns of their parts, the last part varying fastest.
+fn products(term: &str, columns: &[Coding], full: impl Fn(&str) -> bool) -> Vec<Product> {
     let mut products: Vec<(String, Vec<Part>)> = vec![(String::new(), Vec::new())];
     for name in parts(term) {
         let column = columns.iter().position(|c| c.name == name).expect("every part has a coding");
         let choices: Vec<(String, Part)> = match &columns[column].how {
             ColumnEncoding::Levels { levels, .. } => {
                 let level = |k: usize| Part { column, level: Some(k as u32) };
-                let from = usize::from(!full);
+                let from = usize::from(!full(name));
                 (from..levels.len()).map(|k| (format!("{name}[{}]", levels[k]), level(k))).collect()
             }
             _ => vec![(name.to_string(), Part { column, level: None })],

@@ -8,12 +8,14 @@
 pub mod by_key;
 pub mod encoding;
 mod error;
+pub mod formula;
 mod identity;
 mod kind;
 mod layout;
 pub mod leaves;
 mod left;
 mod matrix;
+mod names;
 mod nearest;
 mod notes;
 pub mod prepare;
@@ -30,10 +32,13 @@ pub mod units;
 pub use encoding::{Coding, ColumnEncoding, Encoded, Encoding, Feature, Group, Part};
 pub use error::{
     ColumnError, DataError, Difference, ErrorKind, FileError, MissingIn, NoFeature, SpecError, Subject,
+    Unavailable,
 };
+pub use formula::{Fault, Formula, FormulaError};
 pub use identity::Identity;
 pub use leaves::Storage;
 pub use left::UnusedColumn;
+pub use names::quoted;
 pub use nearest::nearest;
 pub use prepare::{Prepared, prepare, prepare_with};
 #[cfg(feature = "scan")]

@@ -2,7 +2,8 @@
 
 use certus_likelihood::{Response, Values};
 
-use crate::error::{ColumnError, DataError, SpecError};
+use crate::error::{ColumnError, DataError, SpecError, Unavailable};
+use crate::names::{outside, quoted, same, split};
 use crate::table::ColumnInfo;
 
 /// Which columns are features.
@@ -26,21 +27,56 @@ pub enum Slopes {
     All,
 }
 
-/// Coefficients that vary by group.
+/// Coefficients that vary by group: one group term of a formula, `(1 + a | g)`, or one `--group "g: a"`. Per level of
+/// the factor, the effects are normal with mean 0; their covariance matrix is the same for all levels.
+/// [`Encoding::groups`](crate::Encoding) has the levels and the columns of the design, in the same order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupSpec {
-    /// A column `a`, or `a/b` for `b` within `a`, which makes a term of either unless `a` has its own already.
-    pub factor: String,
-    /// What varies besides the intercept (if there is one).
+    /// The columns whose labels together are a level: `g`; `a` and `b` for `a:b`. If another term has the first of
+    /// these columns as its factor, this one is nested in it.
+    pub factor: Vec<String>,
+    /// Which effects: the intercept (if there is one), slopes, or both.
     pub slopes: Slopes,
-    /// Standard deviation of the coefficients between groups, on the scale of the design; `None` if it is not known.
+    /// Standard deviation of the effects between groups, on the scale of the design; `None` if it is not known.
     pub sd: Option<f64>,
+    /// True if the effects are correlated (`|`), false if they are independent (`||`).
+    pub correlated: bool,
+}
+
+/// The columns of a factor, such as `a/b` or `a:b`.
+fn path(text: &str) -> Vec<String> {
+    split(text, &['/', ':']).into_iter().map(String::from).collect()
 }
 
 impl GroupSpec {
-    /// Group terms "g", "g: a,b", "g: 0,a" (the intercept does not vary) or "g: *", with their sds, X for every group
-    /// or g=X for one.
+    /// Group terms "g", "g: a,b", "g:: a,b" (independent effects), "g: 0,a" (the intercept does not vary), "g: *" or
+    /// "g/h" (g, and h within g), with their sds, X for every group or g=X for one.
     pub fn all(groups: &[String], sds: &[String]) -> Result<Vec<Self>, DataError> {
+        let asked: Vec<Self> = groups.iter().map(|text| Self::of_text(text)).collect();
+        let mut all: Vec<Self> = Vec::new();
+        for own in &asked {
+            for depth in 1..own.factor.len() {
+                let outer = own.factor[..depth].to_vec();
+                if !asked.iter().chain(&all).any(|g| same(&g.factor, &outer)) {
+                    all.push(Self { factor: outer, ..own.clone() });
+                }
+            }
+            all.push(own.clone());
+        }
+        // an outer group that nobody named has the sd of the one that made it
+        let named: Vec<Vec<String>> = asked.into_iter().map(|g| g.factor).collect();
+        Self::with_sds(all, sds, |factor| {
+            named.iter().find(|name| name.starts_with(factor)).filter(|_| !named.contains(&factor.to_vec()))
+        })
+    }
+
+    /// These terms with their sds, outer factors before those within them; an sd that is not given may be that of
+    /// another factor.
+    pub(crate) fn with_sds<'a>(
+        mut terms: Vec<Self>,
+        sds: &[String],
+        other: impl Fn(&[String]) -> Option<&'a Vec<String>>,
+    ) -> Result<Vec<Self>, DataError> {
         let number = |text: &str| {
             text.parse::<f64>().map_err(|_| SpecError::Value {
                 setting: "group-sd",
@@ -50,34 +86,64 @@ impl GroupSpec {
         };
         let (mut every, mut named) = (None, Vec::new());
         for text in sds {
-            match text.split_once('=') {
-                Some((group, sd)) => named.push((group.trim(), number(sd.trim())?)),
+            match text.rsplit_once('=') {
+                Some((group, sd)) => named.push((path(group), number(sd.trim())?)),
                 None => every = Some(number(text.trim())?),
             }
         }
-        let mut out: Vec<Self> = Vec::new();
-        for text in groups {
-            let (factor, slopes) = text.split_once(':').unwrap_or((text, ""));
-            let (factor, slopes) = (factor.trim(), slopes.trim());
-            let terms = slopes.split(',').map(str::trim).filter(|s| !s.is_empty());
-            let (zeros, terms): (Vec<&str>, Vec<&str>) = terms.partition(|t| *t == "0");
-            let terms = terms.into_iter().map(String::from).collect();
-            let slopes = match (slopes, zeros.is_empty()) {
-                ("*", _) => Slopes::All,
-                (_, true) => Slopes::Terms(terms),
-                (_, false) => Slopes::Only(terms),
-            };
-            let own = named.iter().find(|(group, _)| *group == factor).map(|(_, sd)| *sd);
-            out.push(Self { factor: factor.into(), slopes, sd: own.or(every) });
+        if let Some((group, _)) = named.iter().find(|(name, _)| terms.iter().all(|g| !same(&g.factor, name)))
+        {
+            let available = terms.iter().map(|g| g.factor.join("/")).collect();
+            return Err(SpecError::UnknownGroup { name: group.join("/"), available }.into());
         }
-        if let Some((group, _)) = named.iter().find(|(group, _)| out.iter().all(|g| g.factor != *group)) {
-            let available = out.iter().map(|g| g.factor.clone()).collect();
-            return Err(SpecError::UnknownGroup { name: (*group).into(), available }.into());
-        }
-        if every.is_some() && out.is_empty() {
+        if every.is_some() && terms.is_empty() {
             return Err(SpecError::GroupSdWithoutGroup.into());
         }
-        Ok(out)
+        for term in &mut terms {
+            let of =
+                |factor: &Vec<String>| named.iter().find(|(name, _)| same(name, factor)).map(|(_, sd)| *sd);
+            term.sd = of(&term.factor).or_else(|| of(other(&term.factor)?)).or(every);
+        }
+        terms.sort_by_key(|g| g.factor.len());
+        Ok(terms)
+    }
+
+    /// As on the command line, without an sd.
+    fn of_text(text: &str) -> Self {
+        let colon = outside(text).find(|(_, c)| *c == ':').map_or(text.len(), |(at, _)| at);
+        let (factor, slopes) = text.split_at(colon);
+        let slopes = slopes.strip_prefix(':').unwrap_or(slopes);
+        let (correlated, slopes) = slopes.strip_prefix(':').map_or((true, slopes), |slopes| (false, slopes));
+        let terms = slopes.split(',').map(str::trim).filter(|s| !s.is_empty());
+        let (zeros, terms): (Vec<&str>, Vec<&str>) = terms.partition(|t| *t == "0");
+        let terms = terms.into_iter().map(String::from).collect();
+        let slopes = match (slopes.trim(), zeros.is_empty()) {
+            ("*", _) => Slopes::All,
+            (_, true) => Slopes::Terms(terms),
+            (_, false) => Slopes::Only(terms),
+        };
+        Self { factor: path(factor), slopes, sd: None, correlated }
+    }
+
+    /// As a formula writes it, with a bar between effects and factor.
+    pub(crate) fn written(&self, bar: &str) -> String {
+        let effects = match &self.slopes {
+            Slopes::All => "1 + …".to_string(),
+            Slopes::Terms(terms) => {
+                ["1".to_string()].iter().chain(terms).cloned().collect::<Vec<_>>().join(" + ")
+            }
+            Slopes::Only(terms) => {
+                ["0".to_string()].iter().chain(terms).cloned().collect::<Vec<_>>().join(" + ")
+            }
+        };
+        let factor: Vec<_> = self.factor.iter().map(|name| quoted(name)).collect();
+        format!("({effects} {bar} {})", factor.join(":"))
+    }
+}
+
+impl std::fmt::Display for GroupSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.written(if self.correlated { "|" } else { "||" }))
     }
 }
 
@@ -143,7 +209,7 @@ impl Spec {
             [(&self.weights, "the weights"), (&self.offset, "the offset"), (&self.trials, "the trials")];
         roles.extend(optional.into_iter().filter_map(|(name, role)| name.clone().map(|n| (n, role))));
         for group in &self.groups {
-            roles.extend(group.factor.split('/').map(|part| (part.trim().to_string(), "a group")));
+            roles.extend(group.factor.iter().map(|part| (part.clone(), "a group")));
         }
         roles.extend(self.by.iter().map(|name| (name.clone(), "what tells the models apart")));
         roles
@@ -170,7 +236,10 @@ impl Spec {
         }
         let only = |g: &&GroupSpec| self.intercept && g.sd.is_some() && matches!(g.slopes, Slopes::Only(_));
         if let Some(group) = self.groups.iter().find(only) {
-            return Err(SpecError::FixedIntercept { group: group.factor.clone() });
+            return Err(SpecError::Unavailable {
+                term: group.to_string(),
+                reason: Unavailable::FixedIntercept,
+            });
         }
         if let Features::Terms(terms) = &self.features {
             for (k, term) in terms.iter().enumerate() {
@@ -182,7 +251,12 @@ impl Spec {
                     let column = parts[part].into();
                     return Err(SpecError::RepeatedPart { term: term.clone(), column });
                 }
-                if let Some((name, role)) = roles.iter().find(|(name, _)| parts.contains(&name.as_str())) {
+                // the levels of a feature may be crossed with those of a group, (1 | g:a)
+                let crossed = |name: &String| self.groups.iter().all(|g| g.factor[..] != [name.clone()]);
+                let used = |(name, role): &&(String, &str)| {
+                    parts.contains(&name.as_str()) && (*role != "a group" || !crossed(name))
+                };
+                if let Some((name, role)) = roles.iter().find(used) {
                     let (column, term) = (name.clone(), term.clone());
                     return Err(SpecError::RoleInTerm { column, role, term });
                 }
@@ -192,9 +266,9 @@ impl Spec {
     }
 }
 
-/// The columns of a term.
+/// The columns of a term; names between backquotes may have a `:`.
 pub fn parts(term: &str) -> Vec<&str> {
-    term.split(':').map(str::trim).collect()
+    split(term, &[':'])
 }
 
 /// True for the same columns in any order.
@@ -233,7 +307,8 @@ mod tests {
         words(&|s| s.features = terms(&["a", "y"]), "the response");
         words(&|s| s.features = terms(&["a:b", "b:a"]), "twice");
         words(&|s| s.features = terms(&["a:a"]), "power");
-        let group = GroupSpec { factor: "g".into(), slopes: Slopes::All, sd: Some(0.0) };
+        let group =
+            GroupSpec { factor: vec!["g".into()], slopes: Slopes::All, sd: Some(0.0), correlated: false };
         words(&|s| s.groups = vec![group.clone()], "above 0");
     }
 }

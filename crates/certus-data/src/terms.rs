@@ -6,6 +6,7 @@ use certus_likelihood::Values;
 use crate::encoding::Reading;
 use crate::error::{ColumnError, DataError, NoFeature, SpecError};
 use crate::left::UnusedColumn;
+use crate::names::same;
 use crate::reader::places;
 use crate::spec::{Features, Spec, find, parts};
 use crate::table::{Kind, Source};
@@ -55,10 +56,14 @@ impl Terms {
         Ok(Self { names, columns, groups, ignored, wanted })
     }
 
-    /// The terms without a column of levels, each of which is one feature of its own name.
-    pub fn single(&self) -> impl Iterator<Item = &String> {
+    /// The names of the features that are terms without a column of levels.
+    pub fn single(&self) -> impl Iterator<Item = String> {
         let levels = |name: &str| self.columns.iter().any(|(n, r)| n == name && *r == Reading::Levels);
-        self.names.iter().filter(move |term| !parts(term).into_iter().any(levels))
+        self.names
+            .iter()
+            .map(|term| parts(term))
+            .filter(move |p| !p.iter().any(|n| levels(n)))
+            .map(|p| p.join(":"))
     }
 }
 
@@ -177,27 +182,26 @@ fn factors(
     mut columns: Vec<Named>,
 ) -> Result<(Vec<Named>, Vec<Factor>), DataError> {
     let mut groups: Vec<Factor> = Vec::new();
-    for asked in &spec.groups {
-        let factors: Vec<&str> = asked.factor.split('/').map(str::trim).collect();
+    for (k, asked) in spec.groups.iter().enumerate() {
         let mut places = Vec::new();
-        let mut within = None;
-        for (depth, factor) in factors.iter().enumerate() {
+        for factor in &asked.factor {
             find(source.columns(), factor)?;
             let known = columns.iter().position(|(name, _)| name == factor);
             places.push(known.unwrap_or_else(|| {
-                columns.push(((*factor).into(), Reading::Label));
+                columns.push((factor.clone(), Reading::Label));
                 columns.len() - 1
             }));
-            let name = factors[..=depth].join("/");
-            let there = groups.iter().position(|g| g.name == name);
-            if there.is_some() && depth + 1 == factors.len() {
-                return Err(SpecError::Repeated { what: "group", name }.into());
-            }
-            within = Some(there.unwrap_or_else(|| {
-                groups.push(Factor { name, columns: places.clone(), sd: asked.sd, within });
-                groups.len() - 1
-            }));
         }
+        // nested in the longest factor that it begins with
+        let outer = |j: &usize| asked.factor.starts_with(&spec.groups[*j].factor);
+        let within = (0..k).filter(outer).max_by_key(|j| spec.groups[*j].factor.len());
+        let rest = within.map_or(0, |j| spec.groups[j].factor.len());
+        let own = asked.factor[rest..].join(":");
+        let name = within.map_or(own.clone(), |j| format!("{}/{own}", groups[j].name));
+        if spec.groups[..k].iter().any(|other| same(&other.factor, &asked.factor)) {
+            return Err(SpecError::Repeated { what: "group", name: asked.factor.join("/") }.into());
+        }
+        groups.push(Factor { name, columns: places, sd: asked.sd, within });
     }
     Ok((columns, groups))
 }

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use certus_data::DataError;
 pub use certus_data::ErrorKind;
+use certus_data::{DataError, FormulaError};
 
 use crate::refusal::RequestError;
 
@@ -15,6 +15,9 @@ pub enum Error {
     /// A request that is refused.
     #[error(transparent)]
     Request(#[from] RequestError),
+    /// A formula that cannot be read.
+    #[error(transparent)]
+    Formula(#[from] FormulaError),
     /// Columns, rows and models.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -128,7 +131,7 @@ impl Error {
             | Error::Changed { .. }
             | Error::AnotherFit { .. }
             | Error::Inconsistent(_) => ErrorKind::Data,
-            Error::Format { .. } => ErrorKind::Request,
+            Error::Format { .. } | Error::Formula(_) => ErrorKind::Request,
             Error::Missing { .. } | Error::Unfinished { .. } | Error::Replaced { .. } => ErrorKind::NotFound,
             Error::Mismatch(_) => ErrorKind::Defect,
             Error::Exists { .. } | Error::NotAFit { .. } | Error::InUse { .. } => ErrorKind::Output,

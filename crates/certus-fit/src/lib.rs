@@ -59,6 +59,7 @@ mod route;
 mod run;
 mod separation;
 mod settings;
+mod settings_request;
 mod theorems;
 mod variance;
 pub mod verify;

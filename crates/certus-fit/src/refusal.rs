@@ -40,6 +40,14 @@ pub enum RequestError {
         /// What must be answered.
         question: String,
     },
+    /// A formula, and a setting that it replaces.
+    #[error("both a formula and `{setting}` are given: {instead}")]
+    FormulaAnd {
+        /// Which setting.
+        setting: &'static str,
+        /// What to do.
+        instead: &'static str,
+    },
     /// A setting that has no effect here.
     #[error("{setting} applies only to {owner}: leave it out")]
     NoEffect {
@@ -137,23 +145,6 @@ pub enum RequestError {
         parameter: &'static str,
         /// The group.
         group: String,
-    },
-    /// More unknown group sds than are supported.
-    #[error(
-        "the sd of the group {group} is not given, and {}: give the sds{} (--group-sd X or {group}=X, in Python \
-            group_sd=X or {{\"{group}\": X}}), or keep only one effect of one group",
-        many_effects(*terms, *effects),
-        and(parameter)
-    )]
-    UnknownSds {
-        /// The group.
-        group: String,
-        /// Group terms.
-        terms: usize,
-        /// Coefficients that vary by the group.
-        effects: usize,
-        /// A parameter of the likelihood that is not given either.
-        parameter: Option<&'static str>,
     },
     /// A group term in many models at once.
     #[error(
@@ -260,17 +251,4 @@ fn needed(parameter: &str, by: NeededBy) -> String {
                 mpirun"
         ),
     }
-}
-
-fn many_effects(terms: usize, effects: usize) -> String {
-    let only = "but only one unknown sd is supported so far";
-    if terms > 1 {
-        format!("there are {terms} group terms, {only}")
-    } else {
-        format!("{effects} coefficients vary by it, {only}")
-    }
-}
-
-fn and(parameter: &Option<&'static str>) -> String {
-    parameter.map_or(String::new(), |name| format!(" and {name}"))
 }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use certus::Goal;
-use certus_data::{Features, GroupSpec, Missing, Spec};
 use certus_likelihood::Response;
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +19,6 @@ use crate::level::RequiredLevel;
 use crate::method_choice::{MethodChoice, Numbers};
 use crate::posterior::PosteriorChoice;
 use crate::refusal::RequestError;
-use crate::request::Request;
-use crate::variance::request::ScaleRequest;
 
 /// Help heading of the settings for research.
 #[cfg(feature = "clap")]
@@ -40,6 +37,10 @@ pub struct Settings {
     /// The data: a CSV, TSV, Parquet or Arrow file, or a directory of them
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<PathBuf>,
+    /// The model as a formula of R, such as "y ~ a*b + (1 | g)"; it replaces --response, --features, --group, --offset
+    /// and --no-intercept
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub formula: Option<String>,
     /// The response column
     #[cfg_attr(feature = "clap", arg(long, value_name = "COL", help_heading = "Terms"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,12 +52,13 @@ pub struct Settings {
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<Vec<String>>,
-    /// Random effects by group: "g" (intercept), "g: a,b" (intercept and slopes), "g: 0,a" (slope only), "g: *"
-    /// (intercept and all slopes), "g/h" (h nested in g); repeatable
+    /// Random effects by group: "g" (intercept), "g: a,b" (intercept and slopes, correlated), "g:: a,b" (independent),
+    /// "g: 0,a" (slope only), "g: *" (intercept and all slopes), "g/h" (h nested in g); repeatable
     #[cfg_attr(feature = "clap", arg(long, value_name = "TERM", help_heading = "Terms"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Vec<String>>,
-    /// Sd of the random effects: X for every group, or g=X for one; repeatable [default: inferred from the data]
+    /// Sd of the random effects, independent if there are several per group: X for every group, or g=X for one;
+    /// repeatable [default: inferred from the data]
     #[cfg_attr(feature = "clap", arg(long, value_name = "X|g=X", help_heading = "Terms"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_sd: Option<Vec<String>>,
@@ -313,58 +315,9 @@ impl Settings {
     pub fn asked(&self) -> Result<Option<RequiredLevel>, RequestError> {
         self.level.as_deref().map(str::parse).transpose()
     }
-
-    /// What is requested from the data.
-    pub fn request(&self) -> Result<Request, Error> {
-        self.check_words()?;
-        let response = self
-            .response
-            .as_deref()
-            .ok_or_else(|| unset("the `response` is not given: name its column".into()))?;
-        let mut spec = Spec::new(response, self.response()?);
-        if let Some(terms) = &self.features {
-            spec.features = Features::Terms(terms.clone());
-        }
-        let list = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
-        spec.groups = GroupSpec::all(&list(&self.group), &list(&self.group_sd))?;
-        spec.weights.clone_from(&self.weights);
-        spec.offset.clone_from(&self.offset);
-        spec.trials.clone_from(&self.trials);
-        spec.intercept = !self.no_intercept;
-        spec.standardise = !self.no_standardise;
-        spec.missing = if self.missing.as_deref() == Some("drop") { Missing::Drop } else { Missing::Error };
-        self.check_factor(&spec)?;
-        let mut request = Request::new(spec);
-        (request.sigma, request.dispersion) = (self.sigma, self.dispersion);
-        request.prior_sd = self.prior_sd.unwrap_or(request.prior_sd);
-        request.intercept_prior_sd = self.intercept_prior_sd.unwrap_or(request.intercept_prior_sd);
-        request.scale =
-            ScaleRequest::new(self.sd_prior.as_deref(), self.sd_prior_scale, self.scales.as_deref())?;
-        request.priors.clone_from(&self.priors);
-        Ok(request)
-    }
-
-    /// Refuses a structure of the factor that does not suit the groups.
-    fn check_factor(&self, spec: &Spec) -> Result<(), RequestError> {
-        let (factor, reason) = match (self.factor.as_deref(), spec.groups.is_empty()) {
-            (Some("diagonal"), false) => (
-                "diagonal",
-                "is not supported for models with a `group`: the arrow loses nothing; leave it out",
-            ),
-            (Some("arrow"), true) => ("arrow", "needs a `group`: without groups the factor is dense"),
-            (Some("dense"), false) => {
-                ("dense", "cannot be combined with a `group`: the arrow loses nothing and is smaller")
-            }
-            (Some("arrow"), false) if spec.groups.iter().any(|g| g.sd.is_none()) => {
-                ("arrow", "needs `group-sd`: groups whose sd is not given are integrated out")
-            }
-            _ => return Ok(()),
-        };
-        Err(RequestError::Factor { factor, reason })
-    }
 }
 
-fn unset(question: String) -> RequestError {
+pub(crate) fn unset(question: String) -> RequestError {
     RequestError::Unset { question }
 }
 

@@ -7,6 +7,7 @@
 //! | stan.rs | Stan programs through the functions of BridgeStan |
 //! | model.rs | columns and settings to a model, and its fit |
 //! | fitted.rs | a fit: its record, its Gaussian, draws, predictions, files |
+//! | formula.rs | formulas, read as on the command line |
 //! | settings.rs | the words of the command line |
 //! | columns.rs, memory.rs | columns, and matrices that are not copied |
 //! | interrupt.rs | Ctrl-C and progress while Rust works |
@@ -15,6 +16,7 @@
 mod columns;
 mod error;
 mod fitted;
+mod formula;
 mod interrupt;
 mod memory;
 mod model;
@@ -33,6 +35,9 @@ fn _certus(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<model::Model>()?;
     module.add_class::<native::Native>()?;
     module.add_class::<stan::StanModel>()?;
+    module.add_function(wrap_pyfunction!(formula::read_formula, module)?)?;
+    module.add_function(wrap_pyfunction!(formula::formula_pieces, module)?)?;
+    module.add_function(wrap_pyfunction!(formula::quoted, module)?)?;
     module.add_function(wrap_pyfunction!(target::seconds_per_step, module)?)?;
     module.add_function(wrap_pyfunction!(target::fit_target, module)?)
 }

@@ -45,7 +45,7 @@ fn benchmark_problems() {
         ("logit_bc", "logistic", vec![]),
         ("logit_d10", "logistic", vec![]),
         ("lin_ill_d50", "linear", vec!["--sigma", "1"]),
-        ("hier_logit", "logistic", vec!["--group", "group: *", "--group-sd", "1"]),
+        ("hier_logit", "logistic", vec!["--group", "group:: *", "--group-sd", "1"]),
     ] {
         let path = data(&format!("{name}.csv"));
         let mut arguments = vec!["fit", model, path.to_str().unwrap(), "--response", "y", "--no-intercept"];
@@ -356,7 +356,7 @@ fn long_run_of(out: &Path, method: &str) -> Vec<String> {
         ["fit", "logistic", file.to_str().unwrap(), "--response", "y", "--no-intercept"]
             .map(String::from)
             .to_vec();
-    arguments.extend(["--group", "group: *", "--group-sd", "1", "--gap", "1e-4"].map(String::from));
+    arguments.extend(["--group", "group:: *", "--group-sd", "1", "--gap", "1e-4"].map(String::from));
     arguments
         .extend(["--out", out.to_str().unwrap(), "--checkpoint-every", "0s", "--quiet"].map(String::from));
     arguments.extend(["--method", method].map(String::from));

@@ -95,7 +95,7 @@ fn many_groups_have_a_table() {
         "--response",
         "y",
         "--group",
-        "g: *",
+        "g:: *",
         "--group-sd",
         "1",
         "--gap",

@@ -7,6 +7,7 @@ mod common;
 mod docs;
 mod factor;
 mod files;
+mod formula;
 mod groups;
 mod many;
 mod plan;

@@ -263,7 +263,7 @@ fn plans_of_other_models() {
     let grouped = of(
         "hier_logit",
         "logistic",
-        &[&as_given[..], &["--group", "group: *", "--group-sd", "1", "--features", "x0,x1,x2,x3,x4"]]
+        &[&as_given[..], &["--group", "group:: *", "--group-sd", "1", "--features", "x0,x1,x2,x3,x4"]]
             .concat(),
     );
     assert!(grouped.contains("c_P−1") && grouped.contains("known for dense factors only"), "{grouped}");

@@ -55,7 +55,7 @@ fn sigma_does_not_change_the_units_of_priors() {
     let file = dir.join("reactions.csv");
     let (intercept, slope) = reactions(&file);
     let base = ["fit", "linear", file.to_str().unwrap(), "--response", "Reaction", "--features", "Days"];
-    let given = ["--group", "Subject: Days", "--sigma", "25.6", "--group-sd", "24"];
+    let given = ["--group", "Subject:: Days", "--sigma", "25.6", "--group-sd", "24"];
     for more in [&[][..], &["--sigma", "48"], &given] {
         let record = fitted(&[&base[..], more].concat());
         // a prior takes (se/prior sd)² of a slope: its sd is about 50, the standard error at most 2.1 (with 18 slopes

@@ -8,7 +8,7 @@ use certus_models::Error;
 
 pub use column::{ColumnError, MissingIn, NoFeature, Subject};
 pub use file::{Difference, FileError};
-pub use spec::SpecError;
+pub use spec::{SpecError, Unavailable};
 
 /// Every error of this crate. A message names the value, its place, what was required and what to do.
 #[derive(Debug, thiserror::Error)]

@@ -69,14 +69,27 @@ pub enum SpecError {
         /// The column.
         column: String,
     },
-    /// Slopes that vary without the intercept, with an sd that is given.
+    /// A group term that no solver takes yet: the only refusal of terms that a formula can write and that mean
+    /// something.
+    #[error("the group term {term} is not available yet: {reason}")]
+    Unavailable {
+        /// The term.
+        term: String,
+        /// What is missing, and what to do.
+        reason: Unavailable,
+    },
+    /// Given sds of effects that are correlated.
     #[error(
-        "by {group} the intercept does not vary, which is not supported with a given sd yet: let it vary too, or \
-            leave out group-sd"
+        "the effects of {term} are correlated, but group-sd gives their sds only: write {independent} for \
+            independent effects (`group` \"{flag}\"), or leave out group-sd"
     )]
-    FixedIntercept {
-        /// The group.
-        group: String,
+    CorrelatedSds {
+        /// The term.
+        term: String,
+        /// The same with independent effects.
+        independent: String,
+        /// The same as a setting.
+        flag: String,
     },
     /// A slope of a feature that there is none of.
     #[error("'{term}' is to vary by '{group}', but there is no such feature{}", nearest_of(available, term))]
@@ -111,4 +124,65 @@ pub enum SpecError {
         /// Number of processes.
         processes: usize,
     },
+}
+
+/// What is not available yet of a group term.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// More unknown sds than one.
+    #[error(
+        "the sd of the group {group} is not given, and {}: give the sds{} (--group-sd X or {group}=X, in Python \
+            group_sd=X or {{\"{group}\": X}}), or keep only one effect of one group",
+        many_effects(*terms, *effects),
+        parameter.map_or(String::new(), |name| format!(" and {name}"))
+    )]
+    UnknownSds {
+        /// The group.
+        group: String,
+        /// Group terms.
+        terms: usize,
+        /// Coefficients that vary by the group.
+        effects: usize,
+        /// A parameter of the likelihood that is not given either.
+        parameter: Option<&'static str>,
+    },
+    /// Slopes that vary without the intercept, with an sd that is given.
+    #[error(
+        "the intercept does not vary, which is not supported with a given sd: let it vary too, or leave out group-sd"
+    )]
+    FixedIntercept,
+    /// An intercept that varies around none.
+    #[error(
+        "its intercept varies, but the model has no intercept: leave out the 0 (or - 1) of the fixed effects, or write \
+            0 in the group term too"
+    )]
+    NoIntercept,
+    /// A slope that varies around 0.
+    #[error("'{effect}' varies, but it is not among the fixed effects: add + {effect} to them")]
+    NotFixed {
+        /// The slope.
+        effect: String,
+    },
+    /// Several terms of one factor that are not one term of independent effects.
+    #[error("there is another term of the same group, and both are not independent effects: write one term")]
+    Blocks,
+    /// An effect per level of a column.
+    #[error(
+        "it has an effect for every level of '{column}': write (1 + {column} | …), whose effects are differences from \
+            the reference level"
+    )]
+    EveryLevel {
+        /// The column.
+        column: String,
+    },
+}
+
+fn many_effects(terms: usize, effects: usize) -> String {
+    let only = "but only one unknown sd is supported so far";
+    if terms > 1 {
+        format!("there are {terms} group terms, {only}")
+    } else {
+        format!("{effects} coefficients vary by it, {only}")
+    }
 }

@@ -3,5 +3,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod formula;
 mod prepare;
 mod scan;

@@ -104,7 +104,12 @@ fn without_an_intercept_the_first_text_keeps_its_levels() {
 #[test]
 fn all_means_numbers_and_names_the_rest() {
     let mut spec = Spec::new("late", Response::Logistic);
-    spec.groups = vec![GroupSpec { factor: "city".into(), slopes: Slopes::Terms(vec![]), sd: Some(1.0) }];
+    spec.groups = vec![GroupSpec {
+        factor: vec!["city".into()],
+        slopes: Slopes::Terms(vec![]),
+        sd: Some(1.0),
+        correlated: false,
+    }];
     let prepared = prepare(&trips(), &spec).unwrap();
     assert_eq!(names(&prepared), ["rain", "toll"]);
     assert_eq!(prepared.ignored.iter().map(|l| l.name.as_str()).collect::<Vec<_>>(), ["day"]);
@@ -199,7 +204,7 @@ fn errors_have_their_parts_as_fields() {
         other => panic!("{other:?}"),
     }
     let groups = |sd: &str| GroupSpec::all(&["batch/cask".into()], &[sd.into()]).unwrap_err().to_string();
-    assert_eq!(groups("batch=1"), "group-sd: unknown group 'batch'; available: batch/cask");
+    assert_eq!(groups("cask=1"), "group-sd: unknown group 'cask'; available: batch, batch/cask");
     assert_eq!(groups("wide"), "group-sd is 'wide', but a number above 0, or GROUP=NUMBER, is required");
 }
 
@@ -307,7 +312,12 @@ fn groups_nest_and_slopes_are_found() {
         ("school", number(&[10.0, 9.0, 9.0, 10.0, 9.0])),
         ("class", text(&["x", "x", "y", "x", "x"])),
     ]);
-    let group = |factor: &str, slopes, sd| GroupSpec { factor: factor.into(), slopes, sd };
+    let group = |factor: &str, slopes, sd| GroupSpec {
+        factor: factor.split('/').map(String::from).collect(),
+        slopes,
+        sd,
+        correlated: false,
+    };
     let some = |names: &[&str]| Slopes::Terms(names.iter().map(|s| s.to_string()).collect());
     let mut spec = Spec::new("y", Response::Logistic);
     spec.groups = vec![group("school/class", some(&["b"]), Some(0.5))];
@@ -338,7 +348,12 @@ fn groups_nest_and_slopes_are_found() {
 fn the_encoding_reads_new_data_the_same_way() {
     let mut spec = Spec::new("late", Response::Logistic);
     spec.features = terms(&["rain", "city", "day", "city:rain"]);
-    spec.groups = vec![GroupSpec { factor: "toll".into(), slopes: Slopes::All, sd: Some(1.0) }];
+    spec.groups = vec![GroupSpec {
+        factor: vec!["toll".into()],
+        slopes: Slopes::All,
+        sd: Some(1.0),
+        correlated: false,
+    }];
     let prepared = prepare(&trips(), &spec).unwrap();
     let stored = serde_json::to_string(&prepared.encoding).unwrap();
     let encoding: Encoding = serde_json::from_str(&stored).unwrap();
@@ -448,7 +463,12 @@ fn a_hierarchical_model_is_that_made_by_hand() {
     let (names, columns) = benchmark("hier_logit.csv");
     let mut spec = Spec::new("y", Response::Logistic);
     (spec.intercept, spec.standardise) = (false, false);
-    spec.groups = vec![GroupSpec { factor: "group".into(), slopes: Slopes::All, sd: Some(1.0) }];
+    spec.groups = vec![GroupSpec {
+        factor: vec!["group".into()],
+        slopes: Slopes::All,
+        sd: Some(1.0),
+        correlated: false,
+    }];
     let prepared = prepare(&bench_table(&names, &columns), &spec).unwrap();
     let memory = Memory {
         x: columns[2..].concat(),

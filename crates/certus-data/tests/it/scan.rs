@@ -270,7 +270,12 @@ fn arrow_parquet_csv_and_memory_agree() {
     .unwrap();
     let mut spec = linear(&["x", "city", "city:x"]);
     spec.features = Features::Terms(vec!["x".into()]);
-    spec.groups = vec![GroupSpec { factor: "city".into(), slopes: Slopes::All, sd: Some(1.0) }];
+    spec.groups = vec![GroupSpec {
+        factor: vec!["city".into()],
+        slopes: Slopes::All,
+        sd: Some(1.0),
+        correlated: false,
+    }];
     let sources: Vec<Box<dyn Source>> =
         vec![Box::new(memory), Box::new(open(&ipc)), Box::new(open(&columns)), Box::new(open(&text))];
     let results: Vec<(u64, Encoding, Vec<Vec<u32>>)> = sources

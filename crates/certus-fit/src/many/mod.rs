@@ -71,13 +71,13 @@ impl Many {
             return Err(RequestError::NotGiven { parameter, by }.into());
         }
         if let Some(group) = request.spec.groups.first() {
-            return Err(RequestError::GroupInMany { group: group.factor.clone() }.into());
+            return Err(RequestError::GroupInMany { group: group.to_string() }.into());
         }
         request.refuse()?;
         let terms = Terms::of(source, &request.spec)?;
         let keys = Keys::read(source, by, request.spec.missing)?;
         let intercept = request.spec.intercept.then(|| "(Intercept)".to_string());
-        let parameters = intercept.into_iter().chain(terms.single().cloned()).collect();
+        let parameters = intercept.into_iter().chain(terms.single()).collect();
         Ok(Self { request, keys, wanted: terms.wanted, parameters })
     }
 

@@ -1,6 +1,6 @@
 //! The scales of a model that are not given, how they read on the user's scale, and the effect that varies by group.
 
-use crate::refusal::RequestError;
+use crate::error::Error;
 use crate::variance::request::unknown;
 use certus_data::encoding::Encoding;
 use certus_likelihood::{Auxiliary, Link, Response};
@@ -83,7 +83,7 @@ impl UnknownScales {
         response: Response,
         sigma: Option<f64>,
         dispersion: Option<f64>,
-    ) -> Result<Option<Self>, RequestError> {
+    ) -> Result<Option<Self>, Error> {
         let Some(unknown) = unknown(encoding, response, sigma, dispersion)? else { return Ok(None) };
         let count = usize::from(unknown.effect.is_some()) + usize::from(unknown.own.is_some());
         let of = |parts: &[(usize, f64)]| {

@@ -6,8 +6,10 @@ use std::str::FromStr;
 use certus_mixed::collapsed::SdPrior;
 
 use certus_data::encoding::{Encoding, Group};
+use certus_data::{SpecError, Unavailable};
 use certus_likelihood::{Auxiliary, Response};
 
+use crate::error::Error;
 use crate::refusal::RequestError;
 
 /// Scale of the prior of a scale: as wide as that of the coefficients.
@@ -147,25 +149,32 @@ pub(crate) fn unknown(
     response: Response,
     sigma: Option<f64>,
     dispersion: Option<f64>,
-) -> Result<Option<UnknownParameters<'_>>, RequestError> {
+) -> Result<Option<UnknownParameters<'_>>, Error> {
     let (groups, own) = (&encoding.groups, own(response, sigma, dispersion));
     let Some(group) = groups.iter().find(|g| g.sd.is_none()) else {
         return match (own, groups.first()) {
             (None, _) => Ok(None),
             (Some(_), None) => Ok(Some(UnknownParameters { effect: None, own })),
             (Some(own), Some(group)) => {
-                Err(RequestError::OneScaleGiven { parameter: own.name(), group: group.name.clone() })
+                Err(RequestError::OneScaleGiven { parameter: own.name(), group: group.name.clone() }.into())
             }
         };
     };
     match (groups.len(), group.slopes.as_slice()) {
         (1, [feature]) => Ok(Some(UnknownParameters { effect: Some((group, *feature)), own })),
-        (terms, effects) => Err(RequestError::UnknownSds {
-            group: group.name.clone(),
-            terms,
-            effects: effects.len(),
-            parameter: own.map(Auxiliary::name),
-        }),
+        (terms, effects) => {
+            let name =
+                |j: &usize| if encoding.intercept && *j == 0 { "1".into() } else { encoding.coefficient(*j) };
+            let names: Vec<String> = effects.iter().map(name).collect();
+            let reason = Unavailable::UnknownSds {
+                group: group.name.clone(),
+                terms,
+                effects: effects.len(),
+                parameter: own.map(Auxiliary::name),
+            };
+            let term = format!("({} | {})", names.join(" + "), group.name);
+            Err(SpecError::Unavailable { term, reason }.into())
+        }
     }
 }
 

@@ -17,7 +17,8 @@ fn problem(groups: usize, standardise: bool) -> Problem {
         ("b".into(), wave(2, 1.3)),
     ];
     let mut spec = Spec::new("y", Response::Logistic);
-    spec.groups = vec![GroupSpec { factor: "g".into(), slopes: Slopes::All, sd: Some(1.0) }];
+    spec.groups =
+        vec![GroupSpec { factor: vec!["g".into()], slopes: Slopes::All, sd: Some(1.0), correlated: false }];
     spec.standardise = standardise;
     Problem::new(&Table::new(columns).unwrap(), &Request::new(spec), &Storage::default()).unwrap()
 }

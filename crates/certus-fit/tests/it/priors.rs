@@ -211,7 +211,12 @@ fn one_unit_whether_or_not_scales_are_given() {
         let mut request = Request::new(Spec::new("y", Response::Linear));
         request.spec.features = terms(&["x"]);
         request.sigma = sigma;
-        let group = |sd| GroupSpec { factor: "g".into(), slopes: Slopes::Terms(Vec::new()), sd };
+        let group = |sd| GroupSpec {
+            factor: vec!["g".into()],
+            slopes: Slopes::Terms(Vec::new()),
+            sd,
+            correlated: false,
+        };
         request.spec.groups = groups.into_iter().map(group).collect();
         problem(&data, &request).priors
     };
@@ -254,7 +259,9 @@ fn a_prior_mean_is_an_offset() {
     let binary = columns(&|i| f64::from(u8::from(luck(i) < 1.0 / (1.0 + (-t(i)).exp()))));
     let counts = columns(&|i| (t(i).exp() * 2.0 * luck(i) + 0.3 * (i % 3) as f64).floor());
     let normal = columns(&|i| t(i) + 0.6 * wave(12.9, i));
-    let group = |sd| vec![GroupSpec { factor: "g".into(), slopes: Slopes::Terms(Vec::new()), sd }];
+    let group = |sd| {
+        vec![GroupSpec { factor: vec!["g".into()], slopes: Slopes::Terms(Vec::new()), sd, correlated: false }]
+    };
     for (what, data, family, groups) in [
         // as it is, for the sd of a response is another without its offset
         ("raw", &normal, Response::Linear, vec![]),

@@ -105,7 +105,12 @@ fn predictors_are_sums_of_the_coefficients_shown() {
     let data =
         table(&[("y", &y), ("a", &A), ("b", &B), ("school", &school), ("class", &class), ("day", &day)]);
     let some = |names: &[&str]| Slopes::Terms(names.iter().map(|s| s.to_string()).collect());
-    let group = |factor: &str, slopes| GroupSpec { factor: factor.into(), slopes, sd: Some(1.0) };
+    let group = |factor: &str, slopes| GroupSpec {
+        factor: factor.split('/').map(String::from).collect(),
+        slopes,
+        sd: Some(1.0),
+        correlated: false,
+    };
     let mut spec = Spec::new("y", Response::Logistic);
     spec.features = Features::Terms(vec!["a".into(), "b".into()]);
     spec.groups = vec![group("school/class", some(&["b"])), group("day", some(&["a"]))];

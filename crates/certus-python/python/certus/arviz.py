@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import _certus
 from .errors import UsageError
 from .targets import Target
 
@@ -55,12 +56,12 @@ def contents(fit: Fit, draws: int, seed: int) -> tuple[Groups, dict[str, Any], d
     else:
         groups["posterior"] = _of_model(fit, draws, seed, coords, dims)
         if source is not None:
-            response = fit.settings.response
+            response = _certus.read_formula(fit.settings.formula)[0] if "formula" in fit.settings else fit.settings.response
             groups["observed_data"] = {response: source._model.responses()}
         if source is not None and not fit._fitted.is_mixture:
             groups["log_likelihood"] = {response: source._model.log_likelihood(latents)}
         if source is not None:
-            dims[fit.settings.response] = ["row"]
+            dims[response] = ["row"]
             coords["row"] = np.arange(source.rows)
     weights = fit.log_weights(draws, seed)
     if weights is not None and latents is not None:

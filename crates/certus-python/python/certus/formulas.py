@@ -1,8 +1,7 @@
-"""Converts a formula, parsed by `formulae`, to the terms that Rust knows.
+"""Formulas on data frames. What Rust can read is read there, as on the command line; the rest is evaluated by `formulae`.
 
-Terms of plain columns keep their names and are encoded in Rust, as on the command line. A transformed term such as `np.log(x)`, or one whose
-contrasts differ from ours, is evaluated here and becomes a numeric column; its term is kept to evaluate new data in the same way.
-Group terms contribute their columns; their dense matrices are never made.
+A transformed term such as `np.log(x)`, or one whose contrasts differ from ours, becomes a numeric column, and the formula that Rust gets names it
+between backquotes; its term is kept to evaluate new data in the same way. Group terms are cut out before: formulae would lose their correlations.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from formulae.terms import Intercept, Variable
 from formulae.terms import Model as Description
 from numpy.typing import NDArray
 
+from . import _certus
 from .errors import DataError, UsageError
 from .frames import Column, Frame
 
@@ -35,27 +35,73 @@ def environment(depth: int) -> Environment:
     return Environment(spaces)
 
 
-class Formula:
-    """A formula with its table: response, features, groups, and the columns for Rust."""
+def read(text: str, frame: Frame, env: Environment) -> Formula:
+    """A formula with its table, read in Rust or, where that is not possible, by formulae."""
+    try:
+        response, intercept, fixed, groups, offset = _certus.read_formula(text)
+    except UsageError as error:
+        return Evaluated(text, frame, env, error)
+    features = [name for term in fixed for name in term]
+    if frame.pandas_like and not all(_in_our_order(series) for _, series in frame.pandas(features).items()):
+        return Evaluated(text, frame, env, None)
+    factors = [name for group in groups for name in group]
+    own = Formula(text, response, groups, [response, *features, *([] if offset is None else [offset])], factors)
+    own.offset_in_text = offset is not None
+    _require(frame, {*own.plain})
+    return own
 
-    def __init__(self, text: str, frame: Frame, env: Environment) -> None:
+
+class Formula:
+    """A formula that Rust reads: its text, and the columns that it names."""
+
+    def __init__(self, text: str, response: str, groups: list[list[str]], names: list[str], factors: list[str]) -> None:
         self.text = text
+        self.response = response
+        self.groups = [":".join(group) for group in groups]
+        self.plain = [*names, *factors]
+        self.factors = set(factors) - set(names)
+        """Columns that only name groups."""
+        self.offset: str | None = None
+        """The column of an offset that is not in the text."""
+        self.offset_in_text = False
+        self.trials: str | None = None
+
+    def columns(self, frame: Frame) -> dict[str, Column]:
+        """The columns of the table that the model uses."""
+        return frame.columns(dict.fromkeys(self.plain))
+
+    def forget(self) -> None:
+        """Releases the columns made for the fit."""
+
+    def new_columns(self, frame: Frame, groups: bool = True) -> dict[str, Column]:
+        """The same for new data; the response is not needed, and columns that only name groups are omitted without `groups`."""
+        unused = {self.response} if groups else {self.response, *self.factors}
+        return frame.columns(name for name in dict.fromkeys(self.plain) if name not in unused)
+
+
+class Evaluated(Formula):
+    """A formula whose fixed part is evaluated by formulae; its text is that of the formula with the columns made."""
+
+    def __init__(self, text: str, frame: Frame, env: Environment, unread: UsageError | None) -> None:
+        self._written = text
+        fixed, groups = _certus.formula_pieces(text)
         if "~" not in text or text.lstrip().startswith("~"):
-            raise UsageError(f"the formula {text!r} has no response: write 'y ~ ...'")
+            raise unread or UsageError(f"the formula {text!r} has no response: write 'y ~ ...'")
         try:
-            description = model_description(text)
+            description = model_description(fixed)
         except Exception as error:
-            raise UsageError(f"the formula {text!r} cannot be read: {error}") from None
+            raise unread or UsageError(f"the formula {text!r} cannot be read: {error}") from None
+        if description.group_terms:
+            raise unread or UsageError(f"the group terms of {text!r} cannot be read: write (1 + x | g)")
         # a name inside a call may also be one in the caller's scope
         _require(frame, {name for part in _parts(description) if isinstance(part, Variable) for name in part.var_names})
         known = {name for part in _parts(description) for name in part.var_names if name in frame}
         self.evaluated: dict[str, tuple[Any, int | None]] = {}
         """Columns made here: the term, and the index of its column."""
-        self.joined: dict[str, tuple[str, ...]] = {}
-        """Text columns that join the labels of others."""
-        self.plain: list[str] = []
-        self.offset: str | None = None
-        self.trials: str | None = None
+        self.plain = []
+        self.offset = None
+        self.offset_in_text = False
+        self.trials = None
         self.intercept = any(isinstance(t, Intercept) for t in description.common_terms)
         self.known = known
         self._made: dict[str, Column] = {}
@@ -63,25 +109,27 @@ class Formula:
         self._complete = ~self._pandas.isna().any(axis=1).to_numpy(dtype=bool)
         self.response = self._response(description.response.term, env)
         names = self._features(description, env)
-        self.features = [column for columns in names.values() for column in columns]
-        used = set(self.plain)
-        self.groups = self._groups(description, names)
-        self.factors = set(self.plain) - used
-        """Columns that only name groups."""
+        terms = ["1" if self.intercept else "0", *(column for columns in names.values() for column in columns)]
+        terms += [self._group(names, *group) for group in groups]
+        self.text = f"{_certus.quoted(self.response)} ~ {' + '.join(terms)}"
+        factors = _certus.read_formula(self.text)[3]
+        self.groups = [":".join(group) for group in factors]
+        self.factors = {name for group in factors for name in group} - set(self.plain)
+        self.plain += [name for group in factors for name in group]
+        _require(frame, set(self.plain))
         del self._pandas, self._complete
 
     def columns(self, frame: Frame) -> dict[str, Column]:
-        """The columns of the table that the model uses."""
-        return {**frame.columns(dict.fromkeys(self.plain)), **self._made, **self._join(frame)}
+        """The columns of the table that the model uses, and those made here."""
+        return {**super().columns(frame), **self._made}
 
     def forget(self) -> None:
         """Releases the columns made for the fit."""
         self._made = {}
 
     def new_columns(self, frame: Frame, groups: bool = True) -> dict[str, Column]:
-        """The same for new data; the response is not needed, and columns that only name groups are omitted without `groups`."""
-        unused = {self.response} if groups else {self.response, *self.factors}
-        out = frame.columns(name for name in dict.fromkeys(self.plain) if name not in unused)
+        """The same for new data."""
+        out = super().new_columns(frame, groups)
         terms = {id(term): term for name, (term, _) in self.evaluated.items() if name != self.response}
         needed = {name for term in terms.values() for name in term.var_names if name in self.known}
         _require(frame, needed)
@@ -96,13 +144,6 @@ class Formula:
             if name != self.response:
                 value = values[id(term)]
                 out[name] = ("number", np.ascontiguousarray(value if place is None else value[:, place]))
-        return {**out, **(self._join(frame) if groups else {})}
-
-    def _join(self, frame: Frame) -> dict[str, Column]:
-        out: dict[str, Column] = {}
-        for name, parts in self.joined.items():
-            labels = [_labels(*frame.column(part)) for part in parts]
-            out[name] = ("text", [None if None in row else "*".join(row) for row in zip(*labels, strict=True)])
         return out
 
     def _evaluate(self, term: Any, env: Environment, encoding: Any) -> NDArray[np.float64]:
@@ -115,7 +156,7 @@ class Formula:
             term.set_data(encoding)
             data = np.asarray(term.data, dtype=np.float64)
         except Exception as error:
-            raise UsageError(f"the term {term.name} of {self.text!r} cannot be evaluated: {error}") from error
+            raise UsageError(f"the term {term.name} of {self._written!r} cannot be evaluated: {error}") from error
         out = np.full((len(self._complete), *data.shape[1:]), np.nan)
         out[self._complete] = data
         return out
@@ -140,7 +181,7 @@ class Formula:
         return self._add(component.name, term, None, self._evaluate(term, env, False))
 
     def _features(self, description: Any, env: Environment) -> dict[str, list[str]]:
-        """The columns of every common term."""
+        """The columns of every common term, as a formula writes them."""
         common = [t for t in description.common_terms if not isinstance(t, Intercept)]
         if not common:
             return {}
@@ -151,12 +192,12 @@ class Formula:
                 raise DataError("there is no complete row of data")
             # Rust reports which values are missing
             self.plain += [c.name for t in common for c in t.components]
-            return {t.name: [t.name] for t in common}
+            return {t.name: [_product(t)] for t in common}
         model = Description(*([Intercept()] if self.intercept else []), *common)
         try:
             model.eval(sample, env)
         except Exception as error:
-            raise UsageError(f"the formula {self.text!r} cannot be evaluated: {error}") from error
+            raise UsageError(f"the formula {self._written!r} cannot be evaluated: {error}") from error
         full = not self.intercept
         names: dict[str, list[str]] = {}
         for term in model.common_terms:
@@ -175,61 +216,45 @@ class Formula:
                     full = full and not alone
                     ours = bool(component.spans_intercept) == expected and _in_our_order(self._pandas[component.name])
             if ours:
-                names[term.name] = [term.name]
+                names[term.name] = [_product(term)]
                 self.plain += [c.name for c in term.components]
                 continue
             encoding = {c.name: bool(c.spans_intercept) for c in term.components if c.kind == "categoric"}
             values = self._evaluate(term, env, encoding)
             if values.ndim == 1:
-                names[term.name] = [self._add(_safe(term.name), term, None, values)]
+                names[term.name] = [_certus.quoted(self._add(_safe(term.name), term, None, values))]
             else:
                 labels = [_safe(label) for label in term.labels]
-                names[term.name] = [self._add(label, term, k, values[:, k]) for k, label in enumerate(labels)]
+                names[term.name] = [_certus.quoted(self._add(label, term, k, values[:, k])) for k, label in enumerate(labels)]
         return names
 
     def _plain(self, term: Any) -> bool:
         return all(isinstance(c, Variable) and c.reference is None for c in term.components)
 
-    def _groups(self, description: Any, names: dict[str, list[str]]) -> list[str]:
-        """Group terms in the notation of the command line: "g", "g: a,b"."""
-        slopes: dict[tuple[str, ...], list[str]] = {}
-        with_intercept: set[tuple[str, ...]] = set()
-        for term in description.group_terms:
-            if not self._plain(term.factor):
-                raise UsageError(f"the group of ({term.name}) is not a column: make it a column")
-            factor = tuple(c.name for c in term.factor.components)
-            own = slopes.setdefault(factor, [])
-            if isinstance(term.expr, Intercept):
-                with_intercept.add(factor)
-            elif term.expr.name in names:
-                own += names[term.expr.name]
-            else:
-                raise UsageError(f"'{term.expr.name}' varies by {':'.join(factor)}, so it must be a feature too: add it to {self.text!r}")
-        out = []
-        for factor in sorted(slopes, key=len):
-            written = ":".join(factor)
-            if factor in with_intercept and not self.intercept:
-                what = f"the intercept varies by {written}, but the model has no intercept"
-                raise UsageError(f"{what}, which is not supported yet: write (1 + ... | {written}) and an intercept, or neither")
-            own = [] if not self.intercept or factor in with_intercept else ["0"]
-            if any(sign in part for part in factor for sign in ":/,="):
-                raise UsageError(f"the group {written} has one of : / , = in its name: rename it")
-            if len(factor) == 1 or all(factor[:k] in slopes for k in range(1, len(factor))):
-                name = "/".join(factor)
-                self.plain += factor
-            else:
-                name = "*".join(factor)
-                self.joined[name] = factor
-            terms = [*own, *slopes[factor]]
-            out.append(f"{name}: {','.join(terms)}" if terms else name)
-        return out
+    def _group(self, names: dict[str, list[str]], effects: str, correlated: bool, factor: str) -> str:
+        """A group term, its effects with the columns made."""
+        try:
+            terms = model_description(f"y ~ {effects}").common_terms
+        except Exception as error:
+            raise UsageError(f"the effects {effects!r} of a group term cannot be read: {error}") from None
+        columns = ["1" if any(isinstance(t, Intercept) for t in terms) else "0"]
+        for term in terms:
+            if isinstance(term, Intercept):
+                continue
+            if term.name not in names:
+                raise UsageError(f"'{term.name}' varies by {factor}, so it must be a fixed effect too: add it to {self._written!r}")
+            columns += names[term.name]
+        return f"({' + '.join(columns)} {'|' if correlated else '||'} {factor})"
+
+
+def _product(term: Any) -> str:
+    """A product of plain columns."""
+    return ":".join(_certus.quoted(c.name) for c in term.components)
 
 
 def _parts(description: Any) -> list[Any]:
     """Columns and calls of all terms."""
     terms = [description.response.term, *description.common_terms]
-    for term in description.group_terms:
-        terms += [term.expr, term.factor]
     return [part for term in terms for part in getattr(term, "components", ())]
 
 
@@ -242,16 +267,8 @@ def _require(frame: Frame, names: set[str]) -> None:
 
 
 def _safe(name: str) -> str:
-    """A name without the characters that have a meaning on the command line."""
+    """A name without the characters that have a meaning in settings."""
     return name.replace(":", " * ").replace(",", ";")
-
-
-def _labels(kind: str, cells: Any) -> list[str | None]:
-    if kind == "text":
-        return list(cells)
-    if kind == "boolean":
-        return [None if b < 0 else str(bool(b)).lower() for b in cells]
-    return [None if np.isnan(x) else f"{x:g}" for x in cells]
 
 
 def _in_our_order(series: pd.Series) -> bool:

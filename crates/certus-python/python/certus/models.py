@@ -110,8 +110,9 @@ class Model:
         return [self._words[role] for role in ("offset", "trials") if role in self._words]
 
     def __repr__(self) -> str:
-        groups = f", groups {', '.join(self._words['group'])}" if self._words.get("group") else ""
-        return f"<certus {self._words['model']} regression of {self._words['response']}: {self.rows} rows, {self.dim} latents{groups}>"
+        groups = f", groups {', '.join(self._formula.groups)}" if self._formula is not None and self._formula.groups else ""
+        response = self._words["response"] if self._formula is None else self._formula.response
+        return f"<certus {self._words['model']} regression of {response}: {self.rows} rows, {self.dim} latents{groups}>"
 
 
 def matrix_columns(x: np.ndarray, names: Sequence[str]) -> dict[str, Column]:
@@ -177,16 +178,17 @@ def _of_formula(words: dict[str, Any], text: str, data: Any, roles: dict[str, An
     if data is None:
         raise UsageError("a formula needs data=: a data frame with its columns")
     # formulae takes half a second to import, and matrices and targets don't need it
-    from .formulas import Formula, environment
+    from .formulas import environment
+    from .formulas import read as read_formula
 
     frame = Frame(data)
-    formula = Formula(text, frame, environment(depth + 1))
+    formula = read_formula(text, frame, environment(depth + 1))
     columns = formula.columns(frame)
     for role, value in roles.items():
         own = getattr(formula, role, None)
         if value is None and own is None:
             continue
-        if value is not None and own is not None:
+        if value is not None and (own is not None or (role == "offset" and formula.offset_in_text)):
             raise UsageError(f"{role} is given twice, by {role}= and in the formula: give it once")
         if value is None:
             words[role] = own
@@ -200,12 +202,7 @@ def _of_formula(words: dict[str, Any], text: str, data: Any, roles: dict[str, An
                 raise UsageError(f"data already has a column '{role}': name it, {role}='{role}', or rename it")
             words[role] = role
             columns[role] = ("number", _vector(role, value, frame.rows))
-    words["response"] = formula.response
-    words["features"] = formula.features
-    if formula.groups:
-        words["group"] = formula.groups
-    if not formula.intercept:
-        words["no-intercept"] = True
+    words["formula"] = formula.text
     model = _certus.Model(columns, infinite(words))
     formula.forget()
     return Model(model, words, formula, None)

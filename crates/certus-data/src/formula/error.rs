@@ -1,0 +1,150 @@
+//! What is wrong with a formula, with the place and what to write instead.
+
+use std::fmt;
+
+/// A formula that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormulaError {
+    /// The formula.
+    pub text: String,
+    /// Where in it, in bytes.
+    pub at: usize,
+    /// What is wrong there.
+    pub fault: Fault,
+}
+
+/// What is wrong at a place of a formula.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Something else was expected.
+    #[error("{expected} is required here, but {}", found_words(found))]
+    Expected {
+        /// What.
+        expected: &'static str,
+        /// What is there; `None` at the end.
+        found: Option<char>,
+    },
+    /// No response.
+    #[error("there is no response: write y ~ {}, with the name of the response before ~", if *tilde { "…" } else { "x" })]
+    NoResponse {
+        /// True if there is a `~`.
+        tilde: bool,
+    },
+    /// A function of columns.
+    #[error(
+        "formulas do not compute columns, such as {call}: make the column first and name it here; on the command \
+            line with --sql \"SELECT *, {sql} AS new FROM data\""
+    )]
+    Function {
+        /// The call.
+        call: String,
+        /// Its argument in SQL, or an example.
+        sql: String,
+    },
+    /// `factor(x)` or `C(x)`.
+    #[error(
+        "formulas do not convert columns, such as {call}: text columns are factors already; on the command line make \
+            one of numbers with --sql \"SELECT *, 'level ' || {column} AS new FROM data\""
+    )]
+    Factor {
+        /// The call.
+        call: String,
+        /// The column.
+        column: String,
+    },
+    /// A response that is computed.
+    #[error(
+        "the response is {call}, but a column is required: for successes among trials write successes ~ … and give \
+            the column of trials (--trials, in Python trials=)"
+    )]
+    Response {
+        /// The call.
+        call: String,
+    },
+    /// `.`, every other column.
+    #[error(
+        "'.' for all other columns is not supported: name the columns; on the command line, --response y without a \
+            formula takes all numeric ones"
+    )]
+    Dot,
+    /// A sign that formulas of R have and these do not.
+    #[error("'{sign}' is not supported here: {instead}")]
+    Sign {
+        /// The sign.
+        sign: char,
+        /// What to write.
+        instead: &'static str,
+    },
+    /// Parentheses without a bar.
+    #[error("parentheses are for group terms only, such as (1 | g): write the terms out")]
+    Parentheses,
+    /// A number other than 0 and 1.
+    #[error(
+        "'{number}' is not a term: only 0 (no intercept) and 1 (intercept) are; a name that begins with a digit \
+        stands between backquotes"
+    )]
+    Number {
+        /// The number.
+        number: String,
+    },
+    /// A number within a product.
+    #[error("a number cannot be part of a product: write + or - before and after it")]
+    NumberInProduct,
+    /// A term that is removed and is not there.
+    #[error(
+        "- {term} removes a term, but there is no {term} before it; a name with a dash stands between backquotes"
+    )]
+    Absent {
+        /// The term.
+        term: String,
+    },
+    /// A group term or an offset that is removed.
+    #[error("only terms and the intercept can be removed: leave {what} out instead")]
+    Removed {
+        /// What.
+        what: &'static str,
+    },
+    /// A second offset.
+    #[error("there are two offsets: add them up in one column")]
+    TwoOffsets,
+    /// An offset among the effects of a group.
+    #[error("an offset has no effect that could vary by group: write it outside of the parentheses")]
+    OffsetByGroup,
+    /// A group term without effects.
+    #[error(
+        "nothing varies by {group}: write (1 | {group}) for an intercept, or (0 + x | {group}) for a slope"
+    )]
+    NothingVaries {
+        /// The group.
+        group: String,
+    },
+    /// A backquote without its pair.
+    #[error("this backquote is never closed: write `name`")]
+    Backquote,
+    /// A product of too many columns.
+    #[error("a product of {count} columns written with * has {} terms: write out those that are needed", (1_u128 << count) - 1)]
+    TooMany {
+        /// How many columns.
+        count: usize,
+    },
+}
+
+fn found_words(found: &Option<char>) -> String {
+    match found {
+        Some(c) if c.is_control() => format!("character {:x} was found", u32::from(*c)),
+        Some(c) => format!("'{c}' was found"),
+        None => "the formula ends".into(),
+    }
+}
+
+impl fmt::Display for FormulaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: String = self.text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let column = self.text[..self.at].chars().count();
+        writeln!(f, "the formula cannot be read at character {}:\n  {shown}\n  {:column$}^", column + 1, "")?;
+        write!(f, "{}", self.fault)
+    }
+}
+
+impl std::error::Error for FormulaError {}

@@ -1,0 +1,69 @@
+//! A formula as what is asked of the columns: its features, and its group terms in the form that models take.
+
+use super::{Formula, GroupTerm, Term};
+use crate::error::{DataError, SpecError, Unavailable};
+use crate::names::same;
+use crate::spec::{Features, GroupSpec, Slopes};
+
+impl Formula {
+    /// The fixed effects.
+    pub fn features(&self) -> Features {
+        Features::Terms(self.fixed.iter().map(Term::to_string).collect())
+    }
+
+    /// The group terms, one per factor, with sds as `--group-sd` has them; outer factors first.
+    pub fn group_specs(&self, sds: &[String]) -> Result<Vec<GroupSpec>, DataError> {
+        let mut terms: Vec<GroupTerm> = Vec::new();
+        for term in &self.groups {
+            if term.intercept && !self.intercept {
+                return Err(unavailable(term, Unavailable::NoIntercept).into());
+            }
+            let fixed = |effect: &&Term| self.fixed.iter().any(|own| own.is_same(effect));
+            if let Some(effect) = term.effects.iter().find(|effect| !fixed(effect)) {
+                return Err(unavailable(term, Unavailable::NotFixed { effect: effect.to_string() }).into());
+            }
+            match terms.iter_mut().find(|own| same(&own.factor, &term.factor)) {
+                Some(own) => join(own, term)?,
+                None => terms.push(term.clone()),
+            }
+        }
+        terms.sort_by_key(|term| term.factor.len());
+        for k in 1..terms.len() {
+            let (outer, own) = terms.split_at_mut(k);
+            own[0].factor = within(outer, &own[0].factor);
+        }
+        GroupSpec::with_sds(terms.iter().map(spec).collect(), sds, |_| None)
+    }
+}
+
+/// The columns of a factor, those of the longest factor that it is nested in first.
+fn within(outer: &[GroupTerm], factor: &[String]) -> Vec<String> {
+    let contained = |other: &&GroupTerm| other.factor.iter().all(|name| factor.contains(name));
+    let first = outer.iter().rfind(contained).map_or(Vec::new(), |other| other.factor.clone());
+    let rest = factor.iter().filter(|name| !first.contains(name)).cloned().collect::<Vec<_>>();
+    first.into_iter().chain(rest).collect()
+}
+
+/// Adds the effects of another term of the same factor: `(1 | g) + (0 + a | g)` is `(1 + a || g)`.
+fn join(own: &mut GroupTerm, other: &GroupTerm) -> Result<(), SpecError> {
+    let independent = |term: &GroupTerm| !term.correlated || term.count() == 1;
+    let shared = own.intercept && other.intercept
+        || own.effects.iter().any(|a| other.effects.iter().any(|b| a.is_same(b)));
+    if shared || !independent(own) || !independent(other) {
+        return Err(unavailable(other, Unavailable::Blocks));
+    }
+    own.intercept |= other.intercept;
+    own.effects.extend(other.effects.iter().cloned());
+    own.correlated = false;
+    Ok(())
+}
+
+fn spec(term: &GroupTerm) -> GroupSpec {
+    let effects = term.effects.iter().map(Term::to_string).collect();
+    let slopes = if term.intercept { Slopes::Terms(effects) } else { Slopes::Only(effects) };
+    GroupSpec { factor: term.factor.clone(), slopes, sd: None, correlated: term.correlated }
+}
+
+fn unavailable(term: &GroupTerm, reason: Unavailable) -> SpecError {
+    SpecError::Unavailable { term: term.to_string(), reason }
+}

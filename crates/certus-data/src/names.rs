@@ -1,0 +1,91 @@
+//! How the name of a column is written in formulas and settings: as it is, or between backquotes.
+
+use std::borrow::Cow;
+
+/// True for characters that a name without backquotes may have.
+pub(crate) fn is_name_character(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '.'
+}
+
+/// True for a name that a formula may have without backquotes: letters, digits, `_` and `.`, no digit first.
+pub(crate) fn is_plain(name: &str) -> bool {
+    let mut start = name.chars().skip_while(|c| *c == '.');
+    start.next().is_some_and(|c| !c.is_numeric()) && name.chars().all(is_name_character)
+}
+
+/// A name as a formula writes it.
+pub fn quoted(name: &str) -> Cow<'_, str> {
+    if is_plain(name) { name.into() } else { format!("`{name}`").into() }
+}
+
+/// The characters that are not between backquotes, and their places.
+pub(crate) fn outside(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut inside = false;
+    text.char_indices().filter(move |(_, c)| {
+        inside ^= *c == '`';
+        !inside && *c != '`'
+    })
+}
+
+/// The place of the parenthesis that closes the one at the beginning.
+pub(crate) fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let close = |(_, c): &(usize, char)| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => (),
+        }
+        depth == 0
+    };
+    outside(text).find(close).map(|(at, _)| at)
+}
+
+/// True for the same names in any order.
+pub(crate) fn same(a: &[String], b: &[String]) -> bool {
+    a.len() == b.len() && a.iter().all(|name| b.contains(name))
+}
+
+/// The names between separators, without their backquotes; separators between backquotes belong to the name.
+pub(crate) fn split<'a>(text: &'a str, separators: &[char]) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    let mut rest = text.trim();
+    loop {
+        let inside = rest.strip_prefix('`').and_then(|rest| rest.split_once('`'));
+        if let Some((name, after)) = inside
+            && (after.trim_start().is_empty() || after.trim_start().starts_with(separators))
+        {
+            names.push(name);
+            let Some(next) = after.trim_start().strip_prefix(separators) else { return names };
+            rest = next.trim_start();
+            continue;
+        }
+        let Some((name, after)) = rest.split_once(separators) else {
+            names.push(rest);
+            return names;
+        };
+        names.push(name.trim());
+        rest = after.trim_start();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_split_outside_of_backquotes() {
+        assert_eq!(split("a: b", &[':']), ["a", "b"]);
+        assert_eq!(split(" `a:b` :c", &[':']), ["a:b", "c"]);
+        assert_eq!(split("c:`a:b`", &[':']), ["c", "a:b"]);
+        assert_eq!(split("a`b:c", &[':']), ["a`b", "c"]);
+        assert_eq!(split("my column", &[':']), ["my column"]);
+        assert_eq!(split("a/b:c", &[':', '/']), ["a", "b", "c"]);
+        assert_eq!(split("", &[':']), [""]);
+        for name in ["a", "x:z", "2nd", "my column", "größe", ".a", "..2", "a-b"] {
+            assert_eq!(split(&quoted(name), &[':']), [name]);
+        }
+        assert_eq!(["a", "größe", ".a", "a.b_2"].map(is_plain), [true; 4]);
+        assert_eq!(["", ".", "2nd", ".2", "a b", "a-b", "x:z"].map(is_plain), [false; 7]);
+    }
+}

@@ -1,0 +1,34 @@
+//! Formulas, read as on the command line.
+
+use certus_data::Formula;
+use certus_data::formula::Pieces;
+use pyo3::prelude::*;
+
+use crate::error::usage;
+
+/// Response, intercept, columns of every fixed term, columns of every group, offset.
+type Parts = (String, bool, Vec<Vec<String>>, Vec<Vec<String>>, Option<String>);
+
+/// The parts of a formula.
+#[pyfunction]
+pub(crate) fn read_formula(py: Python<'_>, text: &str) -> PyResult<Parts> {
+    let own: Formula = text.parse().map_err(|e: certus_data::FormulaError| usage(py, &e.to_string()))?;
+    let fixed = own.fixed.into_iter().map(|term| term.columns).collect();
+    // effects that vary are among the fixed ones, or refused later
+    let groups = own.groups.into_iter().map(|group| group.factor).collect();
+    Ok((own.response, own.intercept, fixed, groups, own.offset))
+}
+
+/// A formula without its group terms, and these: effects, whether they are correlated, factor.
+#[pyfunction]
+pub(crate) fn formula_pieces(text: &str) -> (String, Vec<(String, bool, String)>) {
+    let own = Pieces::of(text);
+    let groups = own.groups.into_iter().map(|group| (group.effects, group.correlated, group.factor));
+    (own.fixed, groups.collect())
+}
+
+/// The name of a column as a formula writes it.
+#[pyfunction]
+pub(crate) fn quoted(name: &str) -> String {
+    certus_data::quoted(name).into_owned()
+}
