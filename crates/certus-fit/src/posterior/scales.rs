@@ -22,19 +22,22 @@ use crate::variance::model::ScaleModel;
 use crate::variance::run::ScalesOutcome;
 
 /// Draws of the pilot, which the proposal adapts to.
-const PILOT: usize = 1000;
-/// Draws, at least, as many as usual, and at most.
-const DRAWS: [usize; 3] = [4000, 16_000, 64_000];
+const PILOT: usize = 500;
+/// Draws to begin with: as many of these as a second or so allows, else the last; and at most.
+const DRAWS: [usize; 4] = [16_000, 8000, 4000, 2000];
+const MOST: usize = 64_000;
 /// Terms of the likelihood (rows × nodes × draws) that a second or so takes.
-const SECOND: f64 = 1e8;
+const SECOND: f64 = 5e7;
 /// Terms that importance sampling may take without being asked for, and for an accuracy: seconds, minutes.
-const IMPORTANCE_TERMS: (f64, f64) = (4e8, 4e10);
+const IMPORTANCE_TERMS: (f64, f64) = (2e8, 2e10);
 /// The same of NUTS.
-const NUTS_TERMS: (f64, f64) = (2e9, 2e11);
+const NUTS_TERMS: (f64, f64) = (1e9, 1e11);
 /// What a gradient takes, in values.
 const GRADIENT: f64 = 3.0;
 /// k-hat that weights may have, and draws that they must be worth.
 const K_HAT: f64 = 0.7;
+/// The name of the weight of draws at which the error of the likelihood has no bound.
+const UNPROVED: &str = "weight without a likelihood error";
 const FEWEST: f64 = 400.0;
 
 impl Problem {
@@ -131,7 +134,8 @@ impl ScaleClimb<'_> {
             return Ok(Compared { shortfall, ..Compared::of(Posterior::none(known.left_out(&why))) });
         };
         let effects = self.effects(&table)?;
-        let words = known.of_draws(table.constant("likelihood error"), effects.is_some());
+        let proved = table.constant("likelihood error").zip(table.constant(UNPROVED));
+        let words = known.of_draws(proved, effects.is_some());
         let posterior = Posterior::none(words);
         Ok(Compared { table: Some(table), shortfall, effects, ..Compared::of(posterior) })
     }
@@ -153,10 +157,8 @@ impl ScaleClimb<'_> {
     /// errors are small enough. The counts are fixed by the size of the model.
     fn importance(&self, wanted: f64) -> Result<Result<PosteriorTable, Missing>, Error> {
         let (terms, seed, mixture) = (self.density.terms(), self.goal.seed, &self.ended.mixture_posterior);
-        let [fewest, usual, most] = DRAWS;
-        let enough = (SECOND / terms) as usize;
-        let mut draws = [4 * fewest, 2 * fewest].into_iter().find(|n| *n <= enough).unwrap_or(fewest);
-        debug_assert!(draws <= usual);
+        let allowed = |n: &usize| *n as f64 * terms <= SECOND;
+        let mut draws = DRAWS.into_iter().find(allowed).unwrap_or(DRAWS[DRAWS.len() - 1]);
         if !self.affordable((PILOT + draws) as f64 * terms, IMPORTANCE_TERMS) {
             return Ok(Err(Missing::Long(format!(
                 "{} draws would take {} terms of the likelihood",
@@ -185,10 +187,11 @@ impl ScaleClimb<'_> {
                 ("k-hat", k_hat),
                 ("effective sample size", ess),
                 ("likelihood error", found.error),
+                (UNPROVED, found.unproved),
             ];
             let table = importance_table(&self.rows(), &points, constants, kept(proposal.dim()), seed);
             let next = 4 * draws;
-            let more = next <= most && self.affordable(next as f64 * terms, IMPORTANCE_TERMS);
+            let more = next <= MOST && self.affordable(next as f64 * terms, IMPORTANCE_TERMS);
             if !few && table.error() <= wanted || !more {
                 return Ok(if few {
                     Err(Missing::Failed(format!("{draws} draws are worth only {ess:.0}")))

@@ -18,6 +18,8 @@ use crate::scales::Grid;
 pub(super) const FREEDOM: usize = 5;
 /// The power of the weights of the grid that components have, which widens the law of the scales by 1/√power.
 const FLATTENED: f64 = 0.75;
+/// Weights of the grid that no component is made of.
+const LIGHT: f64 = 1e-9;
 /// The factor of the sds of the adapted component.
 const WIDER: f64 = 1.2;
 /// Components this many sds of u away add nothing: e⁻³² of their height.
@@ -52,6 +54,17 @@ fn log_diagonal(lower: &[f64], n: usize) -> f64 {
     lower.iter().step_by(n + 1).map(|x| x.abs().ln()).sum()
 }
 
+/// x ← L⁻¹x for a small lower triangular L, column-major.
+fn forward(lower: &[f64], x: &mut [f64]) {
+    let n = x.len();
+    for j in 0..n {
+        x[j] /= lower[j * (n + 1)];
+        for i in j + 1..n {
+            x[i] -= lower[j * n + i] * x[j];
+        }
+    }
+}
+
 impl Component {
     fn new(weight: f64, center: [Vec<f64>; 2], steps: Vec<f64>, slopes: Vec<f64>, factor: Vec<f64>) -> Self {
         let [beta, scales] = center;
@@ -61,21 +74,23 @@ impl Component {
     }
 
     /// The logarithm of what it adds to the density, without the constants that all have; `None` if it is nothing.
-    fn log_density(&self, point: &[f64]) -> Option<f64> {
+    /// `room` is for d numbers.
+    fn log_density(&self, point: &[f64], room: &mut [f64]) -> Option<f64> {
         let (d, k) = (self.beta.len(), self.scales.len());
-        let mut u: Vec<f64> = point[d..].iter().zip(&self.scales).map(|(x, c)| x - c).collect();
-        linalg::solve_lower(&self.steps, k, false, &mut u);
-        let apart = linalg::norm_squared(&u);
+        let mut u = [0.0; 2];
+        (0..k).for_each(|j| u[j] = point[d + j] - self.scales[j]);
+        forward(&self.steps, &mut u[..k]);
+        let apart = linalg::norm_squared(&u[..k]);
         if apart > FAR * FAR {
             return None;
         }
-        let mut t: Vec<f64> = point[..d].iter().zip(&self.beta).map(|(x, b)| x - b).collect();
-        for (j, u) in u.iter().enumerate() {
-            t.iter_mut().zip(&self.slopes[j * d..][..d]).for_each(|(t, s)| *t -= u * s);
+        room.iter_mut().zip(&point[..d]).zip(&self.beta).for_each(|((t, x), b)| *t = x - b);
+        for (j, u) in u[..k].iter().enumerate() {
+            room.iter_mut().zip(&self.slopes[j * d..][..d]).for_each(|(t, s)| *t -= u * s);
         }
-        linalg::solve_lower(&self.factor, d, false, &mut t);
+        forward(&self.factor, room);
         let nu = FREEDOM as f64;
-        let student = -0.5 * (nu + d as f64) * (linalg::norm_squared(&t) / nu).ln_1p();
+        let student = -0.5 * (nu + d as f64) * (linalg::norm_squared(room) / nu).ln_1p();
         Some(self.log_height - 0.5 * apart + student)
     }
 
@@ -98,19 +113,35 @@ impl Component {
 }
 
 impl Proposal {
-    /// Of the nodes of a grid, with their scales and places. `None` if the grid has no extent.
+    /// Of the nodes of a grid, with their scales and places, or of every second, third … of them where the grid is so
+    /// fine that its steps are shorter than an sd. `None` if the grid has no extent.
     pub fn of_grid(nodes: &[Node], scales: &[Vec<f64>], keys: &[[i64; 2]]) -> Option<Self> {
         let (d, k) = (nodes.first()?.mean.len(), scales.first()?.len());
         let weights: Vec<f64> = nodes.iter().map(|n| n.weight).collect();
+        let most = (0..nodes.len()).max_by(|a, b| weights[*a].total_cmp(&weights[*b]))?;
+        // the sds of the keys are those of the scales in steps
+        let stride = |axis: usize| {
+            let each = || weights.iter().zip(keys).map(|(w, key)| (w, key[axis] as f64));
+            let mean: f64 = each().map(|(w, x)| w * x).sum();
+            (each().map(|(w, x)| w * (x - mean).powi(2)).sum::<f64>().sqrt() as i64).max(1)
+        };
+        let strides = [stride(0), stride(1)];
         // log scales are linear in the keys, with lower triangular steps but for linear models
-        let steps = Grid::new(keys, scales, &weights).steps_of(k)?;
+        let mut steps = Grid::new(keys, scales, &weights).steps_of(k)?;
+        for (axis, stride) in strides[..k].iter().enumerate() {
+            steps[axis * k..][..k].iter_mut().for_each(|s| *s *= *stride as f64);
+        }
         let place = |key: [i64; 2]| keys.binary_search(&key).ok();
+        let taken = |at: &usize| {
+            let on = |axis: usize| (keys[*at][axis] - keys[most][axis]) % strides[axis] == 0;
+            weights[*at] > LIGHT && on(0) && on(1)
+        };
         // what a step changes of β̂: half of the difference of the neighbours, where there are two
         let slope = |at: usize, axis: usize| -> Vec<f64> {
             let near = |sign: i64| {
                 let mut key = keys[at];
-                key[axis] += sign;
-                place(key).filter(|near| nodes[*near].weight > 0.0)
+                key[axis] += sign * strides[axis];
+                place(key)
             };
             let (left, right) = (near(-1), near(1));
             let count = f64::from(u8::from(left.is_some()) + u8::from(right.is_some())).max(1.0);
@@ -118,14 +149,14 @@ impl Proposal {
             b.iter().zip(a).map(|(b, a)| (b - a) / count).collect()
         };
         let flat: Vec<f64> = weights.iter().map(|w| w.powf(FLATTENED)).collect();
-        let total: f64 = flat.iter().sum();
+        let total: f64 = (0..nodes.len()).filter(taken).map(|at| flat[at]).sum();
         let one = |at: usize| {
             let logs = scales[at].iter().map(|s| s.ln()).collect();
             let slopes = (0..k).flat_map(|axis| slope(at, axis)).collect();
             let center = [nodes[at].mean.clone(), logs];
             Component::new(flat[at] / total, center, steps.clone(), slopes, nodes[at].factor.clone())
         };
-        let components = (0..nodes.len()).filter(|at| flat[*at] > 0.0).map(one).collect();
+        let components = (0..nodes.len()).filter(taken).map(one).collect();
         Some(Self { coefficients: d, scales: k, components })
     }
 
@@ -167,7 +198,9 @@ impl Proposal {
         let (nu, d) = (FREEDOM as f64, self.coefficients as f64);
         let student = ln_gamma(0.5 * (nu + d)) - ln_gamma(0.5 * nu) - 0.5 * d * (nu * PI).ln();
         let constant = student - 0.5 * self.scales as f64 * (2.0 * PI).ln();
-        let each: Vec<f64> = self.components.iter().filter_map(|c| c.log_density(point)).collect();
+        let mut room = vec![0.0; self.coefficients];
+        let each: Vec<f64> =
+            self.components.iter().filter_map(|c| c.log_density(point, &mut room)).collect();
         let most = each.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         most + each.iter().map(|x| (x - most).exp()).sum::<f64>().ln() + constant
     }

@@ -21,9 +21,10 @@ pub struct CollapsedSample {
     pub k_hat: Option<f64>,
     /// 1/Σw².
     pub effective_sample_size: f64,
-    /// The error that the log likelihood may have at the draws, their weights in mind, in nats; infinite where nothing
-    /// is proved.
+    /// The weighted mean of the bounds on the error of the log likelihood at the draws that have one, in nats.
     pub error: f64,
+    /// The weight of the others.
+    pub unproved: f64,
 }
 
 /// Importance sampling with weights p/q of a batch of draws of q: r_i = log p(z_i) − log q(z_i), smoothed.
@@ -48,13 +49,21 @@ pub fn sample(
     let raw: Vec<f64> = found.iter().map(|(weight, _)| *weight).collect();
     let smoothed = psis::smooth(&raw)?;
     let weights: Vec<f64> = smoothed.log_weights.iter().map(|x| x.exp()).collect();
-    let error = found.iter().zip(&weights).filter(|(_, w)| **w > 0.0).map(|((_, p), w)| w * p.error).sum();
+    let (mut error, mut unproved) = (0.0, 0.0);
+    for ((_, p), w) in found.iter().zip(&weights) {
+        if p.error.is_finite() {
+            error += w * p.error;
+        } else {
+            unproved += w;
+        }
+    }
     Ok(CollapsedSample {
         points,
         log_weights: smoothed.log_weights,
         k_hat: smoothed.k_hat,
         effective_sample_size: 1.0 / weights.iter().map(|w| w * w).sum::<f64>(),
         error,
+        unproved,
     })
 }
 

@@ -7,5 +7,6 @@ mod collapsed_digits;
 mod collapsed_maxima;
 #[path = "../../../certus-models/tests/common/mod.rs"]
 mod common;
+mod density;
 mod pair;
 mod scales;

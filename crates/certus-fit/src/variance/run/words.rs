@@ -121,16 +121,20 @@ impl KnownOfScales {
         format!("{likelihood}; {given}{grid}")
     }
 
-    /// What is proved about draws, of which the likelihood has an error of so many nats where it is known, and what is
-    /// only estimated.
-    pub(crate) fn of_draws(&self, error: Option<f64>, effects: bool) -> String {
-        let likelihood = match error.filter(|e| e.is_finite()) {
-            Some(0.0) => "the likelihood of every draw is summed directly".into(),
-            Some(error) => {
-                format!("the likelihood of the draws is proved to within {} nats on average", figure(error))
+    /// What is proved about draws, of which the likelihood has an error of so many nats on average but for those of some
+    /// weight, and what is only estimated.
+    pub(crate) fn of_draws(&self, proved: Option<(f64, f64)>, effects: bool) -> String {
+        let likelihood = match proved {
+            _ if self.likelihood == NOT_PROVED => NOT_PROVED.into(),
+            Some((0.0, 0.0)) => "the likelihood of every draw is summed directly".into(),
+            Some((error, unproved)) => {
+                let but = match unproved > 0.0 {
+                    true => format!(", but for draws with {} of the weight", figure(unproved)),
+                    false => String::new(),
+                };
+                format!("the likelihood is proved to within {} nats on average{but}", figure(error))
             }
-            None if self.likelihood == NOT_PROVED => NOT_PROVED.into(),
-            None => "the likelihood of the draws is integrated".into(),
+            None => "the likelihood of every draw is integrated over the groups".into(),
         };
         let groups = if effects { "; effects of groups average over 200 of the draws" } else { "" };
         format!("{likelihood}; means, sds and quantiles are estimated by the draws{groups}")
