@@ -122,7 +122,10 @@ impl ScaleClimb<'_> {
         let short = match &best {
             Some(best) if best.error() <= wanted => None,
             Some(best) => Some(table_words(best)),
-            None if failed.is_empty() && self.choice == PosteriorChoice::Auto && self.goal.accuracy.is_none() => {
+            None if failed.is_empty()
+                && self.choice == PosteriorChoice::Auto
+                && self.goal.accuracy.is_none() =>
+            {
                 None
             }
             None => Some([&failed[..], &long].concat().join("; ")),

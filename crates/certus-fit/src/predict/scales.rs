@@ -77,9 +77,8 @@ impl ByDraws<'_> {
                 }
                 Groups::Population => {
                     let few = points.len().div_ceil(POPULATION).max(1);
-                    let expected = |z: &&[f64]| {
-                        self.link.expected_response(along(z), (column * z[d].exp()).abs())
-                    };
+                    let expected =
+                        |z: &&[f64]| self.link.expected_response(along(z), (column * z[d].exp()).abs());
                     let mut responses: Vec<f64> = points.iter().step_by(few).map(expected).collect();
                     responses.sort_by(f64::total_cmp);
                     let linear: Vec<f64> = points.iter().map(|z| along(z)).collect();

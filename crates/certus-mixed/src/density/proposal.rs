@@ -68,8 +68,7 @@ fn forward(lower: &[f64], x: &mut [f64]) {
 impl Component {
     fn new(weight: f64, center: [Vec<f64>; 2], steps: Vec<f64>, slopes: Vec<f64>, factor: Vec<f64>) -> Self {
         let [beta, scales] = center;
-        let log_height =
-            weight.ln() - log_diagonal(&steps, scales.len()) - log_diagonal(&factor, beta.len());
+        let log_height = weight.ln() - log_diagonal(&steps, scales.len()) - log_diagonal(&factor, beta.len());
         Self { weight, scales, steps, beta, slopes, factor, log_height }
     }
 
@@ -199,8 +198,7 @@ impl Proposal {
         let student = ln_gamma(0.5 * (nu + d)) - ln_gamma(0.5 * nu) - 0.5 * d * (nu * PI).ln();
         let constant = student - 0.5 * self.scales as f64 * (2.0 * PI).ln();
         let mut room = vec![0.0; self.coefficients];
-        let each: Vec<f64> =
-            self.components.iter().filter_map(|c| c.log_density(point, &mut room)).collect();
+        let each: Vec<f64> = self.components.iter().filter_map(|c| c.log_density(point, &mut room)).collect();
         let most = each.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         most + each.iter().map(|x| (x - most).exp()).sum::<f64>().ln() + constant
     }

@@ -15,8 +15,16 @@ use certus_models::{Design, Error, Glm, Memory, Prior};
 
 /// Eight clinics with two arms; no event in the second.
 fn clinics() -> Collapsed {
-    const CONTROL: [(f64, f64); 8] =
-        [(2.0, 15.0), (0.0, 10.0), (3.0, 20.0), (1.0, 12.0), (5.0, 18.0), (0.0, 8.0), (2.0, 25.0), (1.0, 9.0)];
+    const CONTROL: [(f64, f64); 8] = [
+        (2.0, 15.0),
+        (0.0, 10.0),
+        (3.0, 20.0),
+        (1.0, 12.0),
+        (5.0, 18.0),
+        (0.0, 8.0),
+        (2.0, 25.0),
+        (1.0, 9.0),
+    ];
     let (mut memory, mut group) = (Memory { columns: 1, ..Memory::default() }, Vec::new());
     for (g, (y, trials)) in CONTROL.into_iter().enumerate() {
         for (arm, y) in [(0.0, y), (1.0, 0.0)] {
@@ -48,9 +56,9 @@ fn gradients() {
         let prior = Prior::independent(vec![0.0; 2], &[10.0, 2.5]).unwrap();
         let group: Vec<usize> = (0..24).map(|i| i / 4).collect();
         match grouped {
-            true => Dispersion::Grouped(
-                Collapsed::new(&design, &group, None, Arc::new(Poisson), prior).unwrap(),
-            ),
+            true => {
+                Dispersion::Grouped(Collapsed::new(&design, &group, None, Arc::new(Poisson), prior).unwrap())
+            }
             false => Dispersion::Plain(Glm::new(design, Arc::new(Poisson), prior).unwrap()),
         }
     };
@@ -73,7 +81,10 @@ fn gradients() {
             };
             let h = 1e-3;
             let by_hand = (8.0 * (near(h) - near(-h)) - near(2.0 * h) + near(-2.0 * h)) / (12.0 * h);
-            assert!((gradient[j] - by_hand).abs() < 1e-4 * (1.0 + by_hand.abs()), "{j}: {gradient:?} {by_hand}");
+            assert!(
+                (gradient[j] - by_hand).abs() < 1e-4 * (1.0 + by_hand.abs()),
+                "{j}: {gradient:?} {by_hand}"
+            );
         }
     }
 }

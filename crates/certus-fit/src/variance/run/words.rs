@@ -11,8 +11,8 @@ use certus_mixed::scales::{Dispersion, ScalesMaximum};
 use certus_models::Error;
 
 use super::Run;
-use crate::variance::model::ScaleModel;
 use crate::variance::mixture::MixturePosterior;
+use crate::variance::model::ScaleModel;
 use crate::variance::request::{Scales, prior_words};
 use crate::variance::solver::{GridPosterior, JointMaximum, ScaleSolver};
 
