@@ -72,8 +72,9 @@ impl Problem {
         }
     }
 
-    /// Refuses settings that would be ignored: a gap and the probability that it is missed belong to one Gaussian, and a
-    /// model with unknown scales has a mixture of them; the accuracy and what is printed of the posterior belong to one.
+    /// Refuses settings that would be ignored: a gap and the probability that it is missed belong to one Gaussian, and
+    /// a model with unknown scales has a mixture of them; an accuracy and a source of the posterior belong to a
+    /// posterior, which estimated scales do not have.
     pub fn check_settings(&self, settings: &Settings) -> Result<(), RequestError> {
         let Some(scale_model) = self.collapsed() else { return Ok(()) };
         let estimated = scale_model.scales == Scales::Estimate;

@@ -1,8 +1,8 @@
 //! The posterior density of coefficients and log scales with the groups integrated out, and draws from it
 //! (docs/collapsed.md, part K13).
 //!
-//! log p(β, θ | y) = −F(β, e^θ) + Σ_j log p(s_j) + θ_j up to a constant, s_j = e^{θ_j}: F is that of the model, with its
-//! proved error, so nothing is assumed of the shape of the posterior. [`CollapsedDensity`] is all that importance
+//! log p(β, θ | y) = −F(β, e^θ) + Σ_j log p(s_j) + θ_j up to a constant, s_j = e^{θ_j}: F is that of the model, with
+//! its proved error, so nothing is assumed of the shape of the posterior. [`CollapsedDensity`] is all that importance
 //! sampling ([`sample`]) and the sampler ([`DensityTarget`]) know of a model.
 
 mod counts;

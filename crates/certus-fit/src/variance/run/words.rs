@@ -121,7 +121,7 @@ impl KnownOfScales {
         format!("{likelihood}; {given}{grid}")
     }
 
-    /// What is proved about draws, of which the likelihood has an error of so many nats on average but for those of some
+    /// What is proved about draws, whose likelihood has an error of so many nats on average but for those of some
     /// weight, and what is only estimated.
     pub(crate) fn of_draws(&self, proved: Option<(f64, f64)>, effects: bool) -> String {
         let likelihood = match proved {
