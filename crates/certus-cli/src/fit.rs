@@ -339,23 +339,23 @@ impl<'a> Run<'a> {
 
     /// A Gaussian with the certificate of the posterior; false if a stop kept it from being compared.
     fn compared(&self, problem: &Arc<Problem>, mut ended: RunOutcome) -> (RunOutcome, bool) {
-        if ended.outcome.status != Status::Reached || ended.scales.is_some() {
+        if ended.outcome.status != Status::Reached {
             return (ended, true);
         }
         self.say("comparing with the posterior");
         if self.communicator.ranks().is_some() {
-            ended.with(problem.compare(&self.goal, self.posterior, self.asked, &ended.outcome));
+            ended.with(problem.compare(&self.goal, self.posterior, self.asked, &ended));
             return (ended, true);
         }
-        let outcome = Arc::new(ended.outcome);
-        let (problem, goal, theirs) = (problem.clone(), self.goal.clone(), outcome.clone());
+        let shared = Arc::new(ended);
+        let (problem, goal, theirs) = (problem.clone(), self.goal.clone(), shared.clone());
         let (posterior, asked) = (self.posterior, self.asked);
         let found = self.signals.unless_stopped(move || {
             let found = problem.compare(&goal, posterior, asked, &theirs);
             drop(theirs);
             found
         });
-        ended.outcome = Arc::try_unwrap(outcome).unwrap_or_else(|shared| (*shared).clone());
+        let mut ended = Arc::try_unwrap(shared).unwrap_or_else(|shared| (*shared).clone());
         let found = found.filter(|found| !self.signals.must_end() || found.is_whole());
         let done = found.is_some();
         let by = self.signals.stopped_by().unwrap_or_default();

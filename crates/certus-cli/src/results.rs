@@ -33,8 +33,8 @@ pub fn sample(dir: &Path, draws: usize, seed: u64, to: &Path, overwrite: bool) -
     let output = Output::new(to, overwrite, dir, data(&Record::read(&directory)?).as_slice())?;
     let fit = Fit::read(&directory)?;
     let kind = match (&fit.mixture, &fit.posterior_draws) {
-        (Some(_), _) => "a mixture of Gaussians",
-        (None, Some(_)) => "the posterior",
+        (_, Some(_)) => "the posterior",
+        (Some(_), None) => "a mixture of Gaussians",
         (None, None) => "a Gaussian approximation",
     };
     if let Some(kept) = fit.posterior_draws.as_ref().map(|kept| kept.count()).filter(|kept| *kept < draws) {

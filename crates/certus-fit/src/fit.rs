@@ -117,9 +117,14 @@ impl Fit {
         let RunOutcome { outcome, scales, table } = ended;
         let notes = problem.notes_of(goal, &outcome);
         let record = |parameters| Record::new(&outcome, problem.meta(settings, parameters, notes));
+        let printed = |record: Record| match &table {
+            Some(table) => record.printing_table(table),
+            None => record,
+        };
         let (record, effects, mixture) = match (scales, problem.collapsed()) {
             (Some(scales), Some(scale_model)) => {
-                let mut record = record(scales.parameters);
+                let scales = problem.with_effects(scales);
+                let mut record = printed(record(scales.parameters));
                 record.certificate.scale = Some(scales.scale);
                 let groups = scales.groups;
                 let effects = if groups.is_empty() { Effects::None } else { Effects::Integrated(groups) };
@@ -136,16 +141,13 @@ impl Fit {
                     }
                     false => Effects::None,
                 };
-                let record = match &table {
-                    Some(table) => record(parameters).printing_own().printing_table(table),
-                    None => record(parameters).printing_own(),
-                };
-                (record, effects, None)
+                (printed(record(parameters).printing_own()), effects, None)
             }
         };
         let draws = table.map(|table| table.draws);
+        let dim = outcome.gaussian.dim() + scale_count(&mixture);
         Self {
-            posterior_draws: draws.map(|draws| PosteriorDraws::new(outcome.gaussian.dim(), draws)),
+            posterior_draws: draws.map(|draws| PosteriorDraws::new(dim, draws)),
             record,
             gaussian: outcome.gaussian,
             meaning: Some(problem.meaning.clone()),
@@ -188,6 +190,8 @@ impl Fit {
             Some(meaning) => mixture(&record, meaning, dim, &arrays.vectors)?,
             None => None,
         };
+        // the logarithms of scales that were not given follow the coefficients
+        let dim = dim + scale_count(&mixture);
         let posterior_draws = match (&record.table, arrays.vectors.get(DRAWS)) {
             (Some(_), Some(draws)) if !draws.is_empty() && draws.len().is_multiple_of(dim.max(1)) => {
                 Some(PosteriorDraws::new(dim, draws.clone()))
@@ -258,11 +262,14 @@ impl Fit {
 
     /// `n` draws of the parameters, one after the other; draw k depends on the seed and k only.
     pub fn draws(&self, n: usize, seed: u64) -> Vec<f64> {
-        match &self.mixture {
-            Some((mixture_posterior, unknown_scales)) => {
+        match (&self.mixture, &self.posterior_draws) {
+            (Some((_, unknown_scales)), Some(own)) => {
+                draws_with_scales(&self.quantities, unknown_scales, own.dim(), &own.take(n, seed))
+            }
+            (Some((mixture_posterior, unknown_scales)), None) => {
                 mixture_posterior.draws(&self.quantities, unknown_scales, n, seed)
             }
-            None => draws(&self.quantities, self.gaussian.dim(), &self.latents(n, seed)),
+            (None, _) => draws(&self.quantities, self.gaussian.dim(), &self.latents(n, seed)),
         }
     }
 
@@ -278,11 +285,14 @@ impl Fit {
     /// posterior: correlations are those of the draws, sds those that are printed.
     pub fn spread_of_draws(&self) -> Option<(Vec<f64>, usize)> {
         let draws = self.posterior_draws.as_ref()?;
-        let n = draws.count();
-        let mut out = Vec::with_capacity(n * self.quantities.len());
-        for (quantity, printed) in self.quantities.iter().zip(&self.record.parameters) {
-            let along = |z: &[f64]| quantity.terms.iter().map(|(i, a)| a * z[*i]).sum::<f64>();
-            let values: Vec<f64> = draws.each().map(along).collect();
+        let (n, rows) = (draws.count(), self.record.parameters.len());
+        let drawn = match &self.mixture {
+            Some((_, scales)) => draws_with_scales(&self.quantities, scales, draws.dim(), draws.latents()),
+            None => crate::problem::draws(&self.quantities, draws.dim(), draws.latents()),
+        };
+        let mut out = Vec::with_capacity(n * rows);
+        for (k, printed) in self.record.parameters.iter().enumerate() {
+            let values: Vec<f64> = drawn.iter().skip(k).step_by(rows).copied().collect();
             let mean = values.iter().sum::<f64>() / n as f64;
             let length = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>().sqrt();
             let sd = printed.sd.unwrap_or(f64::NAN);
@@ -312,6 +322,7 @@ impl Fit {
                 meaning,
                 unknown_scales,
                 mixture_posterior,
+                self.posterior_draws.as_ref(),
                 groups.unwrap_or_default(),
                 source,
                 storage,
@@ -331,9 +342,13 @@ impl Fit {
 
     /// What the report needs beyond the record.
     pub fn extras(&self) -> Extras {
-        let density = self.mixture.as_ref().map_or(Vec::new(), |(mixture_posterior, unknown_scales)| {
-            mixture_posterior.density(unknown_scales)
-        });
+        let density = match (&self.mixture, &self.posterior_draws) {
+            (Some((_, unknown_scales)), Some(draws)) => {
+                draws.density(self.gaussian.dim(), unknown_scales.scales[0].unit)
+            }
+            (Some((mixture_posterior, unknown_scales)), None) => mixture_posterior.density(unknown_scales),
+            (None, _) => Vec::new(),
+        };
         Extras { density, ..extras(&self.record, self.meaning.as_ref()) }
     }
 }
@@ -349,6 +364,27 @@ pub fn extras(record: &Record, meaning: Option<&CoefficientMap>) -> Extras {
         data: named.chain(encoding.map(|e| e.described()).unwrap_or_default()).collect(),
         ..Extras::default()
     }
+}
+
+/// Scales that were not given.
+fn scale_count(mixture: &Option<(MixturePosterior, UnknownScales)>) -> usize {
+    mixture.as_ref().map_or(0, |(_, unknown_scales)| unknown_scales.scales.len())
+}
+
+/// The parameters at draws of coefficients and log scales, one draw after the other.
+fn draws_with_scales(
+    quantities: &[Quantity],
+    unknown_scales: &UnknownScales,
+    dim: usize,
+    latents: &[f64],
+) -> Vec<f64> {
+    let mut out = Vec::new();
+    for z in latents.chunks_exact(dim) {
+        out.extend(quantities.iter().map(|q| q.terms.iter().map(|(i, a)| a * z[*i]).sum::<f64>()));
+        let logs = &z[dim - unknown_scales.scales.len()..];
+        out.extend(unknown_scales.rows.iter().map(|row| row.at_logs(logs)));
+    }
+    out
 }
 
 fn coordinates(names: impl Iterator<Item = String>) -> Vec<Quantity> {

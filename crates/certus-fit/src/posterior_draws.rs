@@ -2,8 +2,13 @@
 
 use certus::random::{Purpose, Random};
 
+use crate::quantile::quantile;
+
 /// Their name in the arrays.
 pub(crate) const DRAWS: &str = "draws";
+
+/// Points of a density.
+const POINTS: usize = 40;
 
 /// Latents of draws, in random order.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +31,34 @@ impl PosteriorDraws {
     /// Draw by draw.
     pub fn each(&self) -> impl Iterator<Item = &[f64]> {
         self.latents.chunks_exact(self.dim)
+    }
+
+    /// Latents of a draw.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Points of the density of e^x, x a coordinate, in units: by normal kernels on the logarithms, as wide as
+    /// Silverman's rule has it.
+    pub(crate) fn density(&self, coordinate: usize, unit: f64) -> Vec<(f64, f64)> {
+        let mut logs: Vec<f64> = self.each().map(|z| z[coordinate]).collect();
+        logs.sort_by(f64::total_cmp);
+        let n = logs.len() as f64;
+        let mean = logs.iter().sum::<f64>() / n;
+        let sd = (logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt();
+        let spread = sd.min((quantile(&logs, 0.75) - quantile(&logs, 0.25)) / 1.34);
+        let width = 0.9 * spread * n.powf(-0.2);
+        if width.is_nan() || width <= 0.0 {
+            return Vec::new();
+        }
+        let (low, high) = (quantile(&logs, 1e-3), quantile(&logs, 1.0 - 1e-3));
+        let place = |k: usize| low + (high - low) * k as f64 / (POINTS - 1) as f64;
+        let at = |x: f64| {
+            let kernels = logs.iter().map(|l| (-0.5 * ((x - l) / width).powi(2)).exp()).sum::<f64>();
+            let scale = unit * x.exp();
+            (scale, kernels / (n * width * std::f64::consts::TAU.sqrt() * scale))
+        };
+        (0..POINTS).map(|k| at(place(k))).collect()
     }
 
     /// How many there are.

@@ -14,6 +14,7 @@ use crate::refusal::{NeededBy, RequestError};
 use crate::request::Request;
 use crate::settings::Settings;
 use crate::variance::model::ScaleModel;
+use crate::variance::request::Scales;
 use certus_data::DataError;
 use certus_data::leaves::Storage;
 use certus_data::prepare::{Prepared, prepare_with};
@@ -71,18 +72,25 @@ impl Problem {
         }
     }
 
-    /// Refuses settings that would be ignored: a gap, the probability that it is missed, the accuracy and what is
-    /// printed of the posterior belong to one Gaussian, and a model with unknown scales has a mixture of them.
+    /// Refuses settings that would be ignored: a gap and the probability that it is missed belong to one Gaussian, and
+    /// a model with unknown scales has a mixture of them; an accuracy and a source of the posterior belong to a
+    /// posterior, which estimated scales do not have.
     pub fn check_settings(&self, settings: &Settings) -> Result<(), RequestError> {
+        let Some(scale_model) = self.collapsed() else { return Ok(()) };
+        let estimated = scale_model.scales == Scales::Estimate;
         let set = [
             ("gap", settings.gap.is_some()),
             ("delta", settings.delta.is_some()),
-            ("accuracy", settings.accuracy.is_some()),
-            ("posterior", settings.posterior.is_some()),
+            ("accuracy", settings.accuracy.is_some() && estimated),
+            ("posterior", settings.posterior.is_some() && estimated),
         ];
-        match (self.collapsed(), set.iter().find(|(_, set)| *set)) {
-            (Some(scale_model), Some((setting, _))) => {
-                Err(RequestError::NoGap { setting, unknown: scale_model.unknown_scales.are() })
+        if let Some((setting, _)) = set.iter().find(|(_, set)| *set) {
+            return Err(RequestError::NoGap { setting, unknown: scale_model.unknown_scales.are() });
+        }
+        match settings.posterior.as_deref() {
+            Some(word @ ("corrected" | "exact")) => {
+                let known = ["auto", "gaussian", "nuts", "importance"];
+                Err(RequestError::word("posterior", word, known))
             }
             _ => Ok(()),
         }

@@ -18,12 +18,13 @@ use crate::level::RequiredLevel;
 use crate::method_choice::INDEPENDENT;
 use crate::method_choice::MethodChoice;
 use crate::number::joined;
-use crate::posterior::{Compared, PosteriorTable};
+use crate::posterior::{Compared, PosteriorChoice, PosteriorTable};
 use crate::problem::{GIVEN, ModelKind, Problem};
 use crate::progress::{RunObserver, RunProgress};
 use crate::variance::run::ScalesOutcome;
 
 /// What a run ends with.
+#[derive(Clone)]
 pub struct RunOutcome {
     /// The Gaussian and what is known about it; for a mixture, the Gaussian with its mean and covariance.
     pub outcome: Outcome,
@@ -37,12 +38,32 @@ impl RunOutcome {
     /// Adds what is known of the posterior.
     pub fn with(&mut self, found: Compared) {
         found.judge(&mut self.outcome);
+        if let Some(scales) = &mut self.scales {
+            scales.effects.clone_from(&found.effects);
+            scales.refined(found.refinement);
+        }
         self.outcome.certificate.posterior = found.posterior;
         self.table = found.table;
     }
 }
 
 impl Problem {
+    /// Compares what a run ended with with the posterior, and takes from the ladder what is printed; `asked` is the level
+    /// at which the accuracy must be known.
+    pub fn compare(
+        &self,
+        goal: &Goal,
+        choice: PosteriorChoice,
+        asked: Option<RequiredLevel>,
+        ended: &RunOutcome,
+    ) -> Compared {
+        match &ended.scales {
+            // the run has judged the level
+            Some(scales) => self.compare_scales(goal, choice, scales),
+            None => self.compare_gaussian(goal, choice, asked, &ended.outcome),
+        }
+    }
+
     /// Fits, whatever kind of model it is; `asked` is the level that counts as reached, `saved` a state to resume from.
     pub fn run(
         &self,

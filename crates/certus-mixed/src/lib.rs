@@ -1,9 +1,10 @@
 //! Mixed models whose variance parameters are not known: group effects are integrated out with proved errors
-//! ([`collapsed`]), noise, dispersion and crossed factors searched over the same models ([`scales`]). A run saves
-//! itself as the [`Journal`] of its evaluations.
+//! ([`collapsed`]), noise, dispersion and crossed factors searched over the same models ([`scales`]), and the posterior
+//! of coefficients and scales drawn from ([`density`]). A run saves itself as the [`Journal`] of its evaluations.
 #![forbid(unsafe_code)]
 
 pub mod collapsed;
+pub mod density;
 mod evaluations;
 mod journal;
 pub mod linear;

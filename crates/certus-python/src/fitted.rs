@@ -101,12 +101,12 @@ impl Fitted {
 
     /// A with A Aᵀ the covariance of the named parameters, a row each.
     fn spread<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        if let Some((mixture_posterior, unknown_scales)) = &self.0.mixture {
-            let (values, columns) = mixture_posterior.spread(&self.0.quantities, unknown_scales);
+        if let Some((values, columns)) = self.0.spread_of_draws() {
             let rows = values.len() / columns;
             return matrix(py, values, rows, columns);
         }
-        if let Some((values, columns)) = self.0.spread_of_draws() {
+        if let Some((mixture_posterior, unknown_scales)) = &self.0.mixture {
+            let (values, columns) = mixture_posterior.spread(&self.0.quantities, unknown_scales);
             let rows = values.len() / columns;
             return matrix(py, values, rows, columns);
         }

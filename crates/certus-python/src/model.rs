@@ -204,8 +204,8 @@ impl Model {
                 })?;
                 // what follows is no step of the run
                 shared.show(None);
-                if ended.outcome.status == Status::Reached && ended.scales.is_none() {
-                    let found = theirs.compare(&goal, posterior, asked, &ended.outcome);
+                if ended.outcome.status == Status::Reached {
+                    let found = theirs.compare(&goal, posterior, asked, &ended);
                     let stopped = cancellation.is_set() && !found.is_whole();
                     ended.with(if stopped { Compared::stopped("the fit was stopped") } else { found });
                 }

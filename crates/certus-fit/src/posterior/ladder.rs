@@ -7,6 +7,7 @@ use certus::certificate::{Level, Posterior};
 use certus::diagnostics::{WeightedDraws, importance};
 use certus::fit::Status;
 use certus::{Gaussian, Goal, Outcome};
+use certus_mixed::collapsed::Effect;
 use certus_models::EnvelopeSettings;
 use certus_models::nuts::{NutsSettings, nuts};
 use certus_models::posterior::Printed;
@@ -22,13 +23,13 @@ use crate::refusal::RequestError;
 /// Multiplications that importance sampling may take without being asked for: some seconds.
 const IMPORTANCE_WORK: f64 = 4e10;
 /// Gradients that NUTS takes, more or less: 4 chains of 1500 draws with 10 steps each.
-const NUTS_GRADIENTS: f64 = 6e4;
+pub(super) const NUTS_GRADIENTS: f64 = 6e4;
 /// Multiplications that it may take without being asked for, by default and for an accuracy: seconds, minutes.
 const NUTS_WORK: (f64, f64) = (1e11, 1e12);
 /// Latents that it may have: 4,000 draws of 5,000 latents take 160 MB, twice.
 const NUTS_LATENTS: usize = 5000;
 /// R-hat above which chains have not mixed.
-const R_HAT: f64 = 1.01;
+pub(super) const R_HAT: f64 = 1.01;
 /// Fewer exact draws say nothing.
 const FEWEST: usize = 100;
 /// How the reason ends where a run was stopped before its Gaussian was compared with the posterior.
@@ -77,18 +78,27 @@ pub struct Compared {
     pub table: Option<PosteriorTable>,
     /// Why what is printed is not as accurate as it should be.
     pub shortfall: Option<String>,
+    /// The effects of groups that belong to the table, of a model whose scales are not given.
+    pub(crate) effects: Option<Vec<Effect>>,
+    /// What refining the grid changed of a mixture that is printed, in sds, if it assumes nothing else.
+    pub(crate) refinement: Option<f64>,
 }
 
 impl Compared {
+    /// Of a statement alone: what is printed is the fit's own.
+    pub(super) fn of(posterior: Posterior) -> Self {
+        Self { posterior, table: None, shortfall: None, effects: None, refinement: None }
+    }
+
     /// Of a comparison that something stopped.
     pub fn stopped(by: &str) -> Self {
-        let posterior = Posterior::none(format!("{by}{UNFINISHED}"));
-        Self { posterior, table: None, shortfall: None }
+        Self::of(Posterior::none(format!("{by}{UNFINISHED}")))
     }
 
     /// True if nothing was left out.
     pub fn is_whole(&self) -> bool {
-        self.shortfall.is_none() && (self.table.is_some() || self.posterior.statement.bound().is_some())
+        let said = self.table.is_some() || self.refinement.is_some();
+        self.shortfall.is_none() && (said || self.posterior.statement.bound().is_some())
     }
 
     /// An outcome whose numbers are not as accurate as asked for has not reached its goal.
@@ -101,16 +111,16 @@ impl Compared {
 }
 
 impl Problem {
-    /// Compares with the posterior, and takes from the ladder what is printed; the accuracy must be known at the level
-    /// that was `asked` for.
-    pub fn compare(
+    /// Compares a Gaussian with the posterior, and takes from the ladder what is printed; the accuracy must be known at
+    /// the level that was `asked` for.
+    pub(crate) fn compare_gaussian(
         &self,
         goal: &Goal,
         choice: PosteriorChoice,
         asked: Option<RequiredLevel>,
         outcome: &Outcome,
     ) -> Compared {
-        let of_q = |posterior| Compared { posterior, table: None, shortfall: None };
+        let of_q = Compared::of;
         if let Some(posterior) = self.gaussian_posterior(goal, outcome) {
             return of_q(posterior);
         }
@@ -123,6 +133,18 @@ impl Problem {
         });
         found.unwrap_or_else(|error| of_q(Posterior::none(error.to_string())))
     }
+}
+
+/// "means about 0.12 sd, sds about 9.1 %".
+pub(super) fn table_words(table: &PosteriorTable) -> String {
+    let (mean, sd) = (figure(table.mean_error()), percent(table.sd_error()));
+    let how = if matches!(table.level, Level::Estimated) { "about" } else { "within" };
+    format!("means {how} {mean} sd, sds {how} {sd} %")
+}
+
+/// "; the goal is means within 0.1 sd and sds within 10 %".
+pub(super) fn goal_words(wanted: f64) -> String {
+    format!("; the goal is means within {} sd and sds within {} %", figure(wanted), percent(wanted))
 }
 
 /// A climb of the ladder.
@@ -171,7 +193,7 @@ impl<'a> Climb<'a> {
         let (wanted, mut best) = (accuracy(self.goal), None::<PosteriorTable>);
         for rung in self.choice.rungs() {
             let found = match rung {
-                Source::Gaussian => Ok(None),
+                Source::Gaussian | Source::Mixture => Ok(None),
                 Source::Corrected => self.corrected(),
                 Source::Exact => self.exact(),
                 Source::Importance => self.importance(),
@@ -191,7 +213,7 @@ impl<'a> Climb<'a> {
             }
         }
         let shortfall = self.shortfall(best.as_ref(), wanted);
-        Compared { posterior: self.posterior(), table: best, shortfall }
+        Compared { table: best, shortfall, ..Compared::of(self.posterior()) }
     }
 
     /// True of numbers that are as accurate as asked for, at the level asked for.
@@ -218,14 +240,9 @@ impl<'a> Climb<'a> {
             Some(best) if self.is_enough(best, wanted) => return None,
             // nothing was tried, because everything would take long
             None if self.failed.is_empty() && self.choice == PosteriorChoice::Auto => return None,
-            Some(best) => {
-                let (mean, sd) = (figure(best.mean_error()), percent(best.sd_error()));
-                let how = if matches!(best.level, Level::Estimated) { "about" } else { "within" };
-                format!("means {how} {mean} sd, sds {how} {sd} %")
-            }
+            Some(best) => table_words(best),
             None => [&self.failed[..], &self.long].concat().join("; "),
         };
-        let (mean, sd) = (figure(wanted), percent(wanted));
         let next = match self.choice {
             PosteriorChoice::Auto if self.without_nuts => "; the source nuts would take longer",
             PosteriorChoice::Auto => "",
@@ -235,7 +252,7 @@ impl<'a> Climb<'a> {
             RequiredLevel::Estimated => String::new(),
             asked => format!(", {}", asked.as_str()),
         };
-        Some(format!("{what}; the goal is means within {mean} sd and sds within {sd} %{level}{next}"))
+        Some(format!("{what}{}{level}{next}", goal_words(wanted)))
     }
 
     /// Weights whose tail is proved.

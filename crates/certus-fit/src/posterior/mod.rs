@@ -1,8 +1,10 @@
-//! The posterior of a model whose scales are given: what is printed of it, and how far that may be off. A ladder of
-//! sources, of which the first that is accurate enough is taken.
+//! What is printed of the posterior, and how far that may be off: a ladder of sources, of which the first that is
+//! accurate enough is taken. Of a model whose scales are not given, draws with the groups integrated out.
 
 mod gaussian;
 mod ladder;
+mod scale_table;
+mod scales;
 mod table;
 
 pub use ladder::{Compared, PosteriorChoice};

@@ -18,7 +18,7 @@ const NUMBERS: usize = 8_000_000;
 /// Weighted points that quantiles and draws come from, at most.
 const POINTS: usize = 20_000;
 /// The quantiles: probabilities, and where the standard normal distribution has them.
-const QUANTILES: [(f64, f64); 3] = [(0.05, -NORMAL_95), (0.5, 0.0), (0.95, NORMAL_95)];
+pub(super) const QUANTILES: [(f64, f64); 3] = [(0.05, -NORMAL_95), (0.5, 0.0), (0.95, NORMAL_95)];
 
 /// A row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,6 +35,26 @@ pub struct Marginal {
     pub sd_error: f64,
     /// How far a quantile may be off, in units of `sd`; infinite if that is not known.
     pub quantile_error: f64,
+}
+
+impl Marginal {
+    /// Of what may have no mean: none is stated.
+    pub(super) fn without_moments(quantiles: [f64; 3]) -> Self {
+        let none = f64::NAN;
+        Self {
+            mean: none,
+            sd: none,
+            quantiles,
+            mean_error: none,
+            sd_error: none,
+            quantile_error: f64::INFINITY,
+        }
+    }
+
+    /// True unless none of its moments is stated.
+    fn has_moments(&self) -> bool {
+        [self.mean, self.sd, self.mean_error, self.sd_error].iter().any(|x| !x.is_nan())
+    }
 }
 
 /// Rows, where they come from, and draws.
@@ -67,17 +87,27 @@ pub(super) fn points(dim: usize) -> usize {
 impl PosteriorTable {
     /// The largest error of a mean, in sds.
     pub fn mean_error(&self) -> f64 {
-        largest(self.marginals.iter().map(|m| m.mean_error))
+        largest(self.stated().map(|m| m.mean_error))
     }
 
     /// The largest error of an sd, as a fraction of it.
     pub fn sd_error(&self) -> f64 {
-        largest(self.marginals.iter().map(|m| m.sd_error))
+        largest(self.stated().map(|m| m.sd_error))
+    }
+
+    /// Rows whose moments are stated.
+    fn stated(&self) -> impl Iterator<Item = &Marginal> {
+        self.marginals.iter().filter(|m| m.has_moments())
+    }
+
+    /// A figure that tells how good the source is.
+    pub(super) fn constant(&self, name: &str) -> Option<f64> {
+        self.constants.iter().find(|(own, _)| *own == name).map(|(_, x)| *x)
     }
 
     /// The largest error of a quantile, in sds; infinite if that is not known.
     pub fn quantile_error(&self) -> f64 {
-        largest(self.marginals.iter().map(|m| m.quantile_error))
+        largest(self.stated().map(|m| m.quantile_error))
     }
 
     /// The larger of the errors of means and sds.
@@ -194,21 +224,18 @@ impl PosteriorTable {
                 }
             })
             .collect();
-        let (n, divergences) = ((values.len() / dim.max(1)) as f64, divergences as f64);
-        // R-hat is rounded up, so that 1.00 is never said of 1.01
-        let shown = (100.0 * r_hat).ceil() / 100.0;
-        let broken = if divergences > 0.0 { format!(", {divergences} divergences") } else { String::new() };
+        let n = values.len() / dim.max(1);
         let table = Self {
             source: Source::Nuts,
             level: Level::Estimated,
             marginals,
-            made: format!("{n} NUTS draws of {count} chains, R-hat at most {shown:.2}{broken}"),
-            draws: shuffled(dim, values, seed),
+            made: nuts_words(n, count, r_hat, divergences),
+            draws: shuffled(dim, values, kept(dim).unwrap_or(0).min(n), seed),
             constants: vec![
-                ("draws", n),
+                ("draws", n as f64),
                 ("R-hat", r_hat),
                 ("effective sample size", ess),
-                ("divergences", divergences),
+                ("divergences", divergences as f64),
             ],
         };
         (table, r_hat)
@@ -218,23 +245,31 @@ impl PosteriorTable {
     pub(super) fn is_finite(&self) -> bool {
         let finite = |m: &Marginal| {
             let all = [m.mean, m.sd, m.mean_error, m.sd_error];
-            all.iter().chain(&m.quantiles).all(|x| x.is_finite())
+            let moments = !m.has_moments() || all.iter().all(|x| x.is_finite());
+            moments && m.quantiles.iter().all(|x| x.is_finite())
         };
         self.marginals.iter().all(finite) && self.draws.iter().all(|x| x.is_finite())
     }
 }
 
+/// "4000 NUTS draws of 4 chains, R-hat at most 1.01, 3 divergences"; R-hat is rounded up, so that 1.00 is never said of
+/// 1.01.
+pub(super) fn nuts_words(draws: usize, chains: usize, r_hat: f64, divergences: u64) -> String {
+    let shown = (100.0 * r_hat).ceil() / 100.0;
+    let broken = if divergences > 0 { format!(", {divergences} divergences") } else { String::new() };
+    format!("{draws} NUTS draws of {chains} chains, R-hat at most {shown:.2}{broken}")
+}
+
 /// The draws of all chains in random order, as many as are kept.
-fn shuffled(dim: usize, values: Vec<f64>, seed: u64) -> Vec<f64> {
+pub(super) fn shuffled(dim: usize, values: Vec<f64>, kept: usize, seed: u64) -> Vec<f64> {
     let count = values.len() / dim.max(1);
-    let kept = kept(dim).unwrap_or(0).min(count);
     WeightedDraws::new(dim, values, &vec![0.0; count])
         .map(|draws| draws.resampled(kept, seed))
         .unwrap_or_default()
 }
 
 /// The largest number; what is none is larger than all.
-fn largest(numbers: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn largest(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, |a, b| if b.is_nan() { f64::INFINITY } else { a.max(b) })
 }
 
@@ -267,7 +302,7 @@ fn each_series<'a>(
 
 /// The quantiles of draws, interpolated, and how far they may be off: between the quantiles whose probabilities are 2.6
 /// standard errors √(p(1 − p)/n) of `n` independent draws away.
-fn quantiles(mut series: Vec<f64>, n: f64) -> ([f64; 3], f64) {
+pub(super) fn quantiles(mut series: Vec<f64>, n: f64) -> ([f64; 3], f64) {
     series.sort_by(f64::total_cmp);
     let found = QUANTILES.map(|(p, _)| quantile(&series, p));
     let off = QUANTILES.iter().zip(found).flat_map(|(&(p, _), at)| {

@@ -1,14 +1,15 @@
 //! Predictions of a model whose group sd is not known: for the groups of the fit, for a new group, and averaged over
 //! the population of groups.
 
-use std::str::FromStr;
-
 use certus::Gaussian;
 use certus::combination::Combinations;
 use certus_mixed::collapsed::{Node, quantile};
 
 use crate::coefficient_map::CoefficientMap;
 use crate::error::Error;
+use crate::posterior_draws::PosteriorDraws;
+use crate::predict::groups::Groups;
+use crate::predict::scales::ByDraws;
 use crate::predict::{Prediction, each_row};
 use crate::refusal::RequestError;
 use crate::variance::mixture::{Law, MixturePosterior};
@@ -22,38 +23,14 @@ use certus_likelihood::Link;
 const STEP: f64 = 0.25;
 const FAR: i32 = 24;
 
-/// Whose response is expected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Groups {
-    /// That of a row in its own group, which is in the fit: its effect's posterior.
-    #[default]
-    Known,
-    /// That of a row in an unseen group: its effect is N(0, sd²).
-    New,
-    /// The average over the population of groups; quantiles are those of that average.
-    Population,
-}
-
-impl FromStr for Groups {
-    type Err = RequestError;
-
-    fn from_str(word: &str) -> Result<Self, RequestError> {
-        match word {
-            "known" => Ok(Self::Known),
-            "new" => Ok(Self::New),
-            "population" => Ok(Self::Population),
-            _ => Err(RequestError::word("groups", word, ["known", "new", "population"])),
-        }
-    }
-}
-
-/// Predictions for the rows of a source, in its order. New groups and the population need no column of groups; where
-/// there are no groups, `groups` is `Known`.
+/// Predictions for the rows of a source, in its order, by draws of coefficients and log scales where there are any.
+/// New groups and the population need no column of groups; where there are no groups, `groups` is `Known`.
 pub fn predict_mixture(
     link: Link,
     meaning: &CoefficientMap,
     unknown_scales: &UnknownScales,
     mixture_posterior: &MixturePosterior,
+    draws: Option<&PosteriorDraws>,
     groups: Groups,
     source: &dyn Source,
     storage: &Storage,
@@ -72,6 +49,10 @@ pub fn predict_mixture(
         while meaning.encoding.columns.last().is_some_and(|c| c.how == ColumnEncoding::Label) {
             meaning.encoding.columns.pop();
         }
+    }
+    if let Some(draws) = draws {
+        let (effect, effects) = (unknown_scales.effect.as_ref(), mixture_posterior.effects.as_ref());
+        return ByDraws { link, meaning: &meaning, effect, effects, draws, groups }.predict(source, storage);
     }
     let gaussian = mixture_posterior.gaussian().map_err(certus_models::Error::from)?;
     let (mut combinations, (nodes, _), mut out) =

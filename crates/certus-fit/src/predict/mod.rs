@@ -1,8 +1,11 @@
 //! Predictions for new rows: the linear predictor is normal, the expected response its image.
 
+mod groups;
 mod mixture;
+mod scales;
 
-pub use mixture::{Groups, predict_mixture};
+pub use groups::Groups;
+pub use mixture::predict_mixture;
 
 use certus::Gaussian;
 use certus::combination::Combinations;
@@ -59,6 +62,15 @@ impl Prediction {
         }
     }
 
+    /// Of draws of a linear predictor; the response rises with it.
+    pub(crate) fn of_draws(link: Link, trials: f64, mut linear: Vec<f64>) -> Self {
+        let of_linear = mean_and_sd(&linear);
+        linear.sort_by(f64::total_cmp);
+        let responses: Vec<f64> = linear.iter().map(|t| link.response(*t)).collect();
+        let at = |p| link.response(quantile(&linear, p));
+        Self::of(trials, mean_and_sd(&responses), at, of_linear)
+    }
+
     /// Of the mean, the sd and the quantile function of the expected response of one trial, and the moments of the
     /// linear predictor.
     pub(crate) fn of(
@@ -71,6 +83,13 @@ impl Prediction {
         let (mean, sd) = (trials * mean, trials * sd);
         Self { mean, sd, q05: at(0.05), q50: at(0.5), q95: at(0.95), linear_mean, linear_sd }
     }
+}
+
+/// Of draws.
+fn mean_and_sd(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    (mean, (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt())
 }
 
 /// What a row's linear predictor is made of: `visit(terms, offset, trials, levels)`, row by row.
@@ -122,20 +141,10 @@ pub fn predict_posterior(
     source: &dyn Source,
     storage: &Storage,
 ) -> Result<Vec<Prediction>, DataError> {
-    let (n, mut out) = (draws.count() as f64, Vec::new());
-    let moments = |values: &[f64]| {
-        let mean = values.iter().sum::<f64>() / n;
-        (mean, (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt())
-    };
+    let mut out = Vec::new();
     each_row(meaning, source, storage, |terms, offset, trials, _| {
         let linear = |z: &[f64]| offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
-        let mut linear: Vec<f64> = draws.each().map(linear).collect();
-        let of_linear = moments(&linear);
-        linear.sort_by(f64::total_cmp);
-        let responses: Vec<f64> = linear.iter().map(|t| link.response(*t)).collect();
-        // the response rises with the linear predictor
-        let quantile = |p| link.response(quantile(&linear, p));
-        out.push(Prediction::of(trials, moments(&responses), quantile, of_linear));
+        out.push(Prediction::of_draws(link, trials, draws.each().map(linear).collect()));
     })?;
     Ok(out)
 }

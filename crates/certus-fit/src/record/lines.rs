@@ -21,7 +21,7 @@ impl Record {
     pub fn statements(&self) -> Vec<(&'static str, String)> {
         let certificate = &self.certificate;
         if let Some(scale) = &certificate.scale {
-            return of_scale(scale, certificate.posterior.reason.as_deref());
+            return of_scale(scale, self.table.as_ref(), certificate.posterior.reason.as_deref());
         }
         let mut lines = Vec::new();
         let posterior = certificate.posterior.facts();
@@ -74,7 +74,7 @@ impl RecordedLevel {
 }
 
 /// What is known about scales that were not given.
-fn of_scale(scale: &Scale, posterior: Option<&str>) -> Vec<(&'static str, String)> {
+fn of_scale(scale: &Scale, table: Option<&Table>, posterior: Option<&str>) -> Vec<(&'static str, String)> {
     let mut lines = vec![("scale", scale.sentence())];
     lines.extend(scale.other_maxima().into_iter().map(|line| ("", line)));
     lines.push(("", scale.likelihood()));
@@ -83,6 +83,7 @@ fn of_scale(scale: &Scale, posterior: Option<&str>) -> Vec<(&'static str, String
         let (groups, term) = (counted(scale.groups, "group"), scale.group.as_deref().unwrap_or_default());
         lines.push(("effects", format!("{groups} of {term}, from {} to {}", one(first), one(last))));
     }
-    lines.extend(posterior.map(|words| ("posterior", words.to_string())));
+    let printed = table.into_iter().flat_map(Table::sentences).chain(posterior.map(String::from));
+    lines.extend(["posterior", "", ""].into_iter().zip(printed));
     lines
 }

@@ -24,10 +24,12 @@ pub enum Source {
     Importance,
     /// NUTS.
     Nuts,
+    /// A mixture over scales that were not given, in which the coefficients are normal given the scales.
+    Mixture,
 }
 
 impl Source {
-    /// All of them.
+    /// All that can be asked for.
     pub const ALL: [Self; 5] = [Self::Gaussian, Self::Corrected, Self::Exact, Self::Importance, Self::Nuts];
 
     /// As fit.json and the setting have it.
@@ -38,6 +40,7 @@ impl Source {
             Self::Exact => "exact",
             Self::Importance => "importance",
             Self::Nuts => "nuts",
+            Self::Mixture => "mixture",
         }
     }
 }

@@ -176,6 +176,7 @@ impl Record {
             if scale.groups > 0 {
                 lines.push(format!("{} integrated out", counted(scale.groups, "group")));
             }
+            lines.extend(self.table.iter().flat_map(Table::sentences));
             lines.extend(posterior.reason.clone());
             return lines;
         }

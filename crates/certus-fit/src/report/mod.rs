@@ -102,7 +102,7 @@ fn verdict(out: &mut String, record: &Record, tone: &str) {
     }
     let _ = write!(out, "<p>{}</p>", words::meaning(&record.status));
     match &record.certificate.scale {
-        Some(scale) => paragraphs(out, &scale::sentences(scale)),
+        Some(scale) => paragraphs(out, &scale::sentences(scale, record.table.as_ref())),
         None => {
             let printed = record.table.iter().flat_map(Table::sentences);
             paragraphs(out, &printed.map(|words| escape(&capital(&words))).collect::<Vec<_>>());
@@ -150,9 +150,13 @@ fn coefficients(out: &mut String, record: &Record, extras: &Extras) {
     let draws = extras.draws.as_ref().filter(|d| d.parameters.len() == all.len());
     // beside what is printed, other draws or the Gaussian
     let beside = draws.map(|d| (d.parameters.as_slice(), d.source.as_str()));
-    let own = record.gaussian.as_ref().map(|q| (q.parameters.as_slice(), "the Gaussian"));
+    let [whole, own] = match record.certificate.scale {
+        Some(_) => ["mixture", "the mixture of Gaussians"],
+        None => ["Gaussian", "the Gaussian"],
+    };
+    let own = record.gaussian.as_ref().map(|q| (q.parameters.as_slice(), own));
     let beside = beside.or(own);
-    let whose = if record.table.is_some() { "posterior" } else { "Gaussian" };
+    let whose = if record.table.is_some() { "posterior" } else { whole };
     match plots::coefficients(all, beside.map(|(parameters, _)| parameters)) {
         Some(plot) => {
             out.push_str(&plot);

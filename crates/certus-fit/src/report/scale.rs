@@ -7,7 +7,7 @@ use certus::certificate::figure;
 
 use super::html::{count, escape, percent, short};
 use super::plots::{ticks, trim};
-use crate::record::{GroupEffect, OtherScale, Parameter, Record, Scale};
+use crate::record::{GroupEffect, OtherScale, Parameter, Record, Scale, Table};
 
 /// The height of the picture.
 const HEIGHT: f64 = 200.0;
@@ -17,18 +17,25 @@ const FAR: f64 = 2e-3;
 const BETWEEN: usize = 6;
 
 /// The verdict, as HTML.
-pub(super) fn sentences(scale: &Scale) -> Vec<String> {
+pub(super) fn sentences(scale: &Scale, table: Option<&Table>) -> Vec<String> {
     let name = escape(&scale.name);
     let first = format!("{}.", escape(&scale.sentence()));
-    let second = match &scale.prior {
-        Some(prior) => format!(
+    let second = match (&scale.prior, table) {
+        (Some(prior), Some(table)) => format!(
+            "The posterior below uses the prior {} for {name}{}. It is estimated by {}: {}.",
+            escape(prior),
+            priors(scale),
+            escape(&table.made),
+            escape(&table.errors())
+        ),
+        (Some(prior), None) => format!(
             "The posterior below uses the prior {} for {name}{}. It is estimated: a sum over {} grid points, at each \
                 of which the coefficients are taken to be normal.",
             escape(prior),
             priors(scale),
             count(scale.nodes)
         ),
-        None => format!(
+        (None, _) => format!(
             "The parameters below are those at the maximum; their standard errors come from the curvature of the {}.",
             escape(&scale.objective)
         ),

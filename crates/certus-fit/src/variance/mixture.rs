@@ -140,16 +140,31 @@ impl MixturePosterior {
 
     /// The Gaussian with the mean and the covariance of the coefficients.
     pub fn gaussian(&self) -> Result<Gaussian, certus::Error> {
-        let d = self.dim();
+        self.moments(|node, _| node.mean.clone())
+    }
+
+    /// The same with the logarithms of the scales after the coefficients.
+    pub(crate) fn joint_gaussian(&self) -> Result<Gaussian, certus::Error> {
+        self.moments(|node, scales| node.mean.iter().copied().chain(scales.iter().map(|s| s.ln())).collect())
+    }
+
+    /// The Gaussian with the mean and covariance of what every node has at its place, coefficients first.
+    fn moments(&self, place: impl Fn(&Node, &[f64]) -> Vec<f64>) -> Result<Gaussian, certus::Error> {
+        let c = self.dim();
+        let places: Vec<Vec<f64>> = self.nodes.iter().zip(&self.scales).map(|(n, s)| place(n, s)).collect();
+        let d = places[0].len();
         let mut mean = vec![0.0; d];
-        for node in &self.nodes {
-            mean.iter_mut().zip(&node.mean).for_each(|(m, b)| *m += node.weight * b);
+        for (node, place) in self.nodes.iter().zip(&places) {
+            mean.iter_mut().zip(place).for_each(|(m, b)| *m += node.weight * b);
         }
         let mut sum = vec![0.0; d * d];
-        for node in &self.nodes {
+        for (node, place) in self.nodes.iter().zip(&places) {
             for (j, k) in (0..d).flat_map(|j| (0..=j).map(move |k| (j, k))) {
-                let own: f64 = (0..=k).map(|m| node.factor[m * d + j] * node.factor[m * d + k]).sum();
-                sum[k * d + j] += node.weight * (own + (node.mean[j] - mean[j]) * (node.mean[k] - mean[k]));
+                let own: f64 = match j < c {
+                    true => (0..=k).map(|m| node.factor[m * c + j] * node.factor[m * c + k]).sum(),
+                    false => 0.0,
+                };
+                sum[k * d + j] += node.weight * (own + (place[j] - mean[j]) * (place[k] - mean[k]));
             }
         }
         linalg::mirror(&mut sum, d);

@@ -1,6 +1,7 @@
 //! Variance parameters that are not given: which there are and their priors (request, names), the models behind them
-//! (model, unknowns), the run, and the mixture over them with its marginals and draws.
+//! (model, unknowns), the run, the mixture over them with its marginals and draws, and effects over draws (corrected).
 
+pub(crate) mod corrected;
 pub(crate) mod mixture;
 pub(crate) mod model;
 pub(crate) mod names;

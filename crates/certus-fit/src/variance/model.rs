@@ -6,6 +6,7 @@ use certus::certificate::counted;
 use certus_data::Prepared;
 use certus_likelihood::{Auxiliary, Likelihood, Link, Poisson, Prior};
 use certus_mixed::collapsed::{Collapsed, SdPrior};
+use certus_mixed::density::{CollapsedDensity, CountDensity, EffectDensity};
 use certus_mixed::scales::{Dispersion, Grouping, LinearNoise};
 use certus_models::{Design, Glm};
 
@@ -75,6 +76,17 @@ impl ScaleModel {
         let priors = vec![in_units(request.scale.prior(), unit); unknown_scales.scales.len()];
         let linear = response.link() == Link::Identity;
         Ok(Some(Self { model, unknown_scales, scales: request.scale.scales(), priors, linear, penalised }))
+    }
+
+    /// The posterior density of coefficients and log scales; `None` for linear models, whose coefficients are normal
+    /// given the scales.
+    pub(crate) fn density(&self) -> Option<Box<dyn CollapsedDensity + '_>> {
+        match &self.model {
+            _ if self.linear => None,
+            ScaleSolver::Effect(model) => Some(Box::new(EffectDensity::new(model, self.priors[0]))),
+            ScaleSolver::Counts(model) => Some(Box::new(CountDensity::new(model, &self.priors))),
+            ScaleSolver::Noise(_) => None,
+        }
     }
 
     /// What will be done, and why.

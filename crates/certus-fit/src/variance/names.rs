@@ -59,6 +59,11 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// At the logarithms of scales.
+    pub(crate) fn at_logs(&self, logs: &[f64]) -> f64 {
+        self.shape.of(self.combination.iter().zip(logs).map(|(c, l)| c * l).sum())
+    }
+
     /// At some scales, which may be 0.
     pub(crate) fn at(&self, scales: &[f64]) -> f64 {
         let part = |(c, s): (&f64, &f64)| if *c == 0.0 { 0.0 } else { c * s.ln() };

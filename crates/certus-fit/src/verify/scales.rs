@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::record::{RecordedLevel, Scale, objective};
 use crate::{Arrays, Record};
+use certus::certificate::Posterior;
 use certus::fit::Status;
 use certus_mixed::Stage;
 use certus_mixed::collapsed::Excluded;
@@ -13,7 +14,10 @@ use certus_models::error::InvalidModel;
 
 use super::leaves::Rules;
 use super::{Line, Own, Recipe, Report, Stored, Word};
+use crate::posterior::UNFINISHED;
+use crate::posterior_draws::DRAWS;
 use crate::progress::RunProgress;
+use crate::run::RunOutcome;
 use crate::variance::mixture::MixturePosterior;
 use crate::variance::model::ScaleModel;
 use crate::variance::request::Scales;
@@ -44,23 +48,38 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
         Some((now, _)) if Some(*now) == stage => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
-    let (mut outcome, ended) = recipe.problem.run_scales(&goal, &recipe.choice, recipe.asked, None, stop)?;
+    let (outcome, ended) = recipe.problem.run_scales(&goal, &recipe.choice, recipe.asked, None, stop)?;
+    let mut ended = RunOutcome { outcome, scales: Some(ended), table: None };
+    let stated = record.certificate.posterior.reason.as_deref();
+    if let Some(reason) = stated.filter(|reason| reason.ends_with(UNFINISHED)) {
+        path_dependent.push(("certificate.posterior.reason", "what stopped the run"));
+        ended.outcome.certificate.posterior = Posterior::none(reason);
+    } else if ended.outcome.status == Status::Reached {
+        ended.with(recipe.problem.compare(&goal, recipe.posterior, &ended));
+    }
+    let RunOutcome { mut outcome, scales, table } = ended;
+    let Some(ended) = scales.map(|scales| recipe.problem.with_effects(scales)) else {
+        let (what, required) = ("a check of scales", "a scale that is not given");
+        return Err(InvalidModel::Requires { what, required }.into());
+    };
     if stage.is_some() && outcome.status == Status::Interrupted {
         outcome.status = record.status.clone();
         path_dependent.push(("status", "what stopped the run"));
     }
     let mut own = Record::new(&outcome, (recipe.meta)(&outcome, ended.parameters.clone()));
     own.certificate.scale = Some(ended.scale.clone());
+    let mut vectors = ended.mixture_posterior.vectors();
+    if let Some(table) = table {
+        own = own.printing_table(&table);
+        vectors.insert(DRAWS.to_string(), table.draws);
+    }
     let mut report = Report::default();
     claims(recipe, scale_model, stored, &mut report)?;
     Ok(Own {
         versions: own.versions.clone(),
         record: serde_json::to_value(&own).expect("a record has only text keys"),
         draws: None,
-        arrays: Some(Arrays {
-            gaussian: outcome.gaussian.clone(),
-            vectors: ended.mixture_posterior.vectors(),
-        }),
+        arrays: Some(Arrays { gaussian: outcome.gaussian.clone(), vectors }),
         fresh: None,
         lines: report.lines,
         refuted: report.refuted,

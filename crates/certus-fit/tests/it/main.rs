@@ -12,4 +12,5 @@ mod priors;
 mod problem;
 mod record;
 mod report;
+mod scale_posterior;
 mod words;

@@ -20,6 +20,8 @@ use certus_models::Error;
 /// Nodes of a finer rule per node of the rule of the integral: with steps of a twelfth of an sd, a sum of trapezia up
 /// to a point errs by about 2e-4.
 const FINER: usize = 8;
+/// The same for draws, of which there are so many that their nodes are fine together.
+const FINER_OF_DRAWS: usize = 2;
 
 /// The posterior of one group's effect.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,11 +94,29 @@ impl Collapsed {
         groups: Range<usize>,
         mixture: &[(&Node, &dyn Likelihood)],
     ) -> Vec<Effect> {
+        self.effects_by(groups, mixture, FINER)
+    }
+
+    /// The effects over draws of (β, σ), each with its likelihood: nodes whose β does not vary, with equal weights.
+    pub(crate) fn effects_of_draws(
+        &self,
+        groups: Range<usize>,
+        draws: &[(&Node, &dyn Likelihood)],
+    ) -> Vec<Effect> {
+        self.effects_by(groups, draws, FINER_OF_DRAWS)
+    }
+
+    fn effects_by(
+        &self,
+        groups: Range<usize>,
+        mixture: &[(&Node, &dyn Likelihood)],
+        finer: usize,
+    ) -> Vec<Effect> {
         let first = groups.start;
         let mut out = vec![None; groups.len()];
         certus::parallel::for_each_piece(&mut out, 64, 1, &|piece, part| {
             for (k, effect) in part.iter_mut().enumerate() {
-                *effect = Some(self.effect(first + 64 * piece + k, mixture));
+                *effect = Some(self.effect(first + 64 * piece + k, mixture, finer));
             }
         });
         out.into_iter().flatten().collect()
@@ -111,7 +131,7 @@ impl Collapsed {
         self
     }
 
-    fn effect(&self, g: usize, mixture: &[(&Node, &dyn Likelihood)]) -> Effect {
+    fn effect(&self, g: usize, mixture: &[(&Node, &dyn Likelihood)], finer: usize) -> Effect {
         let (d, from, to) = (self.dim, self.first[g], self.first[g + 1]);
         let (mut mean, mut square, mut apart) = (0.0, 0.0, 0.0);
         // Cov(v, β) = Σ weight (−H⁻¹c + E v β̂) − E v E β
@@ -122,7 +142,7 @@ impl Collapsed {
         for (at, likelihood) in mixture {
             let mut rows = self.group_rows(g, &at.mean, at.sd, &mut room);
             rows.likelihood = *likelihood;
-            rows.integrate_finer(&mut nodes, EPSILON, FINER);
+            rows.integrate_finer(&mut nodes, EPSILON, finer);
             let count = nodes.u.len();
             let own: f64 = nodes.u.iter().zip(&nodes.p).map(|(u, p)| u * p).sum();
             let spread: f64 = nodes.u.iter().zip(&nodes.p).map(|(u, p)| p * (u - own).powi(2)).sum();

@@ -263,6 +263,11 @@ impl Collapsed {
         self.data.len()
     }
 
+    /// The likelihood of a row.
+    pub(crate) fn likelihood(&self) -> &dyn Likelihood {
+        &*self.likelihood
+    }
+
     /// The prior of the coefficients.
     pub fn prior(&self) -> &Prior {
         &self.prior

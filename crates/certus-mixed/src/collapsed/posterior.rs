@@ -58,6 +58,19 @@ impl SdPrior {
             Self::Flat => 0.0,
         }
     }
+
+    /// d log p/d log σ.
+    pub fn log_slope(self, sd: f64) -> f64 {
+        match self {
+            Self::HalfNormal(scale) => -(sd / scale).powi(2),
+            Self::HalfT(df, scale) => {
+                let part = (sd / scale).powi(2) / df;
+                -(df + 1.0) * part / (1.0 + part)
+            }
+            Self::Exponential(mean) => -sd / mean,
+            Self::Flat => 0.0,
+        }
+    }
 }
 
 /// β̂ at one sd, F there and the Cholesky factor of its Hessian in β.

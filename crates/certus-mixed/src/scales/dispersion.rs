@@ -65,14 +65,14 @@ impl Dispersion {
         scales: &[Vec<f64>],
     ) -> Result<Vec<Effect>, Error> {
         let Self::Grouped(model) = self else { return Ok(Vec::new()) };
-        let likelihoods = scales.iter().map(|s| likelihood(s[1])).collect::<Result<Vec<_>, _>>()?;
+        let likelihoods = scales.iter().map(|s| dispersed(s[1])).collect::<Result<Vec<_>, _>>()?;
         let own = nodes.iter().zip(&likelihoods).map(|(n, l)| (n, &**l)).collect::<Vec<_>>();
         Ok(model.effects_over(groups, &own))
     }
 }
 
 /// At 0 that of a scale which is too small to matter.
-fn likelihood(scale: f64) -> Result<Arc<dyn Likelihood>, Error> {
+pub(crate) fn dispersed(scale: f64) -> Result<Arc<dyn Likelihood>, Error> {
     Ok(Arc::new(NegativeBinomial::new(Dispersion::dispersion(scale.max(SMALLEST)))?))
 }
 
@@ -106,10 +106,10 @@ impl ScaleProblem for Dispersion {
     fn conditional_fit(&self, x: &[f64], start: &[f64], care: Care) -> Result<ConditionalFit, Error> {
         match self {
             Self::Plain(model) => {
-                plain(&model.rebuilt(likelihood(x[0].exp())?, model.prior().clone())?, start)
+                plain(&model.rebuilt(dispersed(x[0].exp())?, model.prior().clone())?, start)
             }
             Self::Grouped(model) => {
-                let model = model.with_likelihood(likelihood(x[1].exp())?);
+                let model = model.with_likelihood(dispersed(x[1].exp())?);
                 let nats = match care {
                     Care::Full => 1e-10,
                     Care::Density => model.close_enough(),
@@ -121,7 +121,7 @@ impl ScaleProblem for Dispersion {
 
     fn bracket(&self, x: &[f64], beta: &[f64]) -> Result<[f64; 2], String> {
         match self {
-            Self::Plain(model) => likelihood(x[0].exp())
+            Self::Plain(model) => dispersed(x[0].exp())
                 .and_then(|l| bracket(&model.rebuilt(l, model.prior().clone())?, beta))
                 .map_err(|error| error.to_string())?,
             Self::Grouped(_) => Err("a maximum over two scales is not bracketed".into()),

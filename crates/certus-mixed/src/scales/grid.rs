@@ -62,6 +62,22 @@ impl Grid {
         Self { origin, steps, lines }
     }
 
+    /// What a step along each axis adds to the log scales, axis after axis: a lower triangular matrix. `None` if the
+    /// nodes do not span the scales, or the matrix is another.
+    pub(crate) fn steps_of(&self, scales: usize) -> Option<Vec<f64>> {
+        let mut steps: Vec<f64> = self.steps[..scales].concat();
+        for j in 0..scales {
+            let own = steps[j * (scales + 1)].abs();
+            let above = &mut steps[j * scales..][..j];
+            // but for the rounding of logarithms
+            if own == 0.0 || above.iter().any(|x| x.abs() > 1e-6 * own) {
+                return None;
+            }
+            above.fill(0.0);
+        }
+        Some(steps)
+    }
+
     /// The log scales at a point between keys.
     fn at(&self, point: [f64; 2]) -> Vec<f64> {
         let one = |i: usize| self.origin[i] + point[0] * self.steps[0][i] + point[1] * self.steps[1][i];

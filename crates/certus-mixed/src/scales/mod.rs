@@ -18,6 +18,7 @@ mod starting_points;
 pub use confirm::{confirm, confirm_excluded, weights_differ};
 pub use crossed::Crossed;
 pub use dispersion::Dispersion;
+pub(crate) use dispersion::dispersed;
 pub use estimate::{ScalesEstimate, ScalesMaximum, estimate, estimate_observed};
 pub use grid::{Grid, Sampler, ScaleLaw};
 pub use lattice::{AGREE, ScaleMixture, posterior, posterior_observed};

@@ -7,6 +7,7 @@ mod collapsed_digits;
 mod collapsed_maxima;
 #[path = "../../../certus-models/tests/common/mod.rs"]
 mod common;
+mod density;
 mod linear;
 mod pair;
 mod scales;

@@ -1,5 +1,6 @@
 //! Draws of q with importance weights: quantiles of the posterior, and draws that need no weights.
 
+use super::Estimate;
 use crate::error::{Error, same_length};
 use crate::random::{Purpose, Random};
 
@@ -46,6 +47,38 @@ impl WeightedDraws {
             picks.swap(k, ((k + 1) as f64 * dice[k]) as usize);
         }
         picks.iter().flat_map(|&i| &self.latents[i * self.dim..][..self.dim]).copied().collect()
+    }
+
+    /// A function of the latents, point by point.
+    pub fn series(&self, of: impl FnMut(&[f64]) -> f64) -> Vec<f64> {
+        self.latents.chunks_exact(self.dim).map(of).collect()
+    }
+
+    /// Mean and standard deviation of a series under p, with standard errors as those of
+    /// [`importance()`](super::importance()): from the spread of w (x − m), and of w ((x − m)² − s²) divided by 2s.
+    pub fn moments(&self, series: &[f64]) -> (Estimate, Estimate) {
+        let each = || series.iter().zip(&self.weights);
+        let first = series.first().copied().unwrap_or(f64::NAN);
+        let value = first + each().map(|(x, w)| w * (x - first)).sum::<f64>();
+        let variance: f64 = each().map(|(x, w)| w * (x - value).powi(2)).sum();
+        let (mut of_mean, mut of_variance) = (0.0, 0.0);
+        for (x, w) in each() {
+            let square = (x - value).powi(2);
+            of_mean += w * w * square;
+            of_variance += (w * (square - variance)).powi(2);
+        }
+        let sd = variance.sqrt();
+        (
+            Estimate { value, standard_error: of_mean.sqrt() },
+            Estimate { value: sd, standard_error: of_variance.sqrt() / (2.0 * sd) },
+        )
+    }
+
+    /// Quantiles of a series under p.
+    pub fn quantiles_of(&self, series: &[f64], at: &[f64]) -> Vec<f64> {
+        let mut sorted: Vec<(f64, f64)> = series.iter().copied().zip(self.weights.iter().copied()).collect();
+        sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+        at.iter().map(|&p| quantile(&sorted, p, |weight| weight)).collect()
     }
 
     /// Quantiles of a combination of the latents under p, at probabilities `at`: q's own, which is known, and the
@@ -104,6 +137,21 @@ mod tests {
         assert!(found.windows(2).any(|pair| pair[0] > pair[1]), "{found:?}");
         assert_eq!(draws.resampled(10, 3), found);
         assert_ne!(draws.resampled(10, 4), found);
+    }
+
+    /// Points 0 and 1 with weights ¼ and ¾: m = ¾, s² = 3/16; Σ w²(x − m)² = 2·9/256, Σ w²((x − m)² − s²)² is
+    /// (1/16)(9/16 − 3/16)² + (9/16)(1/16 − 3/16)² = 9/512.
+    #[test]
+    fn moments_by_hand() {
+        let log = [0.25_f64.ln(), 0.75_f64.ln()];
+        let draws = WeightedDraws::new(1, vec![0.0, 1.0], &log).expect("two points");
+        let (mean, sd) = draws.moments(&draws.series(|z| z[0]));
+        let s = (3.0_f64 / 16.0).sqrt();
+        assert!((mean.value - 0.75).abs() < 1e-15 && (sd.value - s).abs() < 1e-15, "{mean:?} {sd:?}");
+        assert!((mean.standard_error - (18.0_f64 / 256.0).sqrt()).abs() < 1e-15, "{mean:?}");
+        assert!((sd.standard_error - (9.0_f64 / 512.0).sqrt() / (2.0 * s)).abs() < 1e-15, "{sd:?}");
+        // the middles of the weights are at ⅛ and ⅝
+        assert_eq!(draws.quantiles_of(&[0.0, 1.0], &[0.1, 0.375, 0.9]), [0.0, 0.5, 1.0]);
     }
 
     /// q = N(0, 1), p = N(0.3, 0.8²): the quantiles of p, from weights of 20,000 draws.

@@ -3,10 +3,12 @@
 
 mod words;
 
+pub(crate) use words::KnownOfScales;
+
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use crate::record::{GroupEffect, Parameter, RecordedLevel, Scale};
+use crate::record::{GroupEffect, Parameter, RecordedLevel, Scale, Source};
 use certus::auto::TracePoint;
 use certus::certificate::significant;
 use certus::fit::Status;
@@ -34,6 +36,7 @@ const CHUNK: usize = 1024;
 const RUNAWAY: f64 = 1e6;
 
 /// What was found of scales that were not given.
+#[derive(Clone)]
 pub struct ScalesOutcome {
     /// The mixture.
     pub mixture_posterior: MixturePosterior,
@@ -43,9 +46,35 @@ pub struct ScalesOutcome {
     pub groups: Vec<GroupEffect>,
     /// The table of parameters.
     pub parameters: Vec<Parameter>,
+    /// The effects of groups over draws of the posterior, where these are printed.
+    pub(crate) effects: Option<Vec<Effect>>,
+    /// What is known of the likelihood, in words.
+    pub(crate) known: KnownOfScales,
+}
+
+impl ScalesOutcome {
+    /// States what refining the grid changed as the error of every mean and sd of the mixture.
+    pub(crate) fn refined(&mut self, refinement: Option<f64>) {
+        let Some(moved) = refinement else { return };
+        for own in &mut self.parameters {
+            (own.level, own.source) = (Some(RecordedLevel::Estimated), Some(Source::Mixture));
+            (own.mean_error, own.sd_error) = (own.mean.map(|_| moved), own.sd.map(|_| moved));
+        }
+    }
 }
 
 impl Problem {
+    /// What was found with the effects of groups that belong to the draws that are printed, where there are any.
+    pub(crate) fn with_effects(&self, mut scales: ScalesOutcome) -> ScalesOutcome {
+        if let (Some(effects), Some(scale_model)) = (scales.effects.take(), self.collapsed()) {
+            let group = self.prepared.encoding.groups.first();
+            scales.groups = words::on_user_scale(scale_model, group, &effects);
+            (scales.scale.smallest, scales.scale.largest) = words::extremes(&scales.groups);
+            scales.mixture_posterior.effects = Effects::new(&effects).filter(|e| !e.mean.is_empty());
+        }
+        scales
+    }
+
     /// Finds the scales. [`Error::Stopped`] if the observer or the clock ended it before there was an estimate; after
     /// that, what there is comes back as `Interrupted` or `Limit`. `saved` is the journal of a run that was stopped.
     pub(crate) fn run_scales(
@@ -180,10 +209,12 @@ impl Run<'_> {
             }
         }
         mixture_posterior.effects = Effects::new(&effects).filter(|e| !e.mean.is_empty());
-        let groups = self.on_user_scale(&effects);
+        let groups = words::on_user_scale(scale_model, self.group, &effects);
+        let known = KnownOfScales::new(scale_model, &found, grid_posterior.as_ref());
         let scale = self.scale(&found, grid_posterior.as_ref(), &groups);
-        let outcome = self.outcome(&found, grid_posterior.as_ref(), &mixture_posterior, stopped)?;
-        Ok((outcome, ScalesOutcome { mixture_posterior, scale, groups, parameters: Vec::new() }))
+        let outcome = self.outcome(&found, grid_posterior.as_ref(), &mixture_posterior, &known, stopped)?;
+        let (parameters, effects) = (Vec::new(), None);
+        Ok((outcome, ScalesOutcome { mixture_posterior, scale, groups, parameters, effects, known }))
     }
 }
 

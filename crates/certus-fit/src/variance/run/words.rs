@@ -5,39 +5,143 @@ use certus::Outcome;
 use certus::auto::Counts;
 use certus::certificate::{Certificate, Gap, Posterior, counted, figure};
 use certus::fit::Status;
+use certus_data::encoding::Group;
 use certus_mixed::collapsed::Effect;
 use certus_mixed::scales::{Dispersion, ScalesMaximum};
 use certus_models::Error;
 
 use super::Run;
 use crate::variance::mixture::MixturePosterior;
+use crate::variance::model::ScaleModel;
 use crate::variance::request::{Scales, prior_words};
 use crate::variance::solver::{GridPosterior, JointMaximum, ScaleSolver};
 
 /// Groups shown on either side.
 const EXTREME: usize = 3;
+/// What is said of a likelihood whose error has no bound.
+const NOT_PROVED: &str = "the error of the likelihood is not proved";
 
-impl Run<'_> {
-    pub(super) fn on_user_scale(&self, effects: &[Effect]) -> Vec<GroupEffect> {
-        let (Some(random_effect), Some(group)) = (&self.scale_model.unknown_scales.effect, self.group) else {
-            return Vec::new();
-        };
-        let unit = random_effect.unit;
-        let one = |e: &Effect| {
-            let [q05, q50, q95] = e.quantiles.map(|q| q * unit);
-            GroupEffect {
-                group: group.level_name(e.group),
-                rows: e.rows as u64,
-                mean: e.mean * unit,
-                sd: e.sd * unit,
-                q05,
-                q50,
-                q95,
+/// The effects of groups on the user's scale.
+pub(super) fn on_user_scale(
+    scale_model: &ScaleModel,
+    group: Option<&Group>,
+    effects: &[Effect],
+) -> Vec<GroupEffect> {
+    let (Some(random_effect), Some(group)) = (&scale_model.unknown_scales.effect, group) else {
+        return Vec::new();
+    };
+    let unit = random_effect.unit;
+    let one = |e: &Effect| {
+        let [q05, q50, q95] = e.quantiles.map(|q| q * unit);
+        GroupEffect {
+            group: group.level_name(e.group),
+            rows: e.rows as u64,
+            mean: e.mean * unit,
+            sd: e.sd * unit,
+            q05,
+            q50,
+            q95,
+        }
+    };
+    effects.iter().map(one).collect()
+}
+
+/// The groups with the smallest effects and those with the largest.
+pub(super) fn extremes(groups: &[GroupEffect]) -> (Vec<GroupEffect>, Vec<GroupEffect>) {
+    let mut order: Vec<usize> = (0..groups.len()).collect();
+    order.sort_by(|a, b| groups[*a].mean.total_cmp(&groups[*b].mean));
+    let shown = EXTREME.min(groups.len() / 2);
+    let named = |order: &[usize]| order.iter().map(|g| groups[*g].clone()).collect();
+    (named(&order[..shown]), named(&order[order.len() - shown..]))
+}
+
+/// What is known of the likelihood of scales that were not given, and what is assumed beyond it.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownOfScales {
+    /// "the likelihood at each sd is proved to within 1e-9 nats".
+    likelihood: String,
+    /// "sd", "scale", "scales".
+    which: &'static str,
+    linear: bool,
+    /// False if the scales were estimated.
+    on_a_grid: bool,
+}
+
+impl KnownOfScales {
+    pub(super) fn new(
+        scale_model: &ScaleModel,
+        found: &JointMaximum,
+        grid_posterior: Option<&GridPosterior>,
+    ) -> Self {
+        let which = if scale_model.unknown_scales.scales.len() > 1 { "scales" } else { "scale" };
+        let which = if matches!(scale_model.model, ScaleSolver::Effect(_)) { "sd" } else { which };
+        let error = match grid_posterior {
+            // what is summed in closed form has no error but rounding
+            Some(grid_posterior) => {
+                grid_posterior.mixture.nodes.iter().map(|n| n.error).fold(found.error, f64::max)
             }
+            None => found.error,
         };
-        effects.iter().map(one).collect()
+        let likelihood = if error.is_finite() {
+            let each = match (grid_posterior, &scale_model.model) {
+                (Some(_), ScaleSolver::Effect(_)) => " at each sd",
+                (Some(_), ScaleSolver::Counts(Dispersion::Grouped(_))) => " at each grid point",
+                (Some(_), _) => " at the estimate",
+                (None, _) => "",
+            };
+            format!("the likelihood{each} is proved to within {} nats", figure(error))
+        } else {
+            NOT_PROVED.into()
+        };
+        Self { likelihood, which, linear: scale_model.linear, on_a_grid: grid_posterior.is_some() }
     }
 
+    /// What is proved about the mixture, and what is only estimated.
+    pub(crate) fn of_mixture(&self) -> String {
+        self.assuming("not checked")
+    }
+
+    /// The same where draws were left out.
+    pub(crate) fn left_out(&self, why: &str) -> String {
+        let advice = "--posterior importance or an accuracy, --accuracy 0.1, draws them";
+        self.assuming(&format!("not checked: {why}; {advice}"))
+    }
+
+    fn assuming(&self, check: &str) -> String {
+        let Self { likelihood, which, .. } = self;
+        let given = if self.linear {
+            format!("the coefficients are normal given the {which}")
+        } else {
+            format!("assumes that the coefficients are normal given the {which} ({check})")
+        };
+        let grid = match self.on_a_grid {
+            true => "; the sums over the grid are estimated".into(),
+            false => format!("; the uncertainty of the {which} enters through the curvature only"),
+        };
+        format!("{likelihood}; {given}{grid}")
+    }
+
+    /// What is proved about draws, whose likelihood has an error of so many nats on average but for those of some
+    /// weight, and what is only estimated.
+    pub(crate) fn of_draws(&self, proved: Option<(f64, f64)>, effects: bool) -> String {
+        let likelihood = match proved {
+            _ if self.likelihood == NOT_PROVED => NOT_PROVED.into(),
+            Some((0.0, 0.0)) => "the likelihood of every draw is summed directly".into(),
+            Some((error, unproved)) => {
+                let but = match unproved > 0.0 {
+                    true => format!(", but for draws with {} of the weight", figure(unproved)),
+                    false => String::new(),
+                };
+                format!("the likelihood is proved to within {} nats on average{but}", figure(error))
+            }
+            None => "the likelihood of every draw is integrated over the groups".into(),
+        };
+        let groups = if effects { "; effects of groups average over 200 of the draws" } else { "" };
+        format!("{likelihood}; means, sds and quantiles are estimated by the draws{groups}")
+    }
+}
+
+impl Run<'_> {
     pub(super) fn scale(
         &self,
         found: &JointMaximum,
@@ -46,10 +150,7 @@ impl Run<'_> {
     ) -> Scale {
         let (unknown_scales, finite) =
             (&self.scale_model.unknown_scales, |x: f64| x.is_finite().then_some(x));
-        let mut order: Vec<usize> = (0..groups.len()).collect();
-        order.sort_by(|a, b| groups[*a].mean.total_cmp(&groups[*b].mean));
-        let shown = EXTREME.min(groups.len() / 2);
-        let named = |order: &[usize]| order.iter().map(|g| groups[*g].clone()).collect();
+        let (smallest, largest) = extremes(groups);
         let (count, first) = (unknown_scales.scales.len(), &found.intervals[0]);
         let proved = first.proved.is_ok();
         let one = |j: usize| {
@@ -89,8 +190,8 @@ impl Run<'_> {
             log_evidence: grid_posterior.and_then(|l| finite(l.mixture.log_evidence)),
             nodes: grid_posterior.map_or(1, |l| l.mixture.nodes.len() as u64),
             refinement: grid_posterior.and_then(|l| finite(l.mixture.refinement)),
-            smallest: named(&order[..shown]),
-            largest: named(&order[order.len() - shown..]),
+            smallest,
+            largest,
         }
     }
 
@@ -111,6 +212,7 @@ impl Run<'_> {
         found: &JointMaximum,
         grid_posterior: Option<&GridPosterior>,
         mixture_posterior: &MixturePosterior,
+        known: &KnownOfScales,
         stopped: bool,
     ) -> Result<Outcome, Error> {
         let unknown_scales = &self.scale_model.unknown_scales;
@@ -170,7 +272,7 @@ impl Run<'_> {
                         ),
                     },
                 ),
-                posterior: Posterior::none(self.honest(found, grid_posterior)),
+                posterior: Posterior::none(known.of_mixture()),
             },
             k_hat: None,
             counts: Counts { gradients: count, hessians: count, exact_passes: count },
@@ -178,39 +280,5 @@ impl Run<'_> {
             error: None,
             elapsed: self.began.elapsed(),
         })
-    }
-
-    /// What is proved about the posterior, and what is only estimated.
-    fn honest(&self, found: &JointMaximum, grid_posterior: Option<&GridPosterior>) -> String {
-        let which = if self.scale_model.unknown_scales.scales.len() > 1 { "scales" } else { "scale" };
-        let which = if matches!(self.scale_model.model, ScaleSolver::Effect(_)) { "sd" } else { which };
-        let error = match grid_posterior {
-            // what is summed in closed form has no error but rounding
-            Some(grid_posterior) => {
-                grid_posterior.mixture.nodes.iter().map(|n| n.error).fold(found.error, f64::max)
-            }
-            None => found.error,
-        };
-        let likelihood = if error.is_finite() {
-            let each = match (grid_posterior, &self.scale_model.model) {
-                (Some(_), ScaleSolver::Effect(_)) => " at each sd",
-                (Some(_), ScaleSolver::Counts(Dispersion::Grouped(_))) => " at each grid point",
-                (Some(_), _) => " at the estimate",
-                (None, _) => "",
-            };
-            format!("the likelihood{each} is proved to within {} nats", figure(error))
-        } else {
-            "the error of the likelihood is not proved".into()
-        };
-        let given = if self.scale_model.linear {
-            format!("the coefficients are normal given the {which}")
-        } else {
-            format!("assumes that the coefficients are normal given the {which} (not checked)")
-        };
-        let grid = match grid_posterior {
-            Some(_) => "; the sums over the grid are estimated".into(),
-            None => format!("; the uncertainty of the {which} enters through the curvature only"),
-        };
-        format!("{likelihood}; {given}{grid}")
     }
 }

@@ -1,0 +1,238 @@
+//! The posterior of a model whose scales are not given: draws of coefficients and log scales, weighted by the exact
+//! density with the groups integrated out (K13), where the mixture over the scales assumes normal coefficients.
+
+use certus::certificate::Posterior;
+use certus::certificate::words::figure;
+use certus::diagnostics::WeightedDraws;
+use certus::{Gaussian, Goal};
+use certus_mixed::collapsed::Effect;
+use certus_mixed::density::{CollapsedDensity, DensityTarget, Proposal, sample};
+use certus_models::Error;
+use certus_models::error::InvalidModel;
+use certus_models::nuts::{NutsSettings, nuts};
+
+use super::gaussian::accuracy;
+use super::ladder::{Compared, NUTS_GRADIENTS, PosteriorChoice, R_HAT, goal_words, table_words};
+use super::scale_table::{ScaleRows, importance_table, nuts_table};
+use super::table::{PosteriorTable, kept};
+use crate::problem::Problem;
+use crate::record::Source;
+use crate::variance::corrected::corrected_effects;
+use crate::variance::model::ScaleModel;
+use crate::variance::run::ScalesOutcome;
+
+/// Draws of the pilot, which the proposal adapts to.
+const PILOT: usize = 500;
+/// Draws to begin with: as many of these as a second or so allows, else the last; and at most.
+const DRAWS: [usize; 4] = [16_000, 8000, 4000, 2000];
+const MOST: usize = 64_000;
+/// Terms of the likelihood (rows × nodes × draws) that a second or so takes.
+const SECOND: f64 = 5e7;
+/// Terms that importance sampling may take without being asked for, and for an accuracy: seconds, minutes.
+const IMPORTANCE_TERMS: (f64, f64) = (2e8, 2e10);
+/// The same of NUTS.
+const NUTS_TERMS: (f64, f64) = (1e9, 1e11);
+/// What a gradient takes, in values.
+const GRADIENT: f64 = 3.0;
+/// k-hat that weights may have, and draws that they must be worth.
+const K_HAT: f64 = 0.7;
+/// The name of the weight of draws at which the error of the likelihood has no bound.
+const UNPROVED: &str = "weight without a likelihood error";
+const FEWEST: f64 = 400.0;
+
+impl Problem {
+    /// What is printed of a model whose scales are not given, and what is known of it.
+    pub(crate) fn compare_scales(
+        &self,
+        goal: &Goal,
+        choice: PosteriorChoice,
+        ended: &ScalesOutcome,
+    ) -> Compared {
+        let known = &ended.known;
+        let mixture = || Compared::of(Posterior::none(known.of_mixture()));
+        let Some(scale_model) = self.collapsed() else { return mixture() };
+        if ended.scale.scales != "posterior" {
+            return mixture();
+        }
+        let Some(density) = scale_model.density() else {
+            // given the scales the coefficients are normal, and the grid is refined until nothing changes
+            let moved = ended.scale.refinement.unwrap_or(f64::INFINITY);
+            let short = goal.accuracy.filter(|wanted| moved > *wanted).map(|wanted| {
+                format!("refining the grid moved it by {} sd{}", figure(moved), goal_words(wanted))
+            });
+            return Compared { refinement: ended.scale.refinement, shortfall: short, ..mixture() };
+        };
+        if choice == PosteriorChoice::Only(Source::Gaussian) {
+            return mixture();
+        }
+        let climb = ScaleClimb { problem: self, goal, choice, ended, scale_model, density: &*density };
+        let found = certus::parallel::install(goal.threads, || climb.climb());
+        found.map_err(Error::from).and_then(|found| found).unwrap_or_else(|error| match error.is_stopped() {
+            true => Compared::stopped(&known.of_mixture()),
+            false => Compared { shortfall: Some(error.to_string()), ..mixture() },
+        })
+    }
+}
+
+/// Why a source gave no table.
+enum Missing {
+    /// It would take long.
+    Long(String),
+    /// It was tried.
+    Failed(String),
+}
+
+struct ScaleClimb<'a> {
+    problem: &'a Problem,
+    goal: &'a Goal,
+    choice: PosteriorChoice,
+    ended: &'a ScalesOutcome,
+    scale_model: &'a ScaleModel,
+    density: &'a dyn CollapsedDensity,
+}
+
+impl ScaleClimb<'_> {
+    fn climb(&self) -> Result<Compared, Error> {
+        let (wanted, mut best) = (accuracy(self.goal), None::<PosteriorTable>);
+        let (mut long, mut failed) = (Vec::new(), Vec::new());
+        let rungs = match self.choice {
+            PosteriorChoice::Auto => vec![Source::Importance, Source::Nuts],
+            PosteriorChoice::Only(source) => vec![source],
+        };
+        for rung in rungs {
+            let found = match rung {
+                Source::Importance => self.importance(wanted)?,
+                Source::Nuts => self.nuts()?,
+                _ => Err(Missing::Failed(format!("{} is for models whose scales are given", rung.as_str()))),
+            };
+            match found {
+                Ok(table) if !table.is_finite() => failed.push("a number was not finite".to_string()),
+                Ok(table) if best.as_ref().is_none_or(|best| table.error() < best.error()) => {
+                    best = Some(table)
+                }
+                Ok(_) => {}
+                Err(Missing::Long(why)) => long.push(why),
+                Err(Missing::Failed(why)) => failed.push(why),
+            }
+            // what is too long for importance sampling is longer for NUTS
+            if best.as_ref().is_some_and(|best| best.error() <= wanted) || !long.is_empty() {
+                break;
+            }
+        }
+        let short = match &best {
+            Some(best) if best.error() <= wanted => None,
+            Some(best) => Some(table_words(best)),
+            None if failed.is_empty()
+                && self.choice == PosteriorChoice::Auto
+                && self.goal.accuracy.is_none() =>
+            {
+                None
+            }
+            None => Some([&failed[..], &long].concat().join("; ")),
+        };
+        let shortfall = short.map(|words| format!("{words}{}", goal_words(wanted)));
+        let known = &self.ended.known;
+        let Some(table) = best else {
+            let why = [failed, long].concat().join("; ");
+            return Ok(Compared { shortfall, ..Compared::of(Posterior::none(known.left_out(&why))) });
+        };
+        let effects = self.effects(&table)?;
+        let proved = table.constant("likelihood error").zip(table.constant(UNPROVED));
+        let words = known.of_draws(proved, effects.is_some());
+        let posterior = Posterior::none(words);
+        Ok(Compared { table: Some(table), shortfall, effects, ..Compared::of(posterior) })
+    }
+
+    fn rows(&self) -> ScaleRows<'_> {
+        ScaleRows { quantities: &self.problem.quantities, unknown_scales: &self.scale_model.unknown_scales }
+    }
+
+    /// True if so many terms may be taken.
+    fn affordable(&self, terms: f64, (usual, asked): (f64, f64)) -> bool {
+        match (self.choice, self.goal.accuracy) {
+            (PosteriorChoice::Only(_), _) => true,
+            (PosteriorChoice::Auto, Some(_)) => terms <= asked,
+            (PosteriorChoice::Auto, None) => terms <= usual,
+        }
+    }
+
+    /// Draws of the mixture with the tails of Student's t, adapted to a pilot of them; four times as many until the
+    /// errors are small enough. The counts are fixed by the size of the model.
+    fn importance(&self, wanted: f64) -> Result<Result<PosteriorTable, Missing>, Error> {
+        let (terms, seed, mixture) = (self.density.terms(), self.goal.seed, &self.ended.mixture_posterior);
+        let allowed = |n: &usize| *n as f64 * terms <= SECOND;
+        let mut draws = DRAWS.into_iter().find(allowed).unwrap_or(DRAWS[DRAWS.len() - 1]);
+        if !self.affordable((PILOT + draws) as f64 * terms, IMPORTANCE_TERMS) {
+            return Ok(Err(Missing::Long(format!(
+                "{} draws would take {} terms of the likelihood",
+                PILOT + draws,
+                figure((PILOT + draws) as f64 * terms)
+            ))));
+        }
+        let Some(first) = Proposal::of_grid(&mixture.nodes, &mixture.scales, &mixture.keys) else {
+            return Ok(Err(Missing::Failed("the grid of the scales has no extent".into())));
+        };
+        let pilot = sample(self.density, &first, PILOT, seed, 0)?;
+        let (mean, covariance) = pilot.moments(first.dim());
+        let proposal = first.adapted(&mean, &covariance);
+        let mut batch = 1;
+        loop {
+            let found = sample(self.density, &proposal, draws, seed, batch)?;
+            let k_hat = found.k_hat.unwrap_or(f64::NAN);
+            if found.k_hat.is_some_and(|k| k >= K_HAT) {
+                let words = format!("the importance weights are too heavy-tailed (k-hat {k_hat:.2})");
+                return Ok(Err(Missing::Failed(words)));
+            }
+            let (ess, few) = (found.effective_sample_size, found.effective_sample_size < FEWEST);
+            let points = WeightedDraws::new(proposal.dim(), found.points, &found.log_weights)?;
+            let constants = vec![
+                ("draws", draws as f64),
+                ("k-hat", k_hat),
+                ("effective sample size", ess),
+                ("likelihood error", found.error),
+                (UNPROVED, found.unproved),
+            ];
+            let table = importance_table(&self.rows(), &points, constants, kept(proposal.dim()), seed);
+            let next = 4 * draws;
+            let more = next <= MOST && self.affordable(next as f64 * terms, IMPORTANCE_TERMS);
+            if !few && table.error() <= wanted || !more {
+                return Ok(if few {
+                    Err(Missing::Failed(format!("{draws} draws are worth only {ess:.0}")))
+                } else {
+                    Ok(table)
+                });
+            }
+            (draws, batch) = (next, batch + 1);
+        }
+    }
+
+    /// Chains in the frame of the mixture's Gaussian.
+    fn nuts(&self) -> Result<Result<PosteriorTable, Missing>, Error> {
+        let terms = NUTS_GRADIENTS * GRADIENT * self.density.terms();
+        if !self.affordable(terms, NUTS_TERMS) {
+            let words = format!("NUTS would take about {} terms of the likelihood", figure(terms));
+            return Ok(Err(Missing::Long(words)));
+        }
+        let q: Gaussian = self.ended.mixture_posterior.joint_gaussian()?;
+        let settings = NutsSettings { seed: self.goal.seed, ..NutsSettings::default() };
+        let chains = nuts(&DensityTarget(self.density), &q, &settings)?;
+        let (table, r_hat) = nuts_table(&self.rows(), chains, kept(q.dim()), self.goal.seed);
+        Ok(match r_hat <= R_HAT {
+            true => Ok(table),
+            false => Err(Missing::Failed(format!("the chains of NUTS have not mixed: R-hat {r_hat:.3}"))),
+        })
+    }
+
+    /// The effects of groups, averaged over draws; `None` if there are none, or they would take long.
+    fn effects(&self, table: &PosteriorTable) -> Result<Option<Vec<Effect>>, Error> {
+        let (density, mixture) = (self.density, &self.ended.mixture_posterior);
+        if mixture.effects.is_none() || density.groups() == 0 {
+            return Ok(None);
+        }
+        if table.draws.is_empty() {
+            let (what, required) = ("effects of groups", "draws of the posterior");
+            return Err(InvalidModel::Requires { what, required }.into());
+        }
+        corrected_effects(density, &table.draws).map(Some)
+    }
+}
