@@ -4,11 +4,11 @@ use certus::linalg;
 
 use super::derivatives::{Derivatives, directions, traces};
 use super::error::Error;
+use super::layout::Place;
 use super::moments::Moments;
-use super::point::{Criterion, Point, diagonal_of_square};
+use super::point::{Criterion, diagonal_of_square};
 use super::proof::{Proof, prove};
 use super::search::{Found, search};
-use super::slopes::Slopes;
 use super::small;
 use super::statistics::Statistics;
 
@@ -79,19 +79,33 @@ fn identified(s: &Statistics, criterion: Criterion) -> Result<(), Error> {
             return Err(Error::AsManyAsRows { term, columns, rows: s.rows });
         }
     }
-    let zero: Vec<Vec<f64>> = s.layout.places.iter().map(|p| vec![0.0; p.effects * p.effects]).collect();
-    let slopes = Slopes::new(&Point::new(s, Criterion::Reml, &zero)?);
     for (term, (place, rms)) in s.layout.places.iter().zip(s.rms()).enumerate() {
-        let left = s.layout.part(place, &slopes.trace[place.factor]);
         for (effect, rms) in rms.iter().enumerate() {
             let all = rms * rms * s.rows as f64;
-            let left = if criterion == Criterion::Reml { left[effect * (place.effects + 1)] } else { all };
+            let explained = if criterion == Criterion::Reml { explained(s, place, effect) } else { 0.0 };
+            let left = all - explained;
             if left <= CONFOUNDED * all {
                 return Err(Error::Confounded { term, effect });
             }
         }
     }
     Ok(())
+}
+
+/// What least squares on X explains of the columns of an effect: Σ_g c_gᵀ(XᵀX)⁻¹c_g, c_g = Xᵀz_g.
+fn explained(s: &Statistics, place: &Place, effect: usize) -> f64 {
+    let (p, width) = (s.layout.fixed, s.layout.fixed + 1);
+    let mut factor: Vec<f64> = (0..p * p).map(|e| s.fixed[e / p * width + e % p]).collect();
+    if !small::cholesky(&mut factor, p) {
+        return 0.0;
+    }
+    let k = s.layout.factors[place.factor].effects;
+    let of = |level: &[f64]| {
+        let mut c: Vec<f64> = (0..p).map(|c| level[c * k + place.first + effect]).collect();
+        small::forward(&factor, p, &mut c);
+        small::inner(&c, &c)
+    };
+    s.cross[place.factor].chunks_exact(k * width).map(of).sum()
 }
 
 fn describe(s: &Statistics, criterion: Criterion, found: &Found<'_>) -> LinearMixedFit {

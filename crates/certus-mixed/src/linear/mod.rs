@@ -31,6 +31,7 @@ mod layout;
 mod modes;
 mod moments;
 mod point;
+mod profile;
 mod proof;
 #[cfg(test)]
 mod sample;
@@ -46,6 +47,7 @@ pub use fit::{LinearMixedFit, TermFit, fit};
 pub use layout::{Design, Term};
 pub use modes::{Modes, modes};
 pub use point::Criterion;
+pub use profile::{Interval, Scale, profile};
 pub use proof::Proof;
 pub use statistics::{LeastSquares, Statistics};
 pub use sums::{Row, Sums};

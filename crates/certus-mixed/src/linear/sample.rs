@@ -34,7 +34,10 @@ pub(super) fn random(
             levels.iter().map(|&l| ((noise.next() + 1.0) * 0.5 * l as f64) as u32).collect();
         let z: Vec<f64> = (0..count).map(|i| if i == 0 { 1.0 } else { noise.next() }).collect();
         let x = vec![1.0, noise.next()];
-        let y = 3.0 + 2.0 * noise.next() + 0.3 * f64::from(codes[0]) * z[count - 1];
+        let y = 3.0
+            + 2.0 * noise.next()
+            + 0.3 * f64::from(codes[0]) * z[count - 1]
+            + 1.5 * (13.0 * f64::from(codes[0])).sin();
         cells.push((codes, z, x, y, 0.5 + (noise.next() + 1.0)));
     }
     let rows = cells.iter().map(|(levels, effects, fixed, response, weight)| Row {

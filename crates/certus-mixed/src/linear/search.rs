@@ -13,12 +13,14 @@ use super::statistics::Statistics;
 
 /// No step is larger than this in any term's S.
 const LONGEST: f64 = 3.0;
-/// Below this decrement (twice the distance to the minimum of F, about) the exact Hessian takes over.
+/// Below this decrement (twice the distance to the minimum of F, about) the exact Hessian takes over, unless convergence is fast without.
 const NEAR: f64 = 1e-9;
+/// A decrement that falls to this part of itself in every step is as good as with the exact Hessian.
+const FAST: f64 = 1e-4;
 /// Below this decrement it does so wherever convergence is slow.
 const CLOSE: f64 = 0.1;
 /// Below this decrement there is nothing to gain.
-const DONE: f64 = 1e-18;
+const DONE: f64 = 1e-22;
 /// A standard deviation below this part of σ (effects scaled by their rms) is tried at 0: early, because near a singular
 /// matrix its range moves slowly in this chart.
 const SMALL: f64 = 0.05;
@@ -70,7 +72,7 @@ impl<'a> Place<'a> {
 
 /// −H⁻¹g with the eigenvalues of H raised to a small part of the largest, no longer than `LONGEST` along any eigenvector
 /// (where the criterion is flat, the others still move); and the decrement gᵀH⁻¹g.
-fn newton(h: &[f64], g: &[f64]) -> Option<(Vec<f64>, f64)> {
+pub(super) fn newton(h: &[f64], g: &[f64]) -> Option<(Vec<f64>, f64)> {
     let d = g.len();
     let (values, vectors) = linalg::eigen(h, d)?;
     let floor = 1e-10 * values[d - 1].abs().max(values[0].abs());
@@ -87,7 +89,7 @@ fn newton(h: &[f64], g: &[f64]) -> Option<(Vec<f64>, f64)> {
 }
 
 /// S of every term from coordinates.
-fn unpacked(frames: &[Frame], directions: &[Direction], step: &[f64]) -> Vec<Vec<f64>> {
+pub(super) fn unpacked(frames: &[Frame], directions: &[Direction], step: &[f64]) -> Vec<Vec<f64>> {
     let mut out: Vec<Vec<f64>> = frames.iter().map(|f| vec![0.0; f.k * f.k]).collect();
     for (v, x) in directions.iter().zip(step) {
         out[v.term].iter_mut().zip(&v.basis).for_each(|(s, b)| *s += x * b);
@@ -95,7 +97,7 @@ fn unpacked(frames: &[Frame], directions: &[Direction], step: &[f64]) -> Vec<Vec
     out
 }
 
-fn moved(frames: &[Frame], s: &[Vec<f64>], by: f64) -> Option<Vec<Frame>> {
+pub(super) fn moved(frames: &[Frame], s: &[Vec<f64>], by: f64) -> Option<Vec<Frame>> {
     frames
         .iter()
         .zip(s)
@@ -126,7 +128,7 @@ pub(super) fn search(s: &Statistics, criterion: Criterion) -> Result<Found<'_>, 
             (step, decrement) = newton(&information, g).ok_or_else(failed)?;
             // where the average information does not converge fast, the exact Hessian does
             let slow = decrement > 0.1 * last && decrement > 1e-12 && decrement < CLOSE;
-            if (decrement < NEAR && exact.is_none()) || slow {
+            if (decrement < NEAR && decrement > FAST * last && exact.is_none()) || slow {
                 let e = traces(&Moments::new(&place.point, &place.slopes), &directions);
                 let hessian = place.bent(&directions, derivatives.hessian(&e));
                 // a saddle on the way is left by the average information

@@ -1,7 +1,7 @@
 //! Estimates against lme4 1.1-31 (bobyqa, rhoend 1e-10), a 40-digit root and closed forms.
 #![allow(clippy::unwrap_used)]
 
-use certus_mixed::linear::{Criterion, Error, Proof, Statistics, fit, modes};
+use certus_mixed::linear::{Criterion, Error, Proof, Scale, Statistics, fit, modes, profile};
 
 use super::data::{Data, load};
 
@@ -319,4 +319,31 @@ fn shuffled_responses_are_proved() {
         }
     }
     assert!((12..32).contains(&zero), "{zero} of 40");
+}
+
+/// 95 % profile intervals of lme4's `confint` (ML) for Dyestuff and sleepstudy, to the digits it prints, and an exact one:
+/// of σ alone when the only sd is 0, where −2 log L is n log 2πσ² + Q/σ² and its ends are known.
+#[test]
+fn profiles_are_those_of_lme4() {
+    let cut = 3.841_458_820_694_124;
+    let effect = |term, effect| Scale::Effect { term, effect };
+    let cases = [
+        ("dyestuff", effect(0, 0), 12.1975, 84.0631),
+        ("dyestuff", Scale::Noise, 38.2300, 67.6577),
+        ("sleep", effect(0, 0), 14.3815, 37.7160),
+        ("sleep", effect(0, 1), 3.8012, 8.7534),
+        ("sleep", Scale::Noise, 22.8983, 28.8580),
+    ];
+    for (name, scale, low, high) in cases {
+        let statistics = load(name).statistics();
+        let found = fit(&statistics, Criterion::Ml).unwrap();
+        let interval = profile(&statistics, &found, scale, cut).unwrap().unwrap();
+        println!("{name} {scale:?} {interval:?}");
+        close(interval.low, low, 1e-3);
+        close(interval.high, high, 1e-3);
+    }
+    let statistics = load("dyestuff2").statistics();
+    let found = fit(&statistics, Criterion::Ml).unwrap();
+    let interval = profile(&statistics, &found, effect(0, 0), cut).unwrap().unwrap();
+    assert!(interval.low == 0.0 && interval.high > 0.5 && interval.high < 4.0, "{interval:?}");
 }
