@@ -55,7 +55,7 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
         path_dependent.push(("certificate.posterior.reason", "what stopped the run"));
         ended.outcome.certificate.posterior = Posterior::none(reason);
     } else if ended.outcome.status == Status::Reached {
-        ended.with(recipe.problem.compare(&goal, recipe.posterior, &ended));
+        ended.with(recipe.problem.compare(&goal, recipe.posterior, recipe.asked, &ended));
     }
     let RunOutcome { mut outcome, scales, table } = ended;
     let Some(ended) = scales.map(|scales| recipe.problem.with_effects(scales)) else {

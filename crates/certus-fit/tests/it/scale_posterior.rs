@@ -60,7 +60,12 @@ impl Case {
         ];
         let mut spec = Spec::new("y", self.response);
         spec.features = Features::Terms(if self.slope { vec!["x".into()] } else { Vec::new() });
-        spec.groups = vec![GroupSpec { factor: "g".into(), slopes: Slopes::Terms(Vec::new()), sd: None }];
+        spec.groups = vec![GroupSpec {
+            factor: vec!["g".into()],
+            slopes: Slopes::Terms(Vec::new()),
+            correlated: true,
+            sd: None,
+        }];
         spec.trials = (self.response == Response::Binomial).then(|| "n".into());
         spec.standardise = false;
         Problem::new(&Table::new(columns).unwrap(), &Request::new(spec), &Storage::default()).unwrap()
@@ -74,7 +79,7 @@ impl Case {
         let mut ended = problem
             .run(&goal, &MethodChoice::Auto(Method::Auto), None, None, &mut |_, _| ControlFlow::Continue(()))
             .unwrap();
-        ended.with(problem.compare(&goal, choice, &ended));
+        ended.with(problem.compare(&goal, choice, None, &ended));
         Fit::of_run(ended, &problem, &settings, &goal)
     }
 
