@@ -256,7 +256,8 @@ mod tests {
     use super::*;
 
     /// Lemma 2: what Taylor's series of second order leaves is at most a sixth of (3), at random centres, for
-    /// directions of size 0.02 to 0.9. The bound is sharp enough to be worth something: some remainder reaches 5 % of it.
+    /// directions of size 0.02 to 0.9. The bound is sharp enough to be worth something: some remainder reaches 5 % of
+    /// it.
     #[test]
     fn third_derivatives_are_bounded() {
         let mut noise = Noise(11);

@@ -71,8 +71,8 @@ impl Frame {
         w.iter().all(|x| x.is_finite()).then_some(Self { k, rank: r, w })
     }
 
-    /// The smallest standard deviation in any direction, relative to σ, of the effects scaled by their columns' rms; and
-    /// the matrix without that direction.
+    /// The smallest standard deviation in any direction, relative to σ, of the effects scaled by their columns' rms;
+    /// and the matrix without that direction.
     pub(super) fn reduced(&self, rms: &[f64]) -> Option<(f64, Self)> {
         let (k, r) = (self.k, self.rank);
         if r == 0 {

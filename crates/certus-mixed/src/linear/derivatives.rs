@@ -194,8 +194,8 @@ mod tests {
         }
     }
 
-    /// (2) against differences of (1): one to three effects, terms that share a factor, nested and crossed factors, dense
-    /// and sparse meetings, scales on both sides of where the form of R changes.
+    /// (2) against differences of (1): one to three effects, terms that share a factor, nested and crossed factors,
+    /// dense and sparse meetings, scales on both sides of where the form of R changes.
     #[test]
     fn gradient_and_hessian_are_those_of_the_criterion() {
         let mut noise = Noise(7);

@@ -23,7 +23,8 @@ pub enum Error {
     NoTerm,
     /// The dense part of the model is too large.
     #[error(
-        "{columns} columns of group effects remain after the largest factor is eliminated, at most {limit} are possible; leave out a factor, or use fewer levels"
+        "{columns} columns of group effects remain after the largest factor is eliminated, \
+         at most {limit} are possible; leave out a factor, or use fewer levels"
     )]
     TooLarge {
         /// Columns of the factors that are not eliminated.
@@ -44,7 +45,10 @@ pub enum Error {
         expected: usize,
     },
     /// A level that the factor does not have.
-    #[error("row {row}: level {level} of factor {factor}, which has {levels} levels (0 to {})", levels.saturating_sub(1))]
+    #[error(
+        "row {row}: level {level} of factor {factor}, which has {levels} levels (0 to {})",
+        levels.saturating_sub(1)
+    )]
     Level {
         /// The row, counted from 0.
         row: usize,
@@ -88,7 +92,8 @@ pub enum Error {
     },
     /// An effect that fixed effects explain completely, so that REML says nothing about its standard deviation.
     #[error(
-        "term {term}, effect {effect}: the fixed effects explain its columns completely, so its standard deviation is not identified; leave the term out"
+        "term {term}, effect {effect}: the fixed effects explain its columns completely, \
+         so its standard deviation is not identified; leave the term out"
     )]
     Confounded {
         /// The term.

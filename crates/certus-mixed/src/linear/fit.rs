@@ -70,8 +70,8 @@ pub fn fit(statistics: &Statistics, criterion: Criterion) -> Result<LinearMixedF
     Ok(describe(statistics, criterion, &found))
 }
 
-/// Refuses terms whose standard deviation the criterion says nothing about: effects in the span of X, as many effects as
-/// rows (docs/mixed.md, L2).
+/// Refuses terms whose standard deviation the criterion says nothing about: effects in the span of X, as many effects
+/// as rows (docs/mixed.md, L2).
 fn identified(s: &Statistics, criterion: Criterion) -> Result<(), Error> {
     for (term, place) in s.layout.places.iter().enumerate() {
         let columns = place.effects * s.layout.factors[place.factor].levels;

@@ -1,5 +1,5 @@
-//! Profile intervals of standard deviations: where the criterion, minimised over everything else, exceeds its minimum by
-//! a given amount (docs/mixed.md, profiles).
+//! Profile intervals of standard deviations: where the criterion, minimised over everything else, exceeds its minimum
+//! by a given amount (docs/mixed.md, profiles).
 
 use certus::linalg;
 
@@ -53,8 +53,8 @@ struct Level {
     slope: f64,
 }
 
-/// The interval of a standard deviation in which the profile is at most `cut` above the minimum (the χ²₁ quantile of the
-/// level: 3.841 for 95 %). Nothing for effects of a singular matrix of several effects.
+/// The interval of a standard deviation in which the profile is at most `cut` above the minimum (the χ²₁ quantile of
+/// the level: 3.841 for 95 %). Nothing for effects of a singular matrix of several effects.
 pub fn profile(
     statistics: &Statistics,
     fit: &LinearMixedFit,
@@ -93,8 +93,8 @@ pub fn profile(
 }
 
 impl Profile<'_> {
-    /// The end in the direction of `guess` (a step in log v): Newton for √(F_v − F̂) = √cut, which is nearly linear in log
-    /// v, inside a bracket.
+    /// The end in the direction of `guess` (a step in log v): Newton for √(F_v − F̂) = √cut, which is nearly linear
+    /// in log v, inside a bracket.
     fn end(&self, frames: &[Frame], start: f64, guess: f64, cut: f64, unit: f64) -> Result<f64, Error> {
         let up = guess > 0.0;
         let (mut inside, mut outside) = (start.ln(), None::<f64>);

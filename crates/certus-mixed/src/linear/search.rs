@@ -13,7 +13,8 @@ use super::statistics::Statistics;
 
 /// No step is larger than this in any term's S.
 const LONGEST: f64 = 3.0;
-/// Below this decrement (twice the distance to the minimum of F, about) the exact Hessian takes over, unless convergence is fast without.
+/// Below this decrement (twice the distance to the minimum of F, about) the exact Hessian takes over, unless
+/// convergence is fast without.
 const NEAR: f64 = 1e-9;
 /// A decrement that falls to this part of itself in every step is as good as with the exact Hessian.
 const FAST: f64 = 1e-4;
@@ -21,8 +22,8 @@ const FAST: f64 = 1e-4;
 const CLOSE: f64 = 0.1;
 /// Below this decrement there is nothing to gain.
 const DONE: f64 = 1e-22;
-/// A standard deviation below this part of σ (effects scaled by their rms) is tried at 0: early, because near a singular
-/// matrix its range moves slowly in this chart.
+/// A standard deviation below this part of σ (effects scaled by their rms) is tried at 0: early, because near a
+/// singular matrix its range moves slowly in this chart.
 const SMALL: f64 = 0.05;
 /// Directions that may be released from singular matrices.
 const RELEASES: usize = 10;
@@ -70,8 +71,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// −H⁻¹g with the eigenvalues of H raised to a small part of the largest, no longer than `LONGEST` along any eigenvector
-/// (where the criterion is flat, the others still move); and the decrement gᵀH⁻¹g.
+/// −H⁻¹g with the eigenvalues of H raised to a small part of the largest, no longer than `LONGEST` along any
+/// eigenvector (where the criterion is flat, the others still move); and the decrement gᵀH⁻¹g.
 pub(super) fn newton(h: &[f64], g: &[f64]) -> Option<(Vec<f64>, f64)> {
     let d = g.len();
     let (values, vectors) = linalg::eigen(h, d)?;

@@ -1,7 +1,9 @@
 //! Estimates against lme4 1.1-31 (bobyqa, rhoend 1e-10), a 40-digit root and closed forms.
 #![allow(clippy::unwrap_used)]
 
-use certus_mixed::linear::{Criterion, Error, Proof, Scale, Statistics, fit, modes, profile};
+use certus_mixed::linear::{
+    Criterion, Design, Error, Proof, Row, Scale, Statistics, Term, fit, modes, profile,
+};
 
 use super::data::{Data, load};
 
@@ -140,8 +142,8 @@ fn estimates_are_those_of_lme4() {
     }
 }
 
-/// lme4's `ranef(fm, condVar = TRUE)` is closed form for a balanced one-way layout: b̂ = γn/(1 + γn)·(mean − grand mean),
-/// σ²γ/(1 + γn) with the grand mean given, and the part of the grand mean's variance besides.
+/// lme4's `ranef(fm, condVar = TRUE)` is closed form for a balanced one-way layout: b̂ = γn/(1 + γn)·(mean − grand
+/// mean), σ²γ/(1 + γn) with the grand mean given, and the part of the grand mean's variance besides.
 #[test]
 fn a_balanced_layout_has_closed_forms() {
     let data = load("dyestuff");
@@ -263,10 +265,38 @@ fn weights_are_precisions() {
     close(a.sigma, b.sigma, 1e-10);
 }
 
+/// Enough levels and columns that sums and products are shared between threads.
 #[test]
 fn threads_do_not_change_a_bit() {
+    let (n, levels, crossed) = (9_000, 3_000, 150);
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state >> 33
+    };
+    let codes: Vec<[u32; 2]> =
+        (0..n).map(|_| [(next() % levels) as u32, (next() % crossed) as u32]).collect();
+    let noise: Vec<f64> = (0..n).map(|_| next() as f64 / f64::from(1u32 << 30)).collect();
+    let response = |i: usize| noise[i] + (codes[i][0] % 7) as f64 * 0.2 + (codes[i][1] % 5) as f64 * 0.1;
+    let design = Design {
+        levels: vec![levels as usize, crossed as usize],
+        terms: vec![Term { factor: 0, effects: 1 }, Term { factor: 1, effects: 1 }],
+        fixed: 1,
+    };
     let run = |threads| {
-        let work = || fit(&load("penicillin").statistics(), Criterion::Reml).unwrap();
+        let work = || {
+            let rows = (0..n).map(|i| Row {
+                levels: &codes[i],
+                effects: &[1.0, 1.0],
+                fixed: &[1.0],
+                response: response(i),
+                weight: 1.0,
+            });
+            let statistics = Statistics::from_rows(&design, rows).unwrap();
+            let found = fit(&statistics, Criterion::Reml).unwrap();
+            let modes = modes(&statistics, &found).unwrap();
+            (found, modes)
+        };
         certus::parallel::install(Some(threads), work).unwrap()
     };
     assert_eq!(run(1), run(3));
@@ -321,8 +351,8 @@ fn shuffled_responses_are_proved() {
     assert!((12..32).contains(&zero), "{zero} of 40");
 }
 
-/// 95 % profile intervals of lme4's `confint` (ML) for Dyestuff and sleepstudy, to the digits it prints, and an exact one:
-/// of σ alone when the only sd is 0, where −2 log L is n log 2πσ² + Q/σ² and its ends are known.
+/// 95 % profile intervals of lme4's `confint` (ML) for Dyestuff and sleepstudy, to the digits it prints, and an exact
+/// one: of σ alone when the only sd is 0, where −2 log L is n log 2πσ² + Q/σ² and its ends are known.
 #[test]
 fn profiles_are_those_of_lme4() {
     let cut = 3.841_458_820_694_124;
