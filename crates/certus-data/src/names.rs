@@ -46,6 +46,19 @@ pub(crate) fn same(a: &[String], b: &[String]) -> bool {
     a.len() == b.len() && a.iter().all(|name| b.contains(name))
 }
 
+/// The terms in their order, except that a factor stands after those whose columns it has all.
+pub(crate) fn outer_first<T>(mut terms: Vec<T>, factor: impl Fn(&T) -> &[String]) -> Vec<T> {
+    let inside = |a: &T, b: &T| {
+        let (a, b) = (factor(a), factor(b));
+        b.len() < a.len() && b.iter().all(|name| a.contains(name))
+    };
+    let mut out = Vec::with_capacity(terms.len());
+    while let Some(next) = terms.iter().position(|own| !terms.iter().any(|other| inside(own, other))) {
+        out.push(terms.remove(next));
+    }
+    out
+}
+
 /// The names between separators, without their backquotes; separators between backquotes belong to the name.
 pub(crate) fn split<'a>(text: &'a str, separators: &[char]) -> Vec<&'a str> {
     let mut names = Vec::new();

@@ -3,7 +3,7 @@
 use certus_likelihood::{Response, Values};
 
 use crate::error::{ColumnError, DataError, SpecError, Unavailable};
-use crate::names::{outside, quoted, same, split};
+use crate::names::{outer_first, outside, quoted, same, split};
 use crate::table::ColumnInfo;
 
 /// Which columns are features.
@@ -104,8 +104,7 @@ impl GroupSpec {
                 |factor: &Vec<String>| named.iter().find(|(name, _)| same(name, factor)).map(|(_, sd)| *sd);
             term.sd = of(&term.factor).or_else(|| of(other(&term.factor)?)).or(every);
         }
-        terms.sort_by_key(|g| g.factor.len());
-        Ok(terms)
+        Ok(outer_first(terms, |g| &g.factor))
     }
 
     /// As on the command line, without an sd.

@@ -18,18 +18,20 @@ CERTUS = os.environ.get("CERTUS")
 pytestmark = pytest.mark.skipif(not CERTUS, reason="the variable CERTUS names no binary of the command line")
 
 CASES = {
-    "logistic": ("logistic", "y ~ a + b", {}, ["--features", "a,b"]),
-    "text": ("logistic", "y ~ a + city + a:city + old", {}, ["--features", "a,city,a:city,old"]),
-    "group": ("logistic", "y ~ a + (a | site)", {"group_sd": 0.5}, ["--features", "a", "--group", "site: a", "--group-sd", "0.5"]),
-    "unknown": ("logistic", "y ~ a + (1 | site)", {}, ["--features", "a", "--group", "site"]),
-    "estimate": ("poisson", "count ~ a + (0 + a | site)", {"scales": "estimate"}, ["--features", "a", "--group", "site: 0,a", "--scales", "estimate"]),
-    "linear": ("linear", "value ~ a + b", {"sigma": 0.7, "standardise": False}, ["--features", "a,b", "--sigma", "0.7", "--no-standardise"]),
-    "stochastic": ("logistic", "y ~ a + b", {"method": "stochastic", "seed": 11}, ["--features", "a,b", "--method", "stochastic", "--seed", "11"]),
-    "binomial": ("binomial", "hits ~ a", {"trials": "n"}, ["--features", "a", "--trials", "n"]),
-    "poisson": ("poisson", "count ~ a", {"offset": "b", "prior_sd": 1.0}, ["--features", "a", "--offset", "b", "--prior-sd", "1"]),
-    "noise": ("linear", "value ~ a + (1 | site)", {}, ["--features", "a", "--group", "site"]),
-    "dispersion": ("negative_binomial", "count ~ a", {}, ["--features", "a"]),
-    "diagonal": ("probit", "y ~ a + b", {"factor": "diagonal"}, ["--features", "a,b", "--factor", "diagonal"]),
+    "logistic": ("logistic", "y ~ a + b", {}, []),
+    "text": ("logistic", "y ~ a + city + a:city + old", {}, []),
+    "group": ("logistic", "y ~ a + (a || site)", {"group_sd": 0.5}, ["--group-sd", "0.5"]),
+    "unknown": ("logistic", "y ~ a + (1 | site)", {}, []),
+    "estimate": ("poisson", "count ~ a + (0 + a | site)", {"scales": "estimate"}, ["--scales", "estimate"]),
+    "linear": ("linear", "value ~ a + b", {"sigma": 0.7, "standardise": False}, ["--sigma", "0.7", "--no-standardise"]),
+    "stochastic": ("logistic", "y ~ a + b", {"method": "stochastic", "seed": 11}, ["--method", "stochastic", "--seed", "11"]),
+    "binomial": ("binomial", "hits ~ a", {"trials": "n"}, ["--trials", "n"]),
+    "poisson": ("poisson", "count ~ a", {"offset": "b", "prior_sd": 1.0}, ["--offset", "b", "--prior-sd", "1"]),
+    "noise": ("linear", "value ~ a + (1 | site)", {}, []),
+    "dispersion": ("negative_binomial", "count ~ a", {}, []),
+    "nested": ("poisson", "count ~ a*city + (1 | city:site) - a:city", {"group_sd": {"city:site": 0.5}}, ["--group-sd", "city/site=0.5"]),
+    "offset": ("poisson", "count ~ 1 + offset(b)", {}, []),
+    "diagonal": ("probit", "y ~ a + b", {"factor": "diagonal"}, ["--factor", "diagonal"]),
 }
 RUN = ("method", "seed", "factor")
 
@@ -65,8 +67,7 @@ def comparable(directory):
 def test_the_same_directory(name, df, csv, tmp_path):
     model, formula, settings, flags = CASES[name]
     theirs, ours = tmp_path / "cli", tmp_path / "python"
-    response = formula.partition(" ")[0]
-    run("fit", model.replace("_", "-"), csv, "--response", response, *flags, "--out", theirs, "--quiet")
+    run("fit", model.replace("_", "-"), csv, formula, *flags, "--out", theirs, "--quiet")
     own = {k: v for k, v in settings.items() if k not in RUN}
     fit = getattr(certus, model)(formula, data=df, **own).fit(**{k: settings[k] for k in RUN if k in settings})
     fit.save(ours)

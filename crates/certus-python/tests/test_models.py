@@ -95,7 +95,7 @@ def test_the_order_of_categories_is_the_users(df):
 
 
 def test_groups(df):
-    model = certus.logistic("y ~ a + (a | site)", data=df, group_sd=0.5)
+    model = certus.logistic("y ~ a + (a || site)", data=df, group_sd=0.5)
     assert model.dim == 2 + 2 * 8
     fit = model.fit()
     assert fit.status == "reached" and fit.certificate.gap.level == "proved"
@@ -104,7 +104,7 @@ def test_groups(df):
     dummies = np.column_stack([df.site == f"s{k}" for k in range(8)]).astype(float)
     X = np.ascontiguousarray(np.column_stack([df.a, dummies, dummies * df.a.to_numpy()[:, None]]))
     names = ["a", *[f"i{k}" for k in range(8)], *[f"s{k}" for k in range(8)]]
-    raw = certus.logistic("y ~ a + (a | site)", data=df, group_sd=0.5, standardise=False).fit(gap=1e-6)
+    raw = certus.logistic("y ~ a + (a || site)", data=df, group_sd=0.5, standardise=False).fit(gap=1e-6)
     flat = certus.logistic(X, df.y.to_numpy(), names=names, standardise=False, priors={n: 0.5 for n in names[1:]}).fit(gap=1e-6)
     for k in range(8):
         own = raw.mean[raw.names.index(f"a[site=s{k}] - a")]
@@ -115,8 +115,25 @@ def test_nested_and_joined_groups(df):
     nested = certus.logistic("y ~ a + (1 | city/site)", data=df, group_sd={"city": 1.0, "city:site": 0.5}).fit()
     assert "(Intercept)[city=Delft]" in nested.names and "(Intercept)[city/site=Delft/s0]" in nested.names
     joined = certus.logistic("y ~ a + (1 | city:site)", data=df, group_sd=0.5).fit()
-    assert "(Intercept)[city*site=Delft*s0]" in joined.names
+    assert "(Intercept)[city:site=Delft/s0]" in joined.names
     assert joined.predict(df.head(2)).shape == (2, 7)
+
+
+def test_what_formulae_evaluates_has_our_group_terms(df):
+    ours = certus.logistic("y ~ a + b + (a || site)", data=df, group_sd=0.5)
+    theirs = certus.logistic("y ~ I(a) + b + (I(a) || site)", data=df, group_sd=0.5)
+    assert theirs._words["formula"] == "y ~ 1 + `I(a)` + b + (1 + `I(a)` || site)" and ours._words["formula"] == "y ~ a + b + (a || site)"
+    assert np.array_equal(ours.fit().mean, theirs.fit().mean)
+    assert "I(a)[site=s3]" in theirs.names and theirs.fit().predict(df.head(2)).shape == (2, 7)
+    with pytest.raises(certus.UsageError, match="not available yet"):
+        certus.linear("value ~ np.log(n) + (np.log(n) | site)", data=df)
+
+
+def test_names_between_backquotes(df):
+    named = df.rename(columns={"a": "x:z", "b": "my b"})
+    fit = certus.logistic("y ~ `x:z` + `my b`", data=named).fit()
+    assert fit.names == ["(Intercept)", "x:z", "my b"]
+    assert np.array_equal(fit.mean, certus.logistic("y ~ a + b", data=df).fit().mean)
 
 
 def test_roles(df):
@@ -213,7 +230,10 @@ REFUSED = [
     ("y ~ a + (1 | site)", {"sd_prior": "cauchy"}, certus.UsageError, "half-t"),
     ("y ~ a", {"scales": "estimate"}, certus.UsageError, "scales"),
     ("y ~ a + (0 + a | site)", {"group_sd": 1.0}, certus.UsageError, "site"),
-    ("y ~ (a | site)", {"group_sd": 1.0}, certus.UsageError, "feature"),
+    ("y ~ (a | site)", {"group_sd": 1.0}, certus.UsageError, "fixed effects"),
+    ("y ~ a + (a | site)", {"group_sd": 1.0}, certus.UsageError, r"\(1 \+ a \|\| site\)"),
+    ("y ~ a + (np.log(n) | site)", {}, certus.UsageError, "fixed effect"),
+    ("y ~ a + (1 | np.log(n))", {}, certus.UsageError, "make the column first"),
     ("y ~ a", {"group_sd": 1.0}, certus.UsageError, "group"),
     ("y ~ a + (1 | site)", {"group_sd": {"sight": 1.0}}, certus.UsageError, "site"),
     ("y ~ aa", {}, certus.DataError, "did you mean"),

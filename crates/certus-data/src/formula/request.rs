@@ -2,7 +2,7 @@
 
 use super::{Formula, GroupTerm, Term};
 use crate::error::{DataError, SpecError, Unavailable};
-use crate::names::same;
+use crate::names::{outer_first, same};
 use crate::spec::{Features, GroupSpec, Slopes};
 
 impl Formula {
@@ -27,7 +27,7 @@ impl Formula {
                 None => terms.push(term.clone()),
             }
         }
-        terms.sort_by_key(|term| term.factor.len());
+        terms = outer_first(terms, |term| &term.factor);
         for k in 1..terms.len() {
             let (outer, own) = terms.split_at_mut(k);
             own[0].factor = within(outer, &own[0].factor);
@@ -36,10 +36,12 @@ impl Formula {
     }
 }
 
-/// The columns of a factor, those of the longest factor that it is nested in first.
+/// The columns of a factor, those of the longest factor that it is nested in first; of several, the one it begins with.
 fn within(outer: &[GroupTerm], factor: &[String]) -> Vec<String> {
     let contained = |other: &&GroupTerm| other.factor.iter().all(|name| factor.contains(name));
-    let first = outer.iter().rfind(contained).map_or(Vec::new(), |other| other.factor.clone());
+    let order = |other: &&GroupTerm| (other.factor.len(), factor.starts_with(&other.factor));
+    let first =
+        outer.iter().filter(contained).max_by_key(order).map_or(Vec::new(), |other| other.factor.clone());
     let rest = factor.iter().filter(|name| !first.contains(name)).cloned().collect::<Vec<_>>();
     first.into_iter().chain(rest).collect()
 }

@@ -320,7 +320,7 @@ fn groups_nest_and_slopes_are_found() {
     };
     let some = |names: &[&str]| Slopes::Terms(names.iter().map(|s| s.to_string()).collect());
     let mut spec = Spec::new("y", Response::Logistic);
-    spec.groups = vec![group("school/class", some(&["b"]), Some(0.5))];
+    spec.groups = GroupSpec::all(&["school/class:: b".into()], &["0.5".into()]).unwrap();
     let prepared = prepare(&data, &spec).unwrap();
     let groups = &prepared.encoding.groups;
     assert_eq!(groups.iter().map(|g| g.name.as_str()).collect::<Vec<_>>(), ["school", "school/class"]);

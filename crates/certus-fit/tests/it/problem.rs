@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use certus::Gaussian;
 use certus::factor::{Factor, Lower};
-use certus_data::{Column, Features, GroupSpec, Slopes, Spec, Storage, Table};
+use certus_data::{Column, Features, GroupSpec, Spec, Storage, Table};
 use certus_fit::{ModelKind, Problem, Request, predict};
 use certus_likelihood::Response;
 use certus_models::laplace;
@@ -104,16 +104,9 @@ fn predictors_are_sums_of_the_coefficients_shown() {
     let y = [0.0, 1.0, 0.0, 1.0, 1.0, 0.0];
     let data =
         table(&[("y", &y), ("a", &A), ("b", &B), ("school", &school), ("class", &class), ("day", &day)]);
-    let some = |names: &[&str]| Slopes::Terms(names.iter().map(|s| s.to_string()).collect());
-    let group = |factor: &str, slopes| GroupSpec {
-        factor: factor.split('/').map(String::from).collect(),
-        slopes,
-        sd: Some(1.0),
-        correlated: false,
-    };
     let mut spec = Spec::new("y", Response::Logistic);
     spec.features = Features::Terms(vec!["a".into(), "b".into()]);
-    spec.groups = vec![group("school/class", some(&["b"])), group("day", some(&["a"]))];
+    spec.groups = GroupSpec::all(&["school/class:: b".into(), "day:: a".into()], &["1".into()]).unwrap();
     let problem = Problem::new(&data, &Request::new(spec), &Storage::default()).unwrap();
     let dim = problem.meaning.dim();
     let z: Vec<f64> = (0..dim).map(|i| (1.0 + i as f64 * 0.7).sin()).collect();
