@@ -128,9 +128,10 @@ impl KnownOfScales {
             _ if self.likelihood == NOT_PROVED => NOT_PROVED.into(),
             Some((0.0, 0.0)) => "the likelihood of every draw is summed directly".into(),
             Some((error, unproved)) => {
-                let but = match unproved > 0.0 {
-                    true => format!(", but for draws with {} of the weight", figure(unproved)),
-                    false => String::new(),
+                let but = match unproved {
+                    0.0 => String::new(),
+                    x if x < 1e-9 => ", but for draws of almost no weight".into(),
+                    x => format!(", but for draws with {} of the weight", figure(x)),
                 };
                 format!("the likelihood is proved to within {} nats on average{but}", figure(error))
             }
