@@ -48,8 +48,8 @@ impl RunOutcome {
 }
 
 impl Problem {
-    /// Compares what a run ended with with the posterior, and takes from the ladder what is printed; `asked` is the level
-    /// at which the accuracy must be known.
+    /// Compares what a run ended with with the posterior, and takes from the ladder what is printed; `asked` is the
+    /// level at which the accuracy must be known.
     pub fn compare(
         &self,
         goal: &Goal,

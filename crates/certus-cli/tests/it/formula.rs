@@ -1,4 +1,5 @@
 //! Formulas on the command line: the same fits as with flags, and what is refused with which words.
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 
