@@ -155,6 +155,13 @@ fn where_it_has_no_effect() {
     let dir = scratch("refused");
     let data = rows(&dir);
     expect(&fit(&data, &["--posterior", "mcmc"]), 64, "mcmc");
-    let fit = ["fit", "linear", &data, "--response", "y", "--posterior", "nuts"];
-    expect(&certus(&fit), 64, "--posterior");
+    let linear = ["fit", "linear", &data, "--response", "y", "--posterior"];
+    expect(&certus(&[&linear[..], &["nuts", "--scales", "estimate"]].concat()), 64, "--posterior");
+    expect(&certus(&[&linear[..], &["exact"]].concat()), 64, "nuts, importance");
+    // given sigma the coefficients are normal, so that there is nothing to draw
+    let output = certus(&[&linear[..], &["nuts", "--json", "--quiet"]].concat());
+    expect(&output, 0, "");
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = &record["parameters"][0];
+    assert!(row["source"] == "mixture" && row["mean_error"].as_f64().unwrap() < 1e-3, "{row}");
 }
