@@ -161,8 +161,8 @@ fn an_accuracy_that_is_not_reached() {
 fn quantiles_and_levels() {
     let dir = scratch("quantiles");
     let path = dir.join("many.csv");
-    // the same rows twenty times: q is close to the posterior
-    let lines = std::iter::repeat_n(ROWS, 20).flatten().map(|(y, x)| format!("{y},{x}\n"));
+    // the same rows 150 times: q is close to the posterior
+    let lines = std::iter::repeat_n(ROWS, 150).flatten().map(|(y, x)| format!("{y},{x}\n"));
     std::fs::write(&path, format!("y,x\n{}", lines.collect::<String>())).unwrap();
     let path = path.to_str().unwrap();
     let output = fit(path, &["--level", "probable"]);
@@ -171,7 +171,7 @@ fn quantiles_and_levels() {
     let [s, error] = numbers(row, ["sd", "quantile_error"]);
     assert!(row["source"] == "corrected" && error < 0.2, "{row}");
     let log_p = |b: f64| {
-        20.0 * ROWS.iter().map(|(y, x)| y * x * b - (x * b).exp().ln_1p()).sum::<f64>() - b * b / 18.0
+        150.0 * ROWS.iter().map(|(y, x)| y * x * b - (x * b).exp().ln_1p()).sum::<f64>() - b * b / 18.0
     };
     let grid: Vec<(f64, f64)> =
         (0..60_000).map(|k| 1e-4 * f64::from(k)).map(|b| (b, (log_p(b) - log_p(1.5)).exp())).collect();
@@ -192,6 +192,13 @@ fn where_it_has_no_effect() {
     let dir = scratch("refused");
     let data = rows(&dir);
     expect(&fit(&data, &["--posterior", "mcmc"]), 64, "mcmc");
-    let fit = ["fit", "linear", &data, "--response", "y", "--posterior", "nuts"];
-    expect(&certus(&fit), 64, "--posterior");
+    let linear = ["fit", "linear", &data, "--response", "y", "--posterior"];
+    expect(&certus(&[&linear[..], &["nuts", "--scales", "estimate"]].concat()), 64, "--posterior");
+    expect(&certus(&[&linear[..], &["exact"]].concat()), 64, "nuts, importance");
+    // given sigma the coefficients are normal, so that there is nothing to draw
+    let output = certus(&[&linear[..], &["nuts", "--json", "--quiet"]].concat());
+    expect(&output, 0, "");
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = &record["parameters"][0];
+    assert!(row["source"] == "mixture" && row["mean_error"].as_f64().unwrap() < 1e-3, "{row}");
 }
