@@ -7,7 +7,19 @@ from typing import Any, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Fitted", "Model", "Native", "StanModel", "__version__", "fit_target", "responses", "seconds_per_step"]
+__all__ = [
+    "Fitted",
+    "Model",
+    "Native",
+    "StanModel",
+    "__version__",
+    "fit_target",
+    "formula_pieces",
+    "quoted",
+    "read_formula",
+    "responses",
+    "seconds_per_step",
+]
 
 __version__: str
 responses: list[str]
