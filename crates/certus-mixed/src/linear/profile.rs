@@ -36,6 +36,8 @@ pub struct Interval {
 
 /// Below this part of σ (the effect scaled by its column's rms) a standard deviation is 0.
 const NOTHING: f64 = 1e-4;
+/// Where the search for an sd begins whose estimate is 0, as a part of σ.
+const START: f64 = 0.05;
 /// How close the criterion must be to the cut.
 const CLOSE: f64 = 1e-8;
 
@@ -70,14 +72,15 @@ pub fn profile(
         }
         frames.push(Frame { k, rank: term.rank, w: t.clone() });
     }
+    // a term that is 0 at the estimate may be positive elsewhere on the profile
+    for (frame, rms) in frames.iter_mut().zip(&rms).filter(|(frame, _)| frame.rank == 0) {
+        *frame = Frame { k: 1, rank: 1, w: vec![START / rms[0]] };
+    }
     let (start, unit) = match scale {
         Scale::Noise => (fit.sigma, fit.sigma * NOTHING),
         Scale::Effect { term, effect } => {
             let unit = fit.sigma / rms[term][effect];
-            if fit.terms[term].rank == 0 {
-                frames[term] = Frame { k: 1, rank: 1, w: vec![0.05 / rms[term][effect]] };
-            }
-            (fit.terms[term].sds[effect].max(0.05 * unit), NOTHING * unit)
+            (fit.terms[term].sds[effect].max(START * unit), NOTHING * unit)
         }
     };
     let profile = Profile { statistics, fit, scale };

@@ -351,8 +351,8 @@ fn shuffled_responses_are_proved() {
     assert!((12..32).contains(&zero), "{zero} of 40");
 }
 
-/// 95 % profile intervals of lme4's `confint` (ML) for Dyestuff and sleepstudy, to the digits it prints, and an exact
-/// one: of σ alone when the only sd is 0, where −2 log L is n log 2πσ² + Q/σ² and its ends are known.
+/// 95 % profile intervals (ML) for Dyestuff and sleepstudy as published for lme4's `confint`, to the
+/// digits printed there.
 #[test]
 fn profiles_are_those_of_lme4() {
     let cut = 3.841_458_820_694_124;
@@ -376,4 +376,31 @@ fn profiles_are_those_of_lme4() {
     let found = fit(&statistics, Criterion::Ml).unwrap();
     let interval = profile(&statistics, &found, effect(0, 0), cut).unwrap().unwrap();
     assert!(interval.low == 0.0 && interval.high > 0.5 && interval.high < 4.0, "{interval:?}");
+}
+
+/// The profile of σ in a balanced layout of a groups of b rows, by hand: −2 log L is, but for a constant, a(b−1) log σ²
+/// + W/σ² + a log τ + bB/τ, τ = σ² + b·variance ≥ σ², W and B the sums of squares; also where the other sd is 0.
+#[test]
+fn profiles_of_the_noise_have_closed_forms() {
+    let (a, b, cut) = (6.0, 5.0, 2.705_543_454_095_404);
+    for name in ["dyestuff", "dyestuff2"] {
+        let data = load(name);
+        let mut means = [0.0; 6];
+        (0..30).for_each(|i| means[data.levels[i][0] as usize] += data.response[i] / b);
+        let grand = means.iter().sum::<f64>() / a;
+        let between: f64 = means.iter().map(|m| b * (m - grand).powi(2)).sum();
+        let within: f64 =
+            (0..30).map(|i| (data.response[i] - means[data.levels[i][0] as usize]).powi(2)).sum();
+        let height = |sd: f64| {
+            let (noise, tau) = (sd * sd, (between / a).max(sd * sd));
+            a * (b - 1.0) * noise.ln() + within / noise + a * tau.ln() + between / tau
+        };
+        let statistics = data.statistics();
+        let found = fit(&statistics, Criterion::Ml).unwrap();
+        let interval = profile(&statistics, &found, Scale::Noise, cut).unwrap().unwrap();
+        for end in [interval.low, interval.high] {
+            let above = height(end) - height(found.sigma);
+            assert!((above - cut).abs() < 1e-6, "{name} {interval:?}: {above}");
+        }
+    }
 }
