@@ -190,8 +190,8 @@ impl Layout {
 }
 
 /// True if a column of levels has all of them in a term, as in R: unless the term without that column is in the model
-/// too, in which case the reference level has no feature of its own. The term of no column is the intercept, and without
-/// one the first term that is such a column alone takes its place.
+/// too, in which case the reference level has no feature of its own. The term of no column is the intercept; without
+/// one, the first term that is such a column alone takes its place.
 fn has_all_levels(terms: &Terms, intercept: bool, term: usize, name: &str) -> bool {
     let levels = |name: &str| terms.columns.iter().any(|(n, r)| n == name && *r == Reading::Levels);
     let alone = |term: &String| matches!(parts(term)[..], [name] if levels(name));

@@ -26,7 +26,10 @@ pub enum Fault {
         found: Option<char>,
     },
     /// No response.
-    #[error("there is no response: write y ~ {}, with the name of the response before ~", if *tilde { "…" } else { "x" })]
+    #[error(
+        "there is no response: write y ~ {}, with the name of the response before ~",
+        if *tilde { "…" } else { "x" }
+    )]
     NoResponse {
         /// True if there is a `~`.
         tilde: bool,
@@ -123,7 +126,10 @@ pub enum Fault {
     #[error("this backquote is never closed: write `name`")]
     Backquote,
     /// A product of too many columns.
-    #[error("a product of {count} columns written with * has {} terms: write out those that are needed", (1_u128 << count) - 1)]
+    #[error(
+        "a product of {count} columns written with * has {} terms: write out those that are needed",
+        (1_u128 << count) - 1
+    )]
     TooMany {
         /// How many columns.
         count: usize,
