@@ -48,6 +48,20 @@ pub enum Command {
         #[arg(long)]
         data: Option<PathBuf>,
     },
+    /// Write the gap of a fit as a certificate that certus-check proves without certus
+    ExportProof {
+        /// The directory of the fit
+        dir: PathBuf,
+        /// Output file of the certificate; its rows are written beside it, to a file that ends in .rows
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+        /// The data, if they have been moved
+        #[arg(long)]
+        data: Option<PathBuf>,
+        /// Replace FILE and the file of its rows if they exist
+        #[arg(long)]
+        overwrite: bool,
+    },
     /// Draw samples from the fitted distribution
     Sample {
         /// The directory of the fit
@@ -87,12 +101,11 @@ pub enum Command {
         /// The directory of the fit
         dir: PathBuf,
     },
-    /// Compare two fits
+    /// Compare models of the same responses: criteria, evidence, tests of nested ones; of two, their parameters
     Compare {
-        /// The directory of the first fit
-        left: PathBuf,
-        /// The directory of the second fit
-        right: PathBuf,
+        /// The directories of the fits
+        #[arg(num_args = 2.., required = true)]
+        fits: Vec<PathBuf>,
     },
     /// Report what this build supports
     Doctor,
@@ -116,6 +129,7 @@ impl Command {
             Command::Fit(_) | Command::Plan(_) | Command::Resume { .. } => return None,
             Command::FitMany(_) => "fit-many",
             Command::Verify { .. } => "verify",
+            Command::ExportProof { .. } => "export-proof",
             Command::Sample { .. } => "sample",
             Command::Predict { .. } => "predict",
             Command::Report { .. } => "report",

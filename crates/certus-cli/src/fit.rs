@@ -10,6 +10,7 @@ use certus::certificate::counted;
 use certus::fit::Status;
 use certus::{Goal, Outcome};
 use certus_fit::directory::SETTINGS;
+use certus_fit::record::Source;
 use certus_fit::{
     Checkpoints, Compared, Fingerprint, Fit, FitDirectory, Kind, Meta, MethodChoice, PosteriorChoice,
     Problem, Record, RequiredLevel, RunOutcome, Settings, Stage, write_failed,
@@ -104,22 +105,22 @@ pub fn moved(mut failure: Failure) -> Failure {
 }
 
 /// A run with all that surrounds it.
-struct Run<'a> {
+pub(crate) struct Run<'a> {
     arguments: &'a Settings,
     communicator: &'a Communicator,
-    goal: Goal,
-    choice: MethodChoice,
+    pub(crate) goal: Goal,
+    pub(crate) choice: MethodChoice,
     /// Where the printed numbers come from.
-    posterior: PosteriorChoice,
+    pub(crate) posterior: PosteriorChoice,
     /// The level that counts as reached.
     asked: Option<RequiredLevel>,
     every: Duration,
-    signals: Signals,
-    display: ProgressDisplay,
+    pub(crate) signals: Signals,
+    pub(crate) display: ProgressDisplay,
 }
 
 impl<'a> Run<'a> {
-    fn new(arguments: &'a Settings, communicator: &'a Communicator) -> Result<Self, Failure> {
+    pub(crate) fn new(arguments: &'a Settings, communicator: &'a Communicator) -> Result<Self, Failure> {
         // what needs no data is refused before they are read
         let (mut goal, choice) = (arguments.goal()?, arguments.choice()?);
         let (asked, every) = (arguments.asked()?, arguments.checkpoint_every()?);
@@ -141,7 +142,7 @@ impl<'a> Run<'a> {
     }
 
     /// Reads the data and builds the model. Nothing is written if that is stopped.
-    fn read(&self) -> Result<Arc<Problem>, Failure> {
+    pub(crate) fn read(&self) -> Result<Arc<Problem>, Failure> {
         self.say("reading and preparing the data");
         let (meta, json) = (certus_fit::meta(self.arguments), self.prints_json());
         self.signals.on_end(move |reason| {
@@ -337,6 +338,11 @@ impl<'a> Run<'a> {
         Err(failure)
     }
 
+    /// Shows which rung of the ladder is being tried.
+    fn say_rung(&self, rung: Source) {
+        self.display.say(&format!("comparing with the posterior: {}", rung.words()));
+    }
+
     /// A Gaussian with the certificate of the posterior; false if a stop kept it from being compared.
     fn compared(&self, problem: &Arc<Problem>, mut ended: RunOutcome) -> (RunOutcome, bool) {
         if ended.outcome.status != Status::Reached {
@@ -344,17 +350,27 @@ impl<'a> Run<'a> {
         }
         self.say("comparing with the posterior");
         if self.communicator.ranks().is_some() {
-            ended.with(problem.compare(&self.goal, self.posterior, self.asked, &ended));
+            ended.with(
+                problem.compare(&self.goal, self.posterior, self.asked, &ended, &|rung| self.say_rung(rung)),
+            );
             return (ended, true);
         }
         let shared = Arc::new(ended);
         let (problem, goal, theirs) = (problem.clone(), self.goal.clone(), shared.clone());
         let (posterior, asked) = (self.posterior, self.asked);
-        let found = self.signals.unless_stopped(move || {
-            let found = problem.compare(&goal, posterior, asked, &theirs);
+        let (send, rungs) = std::sync::mpsc::channel();
+        let work = move || {
+            let send = Mutex::new(send);
+            // nobody listens to a comparison that was abandoned
+            let tried = |rung| {
+                let _ = lock(&send).send(rung);
+            };
+            let found = problem.compare(&goal, posterior, asked, &theirs, &tried);
             drop(theirs);
             found
-        });
+        };
+        let found =
+            self.signals.unless_stopped(work, || rungs.try_iter().for_each(|rung| self.say_rung(rung)));
         let mut ended = Arc::try_unwrap(shared).unwrap_or_else(|shared| (*shared).clone());
         let found = found.filter(|found| !self.signals.must_end() || found.is_whole());
         let done = found.is_some();
@@ -388,8 +404,8 @@ fn uncertified(outcome: &Outcome) -> bool {
     stopped && outcome.certificate.gap.statement.bound().is_none()
 }
 
-fn lock(saving: &Mutex<Saving>) -> std::sync::MutexGuard<'_, Saving> {
-    saving.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Prints the record, as requested.
@@ -399,21 +415,4 @@ fn show(arguments: &Settings, record: &Record, directory: Option<&FitDirectory>)
         (false, true) => Ok(()),
         (false, false) => print(&table::fit(record, directory.map(FitDirectory::path))),
     }
-}
-
-/// `certus plan`.
-pub fn plan(arguments: &Settings, communicator: &Communicator) -> Result<Code, Failure> {
-    let run = Run::new(arguments, communicator)?;
-    let problem = run.read()?;
-    run.signals.doing("planning");
-    run.display.done();
-    // on every rank: constants and the ball take passes over the rows
-    let plan = problem.plan(&run.goal, &run.choice)?;
-    let out = if arguments.json {
-        format!("{}\n", serde_json::to_string_pretty(&plan).expect("a plan is plain values"))
-    } else {
-        plan.to_string()
-    };
-    communicator.first(|| print(&out))?;
-    Ok(Code::Reached)
 }

@@ -10,6 +10,7 @@ mod fit;
 mod many;
 mod mpi;
 mod output;
+mod plan;
 mod progress;
 mod ranks;
 mod request;
@@ -84,7 +85,7 @@ fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failur
             settled(&flags, communicator)?.map_or(Ok(Code::Reached), |a| fit::fit(&a, communicator))
         }
         Command::Plan(flags) => {
-            settled(&flags, communicator)?.map_or(Ok(Code::Reached), |a| fit::plan(&a, communicator))
+            settled(&flags, communicator)?.map_or(Ok(Code::Reached), |a| plan::plan(&a, communicator))
         }
         Command::FitMany(flags) => {
             let mut arguments = *flags;
@@ -108,6 +109,9 @@ fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failur
             fit::resume(&dir, data.as_deref(), json, quiet, communicator)
         }
         Command::Verify { dir, data } => verify::check(&dir, data.as_deref()),
+        Command::ExportProof { dir, to, data, overwrite } => {
+            results::export_proof(&dir, &to, data.as_deref(), overwrite)
+        }
         Command::Sample { dir, draws, seed, to, overwrite } => {
             results::sample(&dir, draws, seed, &to, overwrite)
         }
@@ -115,7 +119,7 @@ fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failur
             results::predict(&dir, &new, groups.as_deref(), &to, overwrite)
         }
         Command::Report { dir } => results::report(&dir),
-        Command::Compare { left, right } => results::compare(&left, &right),
+        Command::Compare { fits } => results::compare(&fits),
         Command::Doctor => print(&doctor()).map(|()| Code::Reached),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,14 +1,16 @@
 //! What is made from an existing fit: draws, predictions, a report, a comparison.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use certus::certificate::{counted, figure};
 use certus_data::Storage;
 use certus_fit::directory::{MEANING, REPORT};
 use certus_fit::record::Parameter;
 use certus_fit::report::Extras;
-use certus_fit::{ColumnFile, Fit, FitDirectory, Prediction, Record, extras};
+use certus_fit::{
+    ColumnFile, DevianceTest, Fit, FitDirectory, ModelComparison, ModelRow, Prediction, Record, extras,
+};
 
 use crate::exit::{Code, Failure, note, print};
 use crate::output::Output;
@@ -56,6 +58,31 @@ pub fn sample(dir: &Path, draws: usize, seed: u64, to: &Path, overwrite: bool) -
     Ok(Code::Reached)
 }
 
+/// `certus export-proof`: the certificate and its rows.
+pub fn export_proof(dir: &Path, to: &Path, data: Option<&Path>, overwrite: bool) -> Result<Code, Failure> {
+    let record = Record::read(&opened(dir)?)?;
+    let inputs: Vec<&Path> = data.into_iter().chain(self::data(&record)).collect();
+    let rows = to.with_extension("rows");
+    // refuses what must not be replaced
+    for file in [to, &rows] {
+        Output::new(file, overwrite, dir, &inputs)?;
+    }
+    let (stored, problem) = crate::verify::reread(dir, data, "certus export-proof DIR --to FILE")?;
+    let done = certus_fit::proof::export(&problem, &stored, to)?;
+    let stated = done.stated.map_or(String::new(), |x| format!(" (the fit states {})", figure(x)));
+    print(&format!(
+        "claim: the gap is at most {} nats{stated}\ncertificate in {}, {} of rows in {}\ncheck it with: certus-check \
+         {} {}\n",
+        figure(done.bound),
+        to.display(),
+        counted(done.blocks as usize, "block"),
+        done.rows.display(),
+        to.display(),
+        done.rows.display()
+    ))?;
+    Ok(Code::Reached)
+}
+
 /// `certus predict`.
 pub fn predict(
     dir: &Path,
@@ -73,7 +100,7 @@ pub fn predict(
     let asked = groups.map(str::parse).transpose()?;
     let rows = fit.predict(&*source, asked, &Storage::default())?;
     let unknown_scales =
-        fit.mixture.as_ref().is_some_and(|(_, unknown_scales)| unknown_scales.effect.is_some());
+        fit.mixture.as_ref().is_some_and(|(_, unknown_scales)| !unknown_scales.effects.is_empty());
     let whose = match groups.unwrap_or("known") {
         _ if !unknown_scales => "",
         "known" => " for the rows' own groups",
@@ -108,9 +135,24 @@ pub fn report(dir: &Path) -> Result<Code, Failure> {
     Ok(Code::Reached)
 }
 
-/// `certus compare`: the parameters that both have, and where they differ most.
-pub fn compare(left: &Path, right: &Path) -> Result<Code, Failure> {
-    let (a, b) = (Record::read(&opened(left)?)?, Record::read(&opened(right)?)?);
+/// `certus compare`: criteria, evidence and tests of models of the same responses; of two, the parameters of both.
+pub fn compare(dirs: &[PathBuf]) -> Result<Code, Failure> {
+    let mut records = Vec::new();
+    for dir in dirs {
+        records.push((dir.display().to_string(), Record::read(&opened(dir)?)?));
+    }
+    let fits: Vec<(String, &Record)> = records.iter().map(|(name, record)| (name.clone(), record)).collect();
+    let mut out = match &fits[..] {
+        [(_, a), (_, b)] => format!("{}\n", parameters(a, b)),
+        _ => String::new(),
+    };
+    out.push_str(&models(&ModelComparison::new(&fits)));
+    print(&out)?;
+    Ok(Code::Reached)
+}
+
+/// The parameters that two fits have, and where they differ most.
+fn parameters(a: &Record, b: &Record) -> String {
     let of: HashMap<&str, &Parameter> = b.parameters.iter().map(|p| (p.name.as_str(), p)).collect();
     let mut rows = Vec::new();
     for p in &a.parameters {
@@ -130,32 +172,46 @@ pub fn compare(left: &Path, right: &Path) -> Result<Code, Failure> {
             .collect()
     });
     let table: Vec<Vec<String>> = std::iter::once(head).chain(shown).collect();
-    let mut out = format!("{} compared with {}\n\n{}\n", left.display(), right.display(), aligned(&table));
     let only = |x: &Record| x.parameters.len() - both;
-    out.push_str(&format!(
-        "{both} parameters in both, {} only in the first, {} only in the second; the means differ by at most {} \
+    format!(
+        "{}\n{both} parameters in both, {} only in the first, {} only in the second; the means differ by at most {} \
             sd of the first\n",
-        only(&a),
-        only(&b),
+        aligned(&table),
+        only(a),
+        only(b),
         figure(worst)
-    ));
-    let same = a.data.fingerprint.is_some() && a.data.fingerprint == b.data.fingerprint;
-    out.push_str(if same {
-        "the data are the same\n"
-    } else {
-        "the rows or the columns in use differ, so evidence and ELBO are not compared\n"
-    });
-    if let (true, Some(x), Some(y)) = (same, a.neg_elbo, b.neg_elbo) {
+    )
+}
+
+/// Models of the same responses, with what can be compared of them.
+fn models(found: &ModelComparison) -> String {
+    if let Some(reason) = &found.reason {
+        return format!("criteria and evidence are not comparable: {reason}\n");
+    }
+    let number = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.4}"));
+    let evidence = |interval: Option<(f64, f64)>| match interval {
+        Some((low, high)) if low < high => format!("{low:.4} to {high:.4}"),
+        other => number(other.map(|x| x.0)),
+    };
+    let head = ["model", "df", "log likelihood", "AIC", "BIC", "ELBO", "log evidence"].map(String::from);
+    let row = |m: &ModelRow| {
+        let df = m.df.map_or("-".into(), |df| df.to_string());
+        let numbers = [m.log_likelihood, m.aic, m.bic, m.elbo].map(number);
+        let cells = [m.name.clone(), df].into_iter().chain(numbers).chain([evidence(m.log_evidence)]);
+        cells.collect::<Vec<String>>()
+    };
+    let rows: Vec<Vec<String>> = std::iter::once(head.to_vec()).chain(found.models.iter().map(row)).collect();
+    let mut out = aligned(&rows);
+    for test in &found.tests {
+        let DevianceTest { smaller, larger, statistic, mixture: (low, high), p_value, .. } = test;
+        let law = match low == high {
+            true => format!("chi-squared with {high} df"),
+            false => format!("an equal mixture of chi-squared with {low} and {high} df"),
+        };
+        let more = if test.conservative { "; conservative: several sds are tested against 0" } else { "" };
         out.push_str(&format!(
-            "ELBO: {:.4} and {:.4}, difference {:+.4} nats (a lower bound on the log evidence of each model)\n",
-            -x,
-            -y,
-            x - y
+            "\n{smaller} in {larger}: deviance {statistic:.4}, p = {p_value:.4} ({law}{more})\n"
         ));
     }
-    if let (true, Some(x), Some(y)) = (same, a.log_evidence(), b.log_evidence()) {
-        out.push_str(&format!("log evidence, estimated: {x:.4} and {y:.4}, difference {:+.4} nats\n", y - x));
-    }
-    print(&out)?;
-    Ok(Code::Reached)
+    out
 }

@@ -187,12 +187,17 @@ impl Signals {
     }
 
     /// Does optional work on a thread of its own, and abandons it: at once after a signal, and if it does not end soon
-    /// after the time is over.
-    pub fn unless_stopped<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    /// after the time is over. Meanwhile it looks around.
+    pub fn unless_stopped<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+        mut look: impl FnMut(),
+    ) -> Option<T> {
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::spawn(move || drop(send.send(work())));
         let mut since = None;
         loop {
+            look();
             match receive.recv_timeout(LOOK) {
                 Ok(done) => return Some(done),
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {

@@ -1,8 +1,9 @@
-//! What a fit looks like on stdout: the verdict first, then what is known and how well, then the numbers.
+//! What a fit looks like on stdout: what is known of the numbers and how well, how the run ended, then the numbers.
 
 use std::fmt::Write;
 use std::path::Path;
 
+use certus::Status;
 use certus_fit::Record;
 use certus_fit::record::{Parameter, number};
 
@@ -27,8 +28,9 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
 }
 
 /// The table of the parameters.
-pub fn parameters(parameters: &[Parameter]) -> String {
-    let head = ["parameter", "mean", "sd", "5 %", "95 %"].map(String::from).to_vec();
+pub fn parameters(parameters: &[Parameter], estimated: bool) -> String {
+    let [mean, sd] = if estimated { ["estimate", "se"] } else { ["mean", "sd"] };
+    let head = ["parameter", mean, sd, "5 %", "95 %"].map(String::from).to_vec();
     let row = |p: &Parameter| {
         let numbers = [p.mean, p.sd, p.q05, p.q95].map(number);
         std::iter::once(p.name.clone()).chain(numbers).collect()
@@ -42,11 +44,12 @@ pub fn parameters(parameters: &[Parameter]) -> String {
     out
 }
 
-/// The verdict, the certificate, the parameters, the notes.
+/// What is known of the printed numbers, how the run ended, the parameters, the notes. A run that fell short says so
+/// first.
 pub fn fit(record: &Record, written: Option<&Path>) -> String {
-    let mut lines: Vec<(&str, String)> = Vec::new();
-    lines.push((record.status.as_str(), record.message.clone()));
-    lines.extend(record.statements());
+    let mut lines = record.statements();
+    let place = if record.status == Status::Reached { lines.len() } else { 0 };
+    lines.insert(place, (record.status.as_str(), record.message.clone()));
     if !record.route.is_empty() {
         lines.push(("route", record.route.clone()));
     }
@@ -57,7 +60,7 @@ pub fn fit(record: &Record, written: Option<&Path>) -> String {
         let _ = writeln!(out, "{what:<width$}  {text}");
     }
     if !record.parameters.is_empty() {
-        let _ = write!(out, "\n{}", parameters(&record.parameters));
+        let _ = write!(out, "\n{}", parameters(&record.parameters, record.criterion.is_some()));
     }
     if !record.notes.is_empty() {
         out.push('\n');

@@ -8,7 +8,7 @@ use certus_fit::directory::GROUPS;
 use certus_fit::many::files::ManyDirectory;
 use certus_fit::record::GroupEffect;
 use certus_fit::verify::{Recipe, Report, Stored, Word};
-use certus_fit::{GroupTable, MixturePosterior, Problem, Settings};
+use certus_fit::{EffectSource, GroupTable, MixturePosterior, Problem, Settings};
 
 use crate::exit::{Code, Failure, print};
 use crate::fit::moved;
@@ -16,6 +16,8 @@ use crate::signals::{FinalWords, Signals};
 
 /// Sentences of what is wrong that are printed.
 const SHOWN: usize = 20;
+/// What is damaged where settings make no sense.
+const OF_SETTINGS: &str = "the settings in fit.json";
 
 /// `certus verify DIR`.
 pub fn check(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
@@ -50,20 +52,54 @@ pub(crate) fn listen(left: &'static str) -> Result<Signals, Failure> {
     Ok(signals)
 }
 
-/// A fit with its data.
-fn with_data(stored: &Stored, data: Option<&Path>) -> Result<Report, Failure> {
-    let record = &stored.record;
-    let of_settings = damaged("the settings in fit.json");
-    let mut arguments: Settings = serde_json::from_value(record.settings.clone())
+/// The settings of a fit, with the data where they are now.
+fn settings(stored: &Stored, data: Option<&Path>, command: &str) -> Result<Settings, Failure> {
+    let mut settings: Settings = serde_json::from_value(stored.record.settings.clone())
         .map_err(|e| Failure::new(Code::Data, format!("the settings in fit.json: {e}")))?;
     if let Some(data) = data {
-        arguments.data = Some(data.to_path_buf());
-    } else if arguments.data.is_none() {
+        settings.data = Some(data.to_path_buf());
+    } else if settings.data.is_none() {
         return Err(Failure::new(
             Code::Usage,
-            "the data are not given, and fit.json names none: use certus verify DIR --data FILE",
+            format!("the data are not given, and fit.json names none: use {command} --data FILE"),
         ));
     }
+    Ok(settings)
+}
+
+/// The model of a stored fit, from the same data.
+fn problem(stored: &Stored, settings: &Settings, signals: &Signals) -> Result<Problem, Failure> {
+    let problem =
+        crate::request::problem(settings, signals, None).map_err(moved).map_err(damaged(OF_SETTINGS))?;
+    let fingerprint = format!("{:016x}", problem.prepared.fingerprint);
+    if stored.record.data.fingerprint.as_deref() != Some(fingerprint.as_str()) {
+        return Err(Failure::new(
+            Code::Refuted,
+            "the data are not those of the fit: their fingerprints differ",
+        ));
+    }
+    Ok(problem)
+}
+
+/// Reads a fit and its data again.
+pub(crate) fn reread(dir: &Path, data: Option<&Path>, command: &str) -> Result<(Stored, Problem), Failure> {
+    let directory = FitDirectory::open(dir)?;
+    directory.note().iter().for_each(|words| crate::exit::note(words));
+    let stored = Stored::read(&directory)?;
+    if stored.is_black_box() {
+        let words = "no proof can be exported: the fit is one of a log density, whose rows are not known";
+        return Err(Failure::new(Code::Usage, words));
+    }
+    let settings = settings(&stored, data, command)?;
+    let signals = listen("nothing was written")?;
+    let problem = problem(&stored, &settings, &signals)?;
+    Ok((stored, problem))
+}
+
+/// A fit with its data.
+fn with_data(stored: &Stored, data: Option<&Path>) -> Result<Report, Failure> {
+    let of_settings = damaged(OF_SETTINGS);
+    let arguments = settings(stored, data, "certus verify DIR")?;
     let asked = arguments.asked().map_err(Failure::from).map_err(&of_settings)?;
     let posterior = arguments.posterior().map_err(Failure::from).map_err(&of_settings)?;
     let (goal, choice) = (
@@ -71,15 +107,8 @@ fn with_data(stored: &Stored, data: Option<&Path>) -> Result<Report, Failure> {
         arguments.choice().map_err(Failure::from).map_err(&of_settings)?,
     );
     let signals = listen("the fit was not verified")?;
-    let problem = crate::request::problem(&arguments, &signals, None).map_err(moved).map_err(&of_settings)?;
+    let problem = problem(stored, &arguments, &signals)?;
     signals.doing("checking what is stored");
-    let fingerprint = format!("{:016x}", problem.prepared.fingerprint);
-    if record.data.fingerprint.as_deref() != Some(fingerprint.as_str()) {
-        return Err(Failure::new(
-            Code::Refuted,
-            "the data are not those of the fit: their fingerprints differ",
-        ));
-    }
     let recipe = Recipe {
         problem: &problem,
         asked,
@@ -101,28 +130,29 @@ fn groups(problem: &Problem, stored: &Stored, report: &mut Report) -> Result<(),
     let Some(there) = &stored.groups else { return Ok(()) };
     let own = match problem.collapsed() {
         Some(scale_model) => {
-            let mixture_posterior = MixturePosterior::of_vectors(
-                problem.meaning.dim(),
-                scale_model.unknown_scales.scales.len(),
-                &stored.arrays.vectors,
-            );
+            let unknown_scales = &scale_model.unknown_scales;
+            let (encoding, varying) = (&problem.prepared.encoding, &unknown_scales.effects);
+            let mixture_posterior =
+                MixturePosterior::of_vectors(problem.meaning.dim(), unknown_scales, &stored.arrays.vectors);
             let effects = mixture_posterior
                 .and_then(Result::ok)
                 .and_then(|mixture_posterior| mixture_posterior.effects);
-            match (effects, &scale_model.unknown_scales.effect, problem.prepared.encoding.groups.first()) {
-                (Some(effects), Some(effect), Some(group)) => {
-                    let row = |(k, row): (usize, &[f64])| GroupEffect {
-                        group: group.level_name(k),
-                        rows: row[0] as u64,
-                        mean: row[1],
-                        sd: row[2],
-                        q05: row[3],
-                        q50: row[4],
-                        q95: row[5],
-                    };
-                    let table = effects.table(effect);
-                    let all: Vec<GroupEffect> = table.chunks_exact(6).enumerate().map(row).collect();
-                    let table = GroupTable::integrated(&problem.prepared.encoding, effect, &all);
+            match effects {
+                Some(effects) if !varying.is_empty() => {
+                    let mut all = Vec::new();
+                    for effect in varying {
+                        let row = |(k, row): (usize, &[f64])| GroupEffect {
+                            group: encoding.groups[effect.term].level_name(k),
+                            rows: row[0] as u64,
+                            mean: row[1],
+                            sd: row[2],
+                            q05: row[3],
+                            q50: row[4],
+                            q95: row[5],
+                        };
+                        all.extend(effects.table(effect).chunks_exact(6).enumerate().map(row));
+                    }
+                    let table = GroupTable::integrated(encoding, varying, &all);
                     Some(table.to_parquet(GroupTable::NOTHING)?)
                 }
                 _ => None,
@@ -130,8 +160,14 @@ fn groups(problem: &Problem, stored: &Stored, report: &mut Report) -> Result<(),
         }
         None => {
             let w = &stored.arrays.gaussian;
-            match (GroupTable::new(&problem.meaning, &problem.rows_by_level(), w), problem.model()) {
-                (Some(table), Some(model)) => {
+            let draws = stored.draws();
+            let source = draws.as_ref().map_or(EffectSource::Gaussian(w), EffectSource::Draws);
+            let table = GroupTable::new(&problem.meaning, &problem.rows_by_level(), &source);
+            match (table, problem.model(), &stored.record.table, &draws) {
+                (Some(table), _, Some(printed), Some(draws)) => {
+                    Some(table.to_parquet(&GroupTable::stated_draws(printed.source, draws.count()))?)
+                }
+                (Some(table), Some(model), _, _) => {
                     Some(table.to_parquet(&GroupTable::stated(&model.certified_gap(w)?))?)
                 }
                 _ => None,

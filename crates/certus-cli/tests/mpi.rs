@@ -51,13 +51,18 @@ fn mpirun(ranks: usize, arguments: &[&str]) -> Command {
     command
 }
 
-/// Everything of a fit that does not tell the time or the place.
-fn result(dir: &Path) -> (Vec<u8>, serde_json::Value) {
+/// The record of a fit, without what tells the time or the place.
+fn record(dir: &Path) -> serde_json::Value {
     let mut record: serde_json::Value =
         serde_json::from_slice(&std::fs::read(dir.join("fit.json")).unwrap()).unwrap();
     let fields = record.as_object_mut().unwrap();
     ["seconds", "trace", "settings"].iter().for_each(|name| drop(fields.remove(*name)));
-    (std::fs::read(dir.join("arrays.safetensors")).unwrap(), record)
+    record
+}
+
+/// Everything of a fit that does not tell the time or the place.
+fn result(dir: &Path) -> (Vec<u8>, serde_json::Value) {
+    (std::fs::read(dir.join("arrays.safetensors")).unwrap(), record(dir))
 }
 
 #[test]
@@ -65,10 +70,14 @@ fn any_number_of_ranks_gives_the_bits_of_one_process() {
     let (_one, dir) = (alone(), scratch("bits"));
     let data = table(&dir, 9300);
     for (model, response, more) in [
-        ("logistic", "b", &["--method", "stochastic"][..]),
+        ("logistic", "b", &["--method", "stochastic", "--posterior", "gaussian"][..]),
         ("logistic", "b", &["--method", "exact", "--gap", "1e-14"]),
         ("logistic", "b", &["--method", "auto"]),
-        ("logistic", "b", &["--method", "ball-stl", "--batch", "16", "--iterations", "100"]),
+        (
+            "logistic",
+            "b",
+            &["--method", "ball-stl", "--batch", "16", "--iterations", "100", "--posterior", "gaussian"],
+        ),
         ("linear", "y", &["--method", "stochastic", "--sigma", "0.6"]),
         ("linear", "y", &["--method", "exact", "--sigma", "0.6", "--gap", "1e-14"]),
         ("linear", "y", &["--method", "auto", "--sigma", "0.6"]),
@@ -287,7 +296,8 @@ fn all_stop_together() {
     signal("TERM", pids[0]);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(143), "{output:?}");
-    assert_eq!(result(&out).1["status"], "interrupted");
+    // on a slow machine there is no time for a certificate of what was found, and then there are no arrays
+    assert_eq!(record(&out)["status"], "interrupted");
     expect(&mpirun(2, &["resume", to]).output().unwrap(), 10, "1000 iterations");
     assert!(result(&whole).0 == result(&out).0, "the arrays differ");
     let out = dir.join("clock");

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use certus_models::rows::Rows;
 use serde::{Deserialize, Serialize};
 
+use crate::basis::FittedBasis;
+use crate::event::Event;
+use crate::formula::{Expression, Offset};
 use crate::table::date_label;
 
 /// Between the parts of a nested level's name, where nobody writes it.
@@ -32,6 +35,13 @@ pub enum ColumnEncoding {
     },
     /// As the label of a group.
     Label,
+    /// As numbers that are computed from columns.
+    Computed {
+        /// The number per row.
+        of: Expression,
+        /// What is made of it.
+        basis: FittedBasis,
+    },
 }
 
 /// What is read from the cells of a column, without what only the data tell.
@@ -47,6 +57,8 @@ pub(crate) enum Reading {
     Levels,
     /// [`ColumnEncoding::Label`].
     Label,
+    /// [`ColumnEncoding::Computed`].
+    Computed,
 }
 
 impl ColumnEncoding {
@@ -57,17 +69,32 @@ impl ColumnEncoding {
             Self::Days { .. } => Reading::Days,
             Self::Levels { .. } => Reading::Levels,
             Self::Label => Reading::Label,
+            Self::Computed { .. } => Reading::Computed,
         }
     }
 }
 
-/// A column of the source and how it is read.
+/// A variable of the terms, or a column of labels, and how it is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Coding {
-    /// Its name.
+    /// Its name: that of the column, or such as `factor(x)`, `poly(x, 2)`.
     pub name: String,
     /// How it is read.
     pub how: ColumnEncoding,
+    /// The column, if it has another name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<String>,
+}
+
+impl Coding {
+    /// The columns of the source that it is read from.
+    pub fn columns(&self) -> Vec<&str> {
+        match (&self.how, &self.column) {
+            (ColumnEncoding::Computed { of, .. }, _) => of.columns(),
+            (_, Some(column)) => vec![column],
+            (_, None) => vec![&self.name],
+        }
+    }
 }
 
 /// One factor of a feature.
@@ -77,6 +104,16 @@ pub struct Part {
     pub column: usize,
     /// The level that counts as 1, the others as 0; `None` for the number itself.
     pub level: Option<u32>,
+    /// Which function of a basis of several; `None` for the number itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<u32>,
+}
+
+impl Part {
+    /// The number of a column itself.
+    pub fn number(column: usize) -> Self {
+        Self { column, level: None, function: None }
+    }
 }
 
 /// One column of the design matrix: the product of its parts.
@@ -114,6 +151,9 @@ pub struct Group {
     pub sd: Option<f64>,
     /// The group this one is nested in.
     pub within: Option<usize>,
+    /// True if several coefficients vary and are correlated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub correlated: bool,
 }
 
 impl Group {
@@ -136,10 +176,13 @@ pub struct Encoding {
     pub groups: Vec<Group>,
     /// Column of trials.
     pub trials: Option<String>,
-    /// Column of offsets.
-    pub offset: Option<String>,
+    /// The offset.
+    pub offset: Option<Offset>,
     /// Column of weights.
     pub weights: Option<String>,
+    /// The event of a binary response that is not 0 and 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<Event>,
     /// True if the design begins with an intercept.
     pub intercept: bool,
     /// True if the design centres and scales the features.
@@ -170,7 +213,8 @@ impl Encoding {
     pub fn described(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         let mut line = |what: &str, value: String| lines.push((what.to_string(), value));
-        line("response", self.response.clone());
+        let event = self.event.as_ref().map_or(String::new(), |event| format!(", event {}", event.level));
+        line("response", format!("{}{event}", self.response));
         let features: Vec<&str> = self.features.iter().map(|f| f.name.as_str()).collect();
         line("features", format!("{}: {}", features.len(), features.join(", ")));
         for coding in &self.columns {
@@ -183,8 +227,11 @@ impl Encoding {
             let sd = group.sd.map_or(String::new(), |sd| format!(", sd {sd}"));
             line(&format!("group {}", group.name), format!("{} levels{sd}", group.levels.len()));
         }
-        for (what, column) in [("trials", &self.trials), ("offset", &self.offset), ("weights", &self.weights)]
-        {
+        let offset = self.offset.as_ref().map(|offset| match offset {
+            Offset::Column(name) => name.clone(),
+            computed => computed.to_string(),
+        });
+        for (what, column) in [("trials", &self.trials), ("offset", &offset), ("weights", &self.weights)] {
             column.iter().for_each(|name| line(what, name.clone()));
         }
         line("standardised", if self.standardise { "yes" } else { "no" }.into());

@@ -5,15 +5,19 @@
 //! DataFusion) as a [`Spec`] asks and gives a [`Prepared`]; its [`Encoding`] turns new data into rows of the same kind.
 #![forbid(unsafe_code)]
 
+mod basis;
 pub mod by_key;
 pub mod encoding;
 mod error;
+mod event;
 pub mod formula;
 mod identity;
+mod inputs;
 mod kind;
 mod layout;
 pub mod leaves;
 mod left;
+mod levels;
 mod matrix;
 mod names;
 mod nearest;
@@ -29,12 +33,14 @@ pub mod table;
 pub mod terms;
 pub mod units;
 
+pub use basis::FittedBasis;
 pub use encoding::{Coding, ColumnEncoding, Encoded, Encoding, Feature, Group, Part};
 pub use error::{
     ColumnError, DataError, Difference, ErrorKind, FileError, MissingIn, NoFeature, SpecError, Subject,
     Unavailable,
 };
-pub use formula::{Fault, Formula, FormulaError};
+pub use event::Event;
+pub use formula::{Fault, Formula, FormulaError, Offset};
 pub use identity::Identity;
 pub use leaves::Storage;
 pub use left::UnusedColumn;
@@ -43,6 +49,6 @@ pub use nearest::nearest;
 pub use prepare::{Prepared, prepare, prepare_with};
 #[cfg(feature = "scan")]
 pub use scan::{FileSource, files_of};
-pub use spec::{Features, GroupSpec, Missing, Slopes, Spec};
+pub use spec::{Categorical, Features, GroupSpec, Missing, Slopes, Spec};
 pub use summary::ResponseSummary;
 pub use table::{Batch, Column, ColumnInfo, Kind, Source, Table};

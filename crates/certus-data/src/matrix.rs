@@ -34,19 +34,21 @@ impl Prepared {
         let feature = |(column, (name, (mean, sd))): (usize, (&String, &(f64, f64)))| Feature {
             name: name.clone(),
             term: name.clone(),
-            parts: vec![Part { column, level: None }],
+            parts: vec![Part::number(column)],
             mean: *mean,
             sd: *sd,
             unit: Some(summary.units[column]),
         };
+        let number = |name: &String| Coding { name: name.clone(), how: ColumnEncoding::Number, column: None };
         let encoding = Encoding {
             response: spec.response.clone(),
-            columns: names.iter().map(|n| Coding { name: n.clone(), how: ColumnEncoding::Number }).collect(),
+            columns: names.iter().map(number).collect(),
             features: names.iter().zip(&summary.moments).enumerate().map(feature).collect(),
             groups: Vec::new(),
             trials: spec.trials.clone(),
             offset: spec.offset.clone(),
             weights: spec.weights.clone(),
+            event: None,
             intercept: spec.intercept,
             standardise: spec.standardise,
         };
@@ -55,6 +57,7 @@ impl Prepared {
             rows_used: rows.len(),
             rows_dropped: 0,
             response: summary.response,
+            responses: summary.responses,
             fingerprint: fingerprint(&*rows, &encoding, &summary),
             rows,
             encoding,

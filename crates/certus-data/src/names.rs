@@ -27,18 +27,22 @@ pub(crate) fn outside(text: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// The place of the parenthesis that closes the one at the beginning.
+/// The place of the parenthesis that closes the one at the beginning; those between backquotes or quotation marks do
+/// not count.
 pub(crate) fn closing(text: &str) -> Option<usize> {
-    let mut depth = 0_usize;
+    let (mut depth, mut inside) = (0_usize, None);
     let close = |(_, c): &(usize, char)| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
+        match (inside, *c) {
+            (Some(quote), c) if c == quote => inside = None,
+            (Some(_), _) => (),
+            (None, c @ ('`' | '"' | '\'')) => inside = Some(c),
+            (None, '(') => depth += 1,
+            (None, ')') => depth = depth.saturating_sub(1),
             _ => (),
         }
-        depth == 0
+        depth == 0 && inside.is_none()
     };
-    outside(text).find(close).map(|(at, _)| at)
+    text.char_indices().find(close).map(|(at, _)| at)
 }
 
 /// True for the same names in any order.
@@ -59,6 +63,12 @@ pub(crate) fn outer_first<T>(mut terms: Vec<T>, factor: impl Fn(&T) -> &[String]
     out
 }
 
+/// How many bytes at the beginning are the call of a function, `name( … )`.
+fn call_length(text: &str) -> usize {
+    let open = text.find('(').filter(|open| is_plain(&text[..*open]));
+    open.and_then(|open| closing(&text[open..]).map(|close| open + close + 1)).unwrap_or(0)
+}
+
 /// The names between separators, without their backquotes; separators between backquotes belong to the name.
 pub(crate) fn split<'a>(text: &'a str, separators: &[char]) -> Vec<&'a str> {
     let mut names = Vec::new();
@@ -73,12 +83,14 @@ pub(crate) fn split<'a>(text: &'a str, separators: &[char]) -> Vec<&'a str> {
             rest = next.trim_start();
             continue;
         }
-        let Some((name, after)) = rest.split_once(separators) else {
+        let call = call_length(rest);
+        let Some(at) = rest[call..].find(separators).map(|at| call + at) else {
             names.push(rest);
             return names;
         };
-        names.push(name.trim());
-        rest = after.trim_start();
+        names.push(rest[..at].trim());
+        let after = rest[at..].chars().next().map_or(0, char::len_utf8);
+        rest = rest[at + after..].trim_start();
     }
 }
 
@@ -95,6 +107,8 @@ mod tests {
         assert_eq!(split("my column", &[':']), ["my column"]);
         assert_eq!(split("a/b:c", &[':', '/']), ["a", "b", "c"]);
         assert_eq!(split("", &[':']), [""]);
+        assert_eq!(split("poly(x:z, 2):b", &[':']), ["poly(x:z, 2)", "b"]);
+        assert_eq!(split("factor(x, ref=\"a:)\"):b", &[':']), ["factor(x, ref=\"a:)\")", "b"]);
         for name in ["a", "x:z", "2nd", "my column", "größe", ".a", "..2", "a-b"] {
             assert_eq!(split(&quoted(name), &[':']), [name]);
         }

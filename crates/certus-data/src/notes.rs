@@ -27,6 +27,7 @@ pub(crate) fn notes(
     }
     notes.extend(together(ignored, "ignored"));
     notes.extend(together(dropped, "left out"));
+    notes.extend(encoding.event.as_ref().map(|event| event.note(&encoding.response)));
     for column in &encoding.columns {
         match &column.how {
             ColumnEncoding::Days { first } => notes.push(date_note(&column.name, *first)),

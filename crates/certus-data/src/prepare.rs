@@ -7,7 +7,7 @@ use certus_likelihood::Datum;
 use certus_models::rows::Rows;
 use certus_models::{Design, GroupTerm};
 
-use crate::encoding::{Encoding, Group};
+use crate::encoding::{Encoding, Group, Part};
 use crate::error::{ColumnError, DataError, NoFeature, SpecError};
 use crate::layout::{Layout, Product};
 use crate::leaves::{Leaves, Storage, Writer};
@@ -42,6 +42,8 @@ pub struct Prepared {
     pub rows_dropped: usize,
     /// The response.
     pub response: ResponseSummary,
+    /// Tells responses, trials and weights of the rows in use from any others: models of the same can be compared.
+    pub responses: u64,
     /// Tells the data used from any other: an order-dependent hash of names, levels and cells.
     pub fingerprint: u64,
 }
@@ -57,6 +59,16 @@ impl Prepared {
         } else {
             Design::new(rows, intercept)
         })
+    }
+
+    /// Rows of every level of every group.
+    pub fn rows_by_level(&self) -> Vec<Vec<usize>> {
+        let count = |(group, codes): (&Group, &Vec<u32>)| {
+            let mut rows = vec![0; group.levels.len()];
+            codes.iter().for_each(|code| rows[*code as usize] += 1);
+            rows
+        };
+        self.encoding.groups.iter().zip(&self.codes).map(count).collect()
     }
 
     /// The group terms, with `unknown_sd` for those without a standard deviation; an error names those if that is
@@ -86,8 +98,8 @@ pub fn prepare(source: &dyn Source, spec: &Spec) -> Result<Prepared, DataError> 
 pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Result<Prepared, DataError> {
     let terms = Terms::of(source, spec)?;
     refuse_processes(&terms, storage)?;
-    let profile = profile(source, &terms, spec.missing)?;
-    let layout = Layout::of(&terms, &profile, spec.intercept);
+    let profile = profile(source, &terms, spec)?;
+    let layout = Layout::of(&terms, &profile, spec.intercept)?;
     let filled = fill(source, spec, &layout, storage, profile.used)?;
     let extent = Extent::of(&filled.leaves)?;
     let constant = if spec.intercept { extent.constants() } else { Vec::new() };
@@ -97,8 +109,8 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
     let Filled { leaves, codes, spreads } = filled;
     let (layout, leaves, extent) =
         (layout.without(&places), leaves.without(&places), extent.without(&places));
-    if layout.products.is_empty() && (!terms.names.is_empty() || !spec.intercept) {
-        return Err(ColumnError::NoFeature(match (dropped.is_empty(), terms.names.is_empty()) {
+    if layout.products.is_empty() && (!terms.terms.is_empty() || !spec.intercept) {
+        return Err(ColumnError::NoFeature(match (dropped.is_empty(), terms.terms.is_empty()) {
             (false, _) => NoFeature::Dropped(dropped),
             (true, false) => NoFeature::OneLevel,
             (true, true) => NoFeature::NoColumn,
@@ -117,6 +129,7 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
         rows_used: profile.used,
         rows_dropped: profile.incomplete,
         response: summary.response,
+        responses: summary.responses,
         fingerprint: fingerprint(&leaves, &encoding, &summary),
         rows: Arc::new(leaves),
         encoding,
@@ -149,7 +162,7 @@ fn confounded(product: &Product, value: f64) -> UnusedColumn {
 struct Filled {
     leaves: Leaves,
     codes: Vec<Vec<u32>>,
-    spreads: Vec<(usize, Spread)>,
+    spreads: Vec<(Part, Spread)>,
 }
 
 /// The second pass: every complete row, checked against the likelihood.
@@ -167,13 +180,13 @@ fn fill(
     let mut codes = vec![Vec::new(); layout.groups.len()];
     let weight = reader.extras.weight.then_some(p + reader.extras.count() - 1);
     let features = layout.products.iter().map(|product| product.parts.as_slice());
-    let mut spreads: Vec<(usize, Spread)> =
-        parts_of_products(features).into_iter().map(|c| (c, Spread::default())).collect();
+    let mut spreads: Vec<(Part, Spread)> =
+        parts_of_products(features).into_iter().map(|part| (part, Spread::default())).collect();
     source.scan(&reader.wanted, &mut |batch| {
         let keep: Vec<usize> = (0..batch.rows()).filter(|&i| reader.missing(batch, i).is_none()).collect();
         let values = reader.values(batch, &keep, &mut codes)?;
-        for (column, spread) in &mut spreads {
-            reader.column(batch, *column, &keep)?.into_iter().for_each(|x| spread.push(x));
+        for (part, spread) in &mut spreads {
+            reader.numbers_of(batch, *part, &keep)?.into_iter().for_each(|x| spread.push(x));
         }
         for (k, &i) in keep.iter().enumerate() {
             let trials = if reader.extras.trials { values[p + 1][k] } else { 1.0 };

@@ -1,15 +1,19 @@
 //! The first pass over the columns: how many rows are complete, where values are missing, which levels and dates there
 //! are.
 
-use std::cmp::Ordering;
 use std::collections::HashSet;
 
-use crate::encoding::{Reading, SEPARATOR};
-use crate::error::{ColumnError, DataError, MissingIn};
-use crate::reader::{group_key, label};
-use crate::spec::Missing;
-use crate::table::Source;
-use crate::terms::Terms;
+use certus_likelihood::Values;
+
+use crate::basis::{FittedBasis, TooFewValues};
+use crate::encoding::Reading;
+use crate::error::{ColumnError, DataError, MissingIn, Subject};
+use crate::event::Event;
+use crate::formula::{Basis, Variable};
+use crate::levels::{group_key, in_order, label};
+use crate::spec::{Missing, Spec};
+use crate::table::{Batch, Source};
+use crate::terms::{MOST_SHOWN, Terms, Used};
 
 /// Levels that a column of text may have as a feature; more are the business of groups.
 const MOST_LEVELS: usize = 10_000;
@@ -22,21 +26,28 @@ pub(crate) struct Profile {
     pub(crate) incomplete: usize,
     /// The columns with missing values.
     pub(crate) missing: Vec<MissingIn>,
-    /// Per column of the terms, its levels in order.
+    /// Per variable of the terms, its levels in order.
     pub(crate) levels: Vec<Vec<String>>,
-    /// Per column of the terms, its first date.
+    /// Per variable of the terms, its first date.
     pub(crate) first_dates: Vec<f64>,
+    /// Per variable of the terms, what is made of its numbers.
+    pub(crate) bases: Vec<FittedBasis>,
+    /// The event of a binary response that is not 0 and 1.
+    pub(crate) event: Option<Event>,
     /// Per group, its levels in order.
     pub(crate) group_levels: Vec<Vec<String>>,
 }
 
 /// Levels, first dates and group levels of the complete rows.
-pub(crate) fn profile(source: &dyn Source, terms: &Terms, policy: Missing) -> Result<Profile, DataError> {
+pub(crate) fn profile(source: &dyn Source, terms: &Terms, spec: &Spec) -> Result<Profile, DataError> {
     let (mut used, mut incomplete) = (0, 0);
     let mut gaps: Vec<(usize, String)> = vec![(0, String::new()); terms.wanted.len()];
-    let mut levels: Vec<HashSet<String>> = vec![HashSet::new(); terms.columns.len()];
-    let mut first: Vec<f64> = vec![f64::INFINITY; terms.columns.len()];
+    let mut levels: Vec<HashSet<String>> = vec![HashSet::new(); terms.variables.len()];
+    let mut first: Vec<f64> = vec![f64::INFINITY; terms.variables.len()];
     let mut groups: Vec<HashSet<String>> = vec![HashSet::new(); terms.groups.len()];
+    let mut numbers: Vec<Vec<f64>> = vec![Vec::new(); terms.variables.len()];
+    let (binary, mut responses) = (spec.model.values() == Values::Binary, HashSet::new());
+    let of_groups: Vec<Vec<usize>> = terms.groups.iter().map(|g| terms.inputs_of(&g.columns)).collect();
     let mut key = String::new();
     source.scan(&terms.wanted, &mut |batch| {
         for i in 0..batch.rows() {
@@ -55,29 +66,37 @@ pub(crate) fn profile(source: &dyn Source, terms: &Terms, policy: Missing) -> Re
                 continue;
             }
             used += 1;
-            for (c, (name, reading)) in terms.columns.iter().enumerate() {
-                match reading {
+            for (c, used) in terms.variables.iter().enumerate() {
+                let input = used.inputs[0];
+                match used.reading {
                     Reading::Levels => {
-                        let label = label(batch, c, i);
+                        let label = label(batch, input, i);
                         if !levels[c].contains(label.as_ref()) {
                             levels[c].insert(label.into_owned());
                             if levels[c].len() > MOST_LEVELS {
-                                let (column, most) = (name.clone(), MOST_LEVELS);
+                                let (column, most) = (used.variable.label(), MOST_LEVELS);
                                 return Err(ColumnError::TooManyLevels { column, most }.into());
                             }
                         }
                     }
                     Reading::Days => {
-                        let (column, row) = batch.cell(c, i);
+                        let (column, row) = batch.cell(input, i);
                         first[c] = first[c].min(column.number(row).unwrap_or(f64::INFINITY));
                     }
+                    Reading::Computed => numbers[c].extend(number_of_basis(used, batch, i)?),
                     _ => (),
                 }
             }
-            for (group, seen) in terms.groups.iter().zip(&mut groups) {
-                group_key(batch, &group.columns, i, &mut key);
+            for (inputs, seen) in of_groups.iter().zip(&mut groups) {
+                group_key(batch, inputs, i, &mut key);
                 if !seen.contains(&key) {
                     seen.insert(key.clone());
+                }
+            }
+            if binary && responses.len() <= MOST_SHOWN {
+                let label = label(batch, terms.response, i);
+                if !responses.contains(label.as_ref()) {
+                    responses.insert(label.into_owned());
                 }
             }
         }
@@ -89,14 +108,30 @@ pub(crate) fn profile(source: &dyn Source, terms: &Terms, policy: Missing) -> Re
         .filter(|(_, (count, _))| *count > 0)
         .map(|(column, (count, first))| MissingIn { column, count, first })
         .collect();
-    if policy == Missing::Error && incomplete > 0 {
+    if spec.missing == Missing::Error && incomplete > 0 {
         let rows = used + incomplete;
         return Err(ColumnError::Missing { incomplete, rows, columns: missing }.into());
     }
     if used == 0 {
         return Err(ColumnError::NoRows { incomplete }.into());
     }
+    let kind = &source.columns()[terms.wanted[terms.response]].kind;
+    let event = match binary {
+        true => Event::of(&spec.response, kind, &in_order(responses), spec.event.as_deref())?,
+        false => None,
+    };
+    let fitted = terms.variables.iter().zip(&mut numbers).map(|(used, values)| match &used.variable {
+        Variable::Computed { basis, .. } => {
+            FittedBasis::fit(*basis, values).map_err(|TooFewValues { needed, found }| {
+                let term = used.variable.label();
+                ColumnError::TooFewValues { term, needed, found }
+            })
+        }
+        _ => Ok(FittedBasis::Itself),
+    });
     Ok(Profile {
+        bases: fitted.collect::<Result<_, _>>()?,
+        event,
         used,
         incomplete,
         missing,
@@ -106,32 +141,16 @@ pub(crate) fn profile(source: &dyn Source, terms: &Terms, policy: Missing) -> Re
     })
 }
 
-/// Levels in order: part by part, numbers by size and before names, names by their letters.
-pub(crate) fn in_order(levels: HashSet<String>) -> Vec<String> {
-    let number = |text: &str| text.parse::<f64>().ok().filter(|x| x.is_finite());
-    let part = |a: &str, b: &str| match (number(a), number(b)) {
-        (Some(x), Some(y)) => x.total_cmp(&y).then_with(|| a.cmp(b)),
-        (Some(_), None) => Ordering::Less,
-        (None, Some(_)) => Ordering::Greater,
-        (None, None) => a.cmp(b),
-    };
-    let mut sorted: Vec<String> = levels.into_iter().collect();
-    sorted.sort_by(|a, b| {
-        let pairs = a.split(SEPARATOR).zip(b.split(SEPARATOR));
-        pairs.map(|(a, b)| part(a, b)).find(|o| o.is_ne()).unwrap_or_else(|| a.cmp(b))
-    });
-    sorted
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levels_are_in_a_natural_order() {
-        let order = |names: &[&str]| in_order(names.iter().map(|s| s.to_string()).collect());
-        assert_eq!(order(&["10", "9", "b", "a", "-1"]), ["-1", "9", "10", "a", "b"]);
-        assert_eq!(order(&["inf", "nan", "2"]), ["2", "inf", "nan"]);
-        assert_eq!(order(&["2\u{1f}10", "10\u{1f}1", "2\u{1f}9"]), ["2\u{1f}9", "2\u{1f}10", "10\u{1f}1"]);
+/// The number of row i that a basis is made of, if that depends on the numbers of all rows.
+fn number_of_basis(used: &Used, batch: &Batch<'_>, i: usize) -> Result<Option<f64>, DataError> {
+    let Variable::Computed { of, basis } = &used.variable else { return Ok(None) };
+    if *basis == Basis::Itself {
+        return Ok(None);
     }
+    let x = of.value(&used.cell(batch, i));
+    if x.is_finite() {
+        return Ok(Some(x));
+    }
+    let subject = Subject::Feature(used.variable.label());
+    Err(ColumnError::not_finite(batch.place(i), subject, x.to_string()).into())
 }

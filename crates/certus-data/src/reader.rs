@@ -1,14 +1,16 @@
 //! Reads the columns of a source the way a recipe says: that of a fit in the making, or of an encoding.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::encoding::{Coding, ColumnEncoding, Encoded, Encoding, Group, Part, Reading, SEPARATOR};
 use crate::error::{ColumnError, DataError, Subject};
+use crate::event::Event;
+use crate::formula::{Expression, Offset};
+use crate::inputs::Inputs;
 use crate::leaves::{Extras, Storage, Writer};
-use crate::spec::find;
-use crate::table::{Batch, Column, ColumnInfo, Kind, Source};
+use crate::levels::{group_key, label};
+use crate::table::{Batch, ColumnInfo, Source};
 
 impl Encoding {
     /// Rows of new data. Missing values, unknown levels and unknown groups are refused by name and place. Weights are
@@ -44,7 +46,7 @@ impl Encoding {
             groups: self.groups.iter().map(labels).collect(),
             response: None,
             trials: self.trials.as_deref(),
-            offset: self.offset.as_deref(),
+            offset: self.offset.as_ref(),
             weights: None,
         }
     }
@@ -58,12 +60,12 @@ pub(crate) struct Recipe<'a> {
     pub(crate) features: Vec<(&'a str, &'a [Part])>,
     /// The groups.
     pub(crate) groups: Vec<Labels<'a>>,
-    /// Column of responses, if they are read.
-    pub(crate) response: Option<&'a str>,
+    /// Column of responses, if they are read, and their event.
+    pub(crate) response: Option<(&'a str, Option<&'a Event>)>,
     /// Column of trials.
     pub(crate) trials: Option<&'a str>,
-    /// Column of offsets.
-    pub(crate) offset: Option<&'a str>,
+    /// The offset.
+    pub(crate) offset: Option<&'a Offset>,
     /// Column of weights, if they are read.
     pub(crate) weights: Option<&'a str>,
 }
@@ -80,10 +82,12 @@ pub(crate) struct Labels<'a> {
     pub(crate) known_sd: bool,
 }
 
-/// What a column's cells have become.
+/// What the cells of a coding have become.
 enum Cells {
     Numbers(Vec<f64>),
     Levels(Vec<u32>),
+    /// Per function of a basis.
+    Functions(Vec<Vec<f64>>),
 }
 
 /// A recipe with the places of its columns in a source.
@@ -92,22 +96,14 @@ pub(crate) struct Reader<'a> {
     /// Columns of the source: those of the recipe, then response, trials, offset, weights as far as they are there.
     pub(crate) wanted: Vec<usize>,
     pub(crate) extras: Extras,
+    /// Per coding, its columns in `wanted`.
+    inputs: Vec<Vec<usize>>,
+    /// Response, trials, offset and weights in `wanted`.
+    roles: [Vec<usize>; 4],
     levels: Vec<HashMap<&'a str, u32>>,
     groups: Vec<HashMap<&'a str, u32>>,
-    names: Vec<&'a str>,
-}
-
-/// The places of columns in a source, each of which must hold what is read from it.
-pub(crate) fn places<'n>(
-    columns: &[ColumnInfo],
-    named: impl Iterator<Item = (&'n str, Reading)>,
-) -> Result<Vec<usize>, DataError> {
-    let place = |(name, reading): (&str, Reading)| {
-        let place = find(columns, name)?;
-        check_kind(&columns[place], reading)?;
-        Ok(place)
-    };
-    named.map(place).collect()
+    /// Per column of `wanted`.
+    names: Vec<String>,
 }
 
 fn lookup(levels: &[String]) -> HashMap<&str, u32> {
@@ -116,22 +112,39 @@ fn lookup(levels: &[String]) -> HashMap<&str, u32> {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(recipe: Recipe<'a>, columns: &[ColumnInfo]) -> Result<Self, DataError> {
-        let Recipe { response, trials, offset, weights, .. } = recipe;
-        let roles = [response, trials, offset, weights];
-        let coded = recipe.columns.iter().map(|c| (c.name.as_str(), c.how.reading()));
-        let named: Vec<(&str, Reading)> =
-            coded.chain(roles.into_iter().flatten().map(|name| (name, Reading::Number))).collect();
-        let wanted = places(columns, named.iter().copied())?;
-        let [response, trials, offset, weight] = roles.map(|name| name.is_some());
-        let extras = Extras { response, trials, offset, weight };
+        let mut all = Inputs::new(columns);
+        let mut add = |names: Vec<&str>, reading: Reading| -> Result<Vec<usize>, DataError> {
+            names.into_iter().map(|name| all.add(name, reading)).collect()
+        };
+        let mut inputs = Vec::with_capacity(recipe.columns.len());
+        for coding in recipe.columns {
+            inputs.push(add(coding.columns(), coding.how.reading())?);
+        }
+        let one = |name: Option<&'a str>| name.into_iter().collect::<Vec<_>>();
+        let response = recipe.response.map_or(Reading::Number, |(_, event)| match event {
+            Some(_) => Reading::Levels,
+            None => Reading::Number,
+        });
+        let roles = [
+            add(one(recipe.response.map(|(name, _)| name)), response)?,
+            add(one(recipe.trials), Reading::Number)?,
+            add(recipe.offset.map_or(Vec::new(), Offset::columns), Reading::Number)?,
+            add(one(recipe.weights), Reading::Number)?,
+        ];
+        let extras = Extras {
+            response: recipe.response.is_some(),
+            trials: recipe.trials.is_some(),
+            offset: recipe.offset.is_some(),
+            weight: recipe.weights.is_some(),
+        };
         let levels = recipe.columns.iter().map(|c| match &c.how {
             ColumnEncoding::Levels { levels, .. } => lookup(levels),
             _ => HashMap::new(),
         });
         let levels = levels.collect();
         let groups = recipe.groups.iter().map(|g| lookup(g.levels)).collect();
-        let names = named.into_iter().map(|(name, _)| name).collect();
-        Ok(Self { recipe, levels, groups, wanted, extras, names })
+        let names = (0..all.wanted.len()).map(|k| all.name(k).to_string()).collect();
+        Ok(Self { recipe, wanted: all.wanted, extras, inputs, roles, levels, groups, names })
     }
 
     /// The first missing cell of row i, as a place in `wanted`.
@@ -156,8 +169,10 @@ impl<'a> Reader<'a> {
         let features = self.recipe.features.iter().map(|(_, parts)| {
             let mut product = vec![1.0; keep.len()];
             for part in *parts {
+                let mut times = |x: &[f64]| product.iter_mut().zip(x).for_each(|(p, x)| *p *= x);
                 match (&cells[part.column], part.level) {
-                    (Cells::Numbers(x), _) => product.iter_mut().zip(x).for_each(|(p, x)| *p *= x),
+                    (Cells::Numbers(x), _) => times(x),
+                    (Cells::Functions(all), _) => times(&all[part.function.unwrap_or(0) as usize]),
                     (Cells::Levels(code), level) => {
                         product
                             .iter_mut()
@@ -176,13 +191,26 @@ impl<'a> Reader<'a> {
                 return Err(error.into());
             }
         }
-        for c in self.recipe.columns.len()..self.wanted.len() {
+        let [response, trials, offset, weights] = &self.roles;
+        if let (Some((column, Some(event))), [c]) = (self.recipe.response, &response[..]) {
+            out.push(events(batch, *c, keep, column, event)?);
+        } else if let [c] = response[..] {
+            out.push(self.numbers(batch, c, keep, 0.0)?);
+        }
+        if let [c] = trials[..] {
+            out.push(self.numbers(batch, c, keep, 0.0)?);
+        }
+        if let Some(own) = self.recipe.offset {
+            out.push(self.offset(batch, own, offset, keep)?);
+        }
+        if let [c] = weights[..] {
             out.push(self.numbers(batch, c, keep, 0.0)?);
         }
         let mut key = String::new();
         for (t, group) in self.recipe.groups.iter().enumerate() {
+            let inputs: Vec<usize> = group.columns.iter().map(|c| self.inputs[*c][0]).collect();
             for &i in keep {
-                group_key(batch, group.columns, i, &mut key);
+                group_key(batch, &inputs, i, &mut key);
                 let code =
                     self.groups[t].get(key.as_str()).ok_or_else(|| ColumnError::UnknownGroupLevel {
                         place: batch.place(i),
@@ -196,10 +224,16 @@ impl<'a> Reader<'a> {
         Ok(out)
     }
 
-    /// The numbers of a column of the recipe.
-    pub(crate) fn column(&self, batch: &Batch<'_>, c: usize, keep: &[usize]) -> Result<Vec<f64>, DataError> {
-        match self.cells(batch, c, &self.recipe.columns[c].how, keep)? {
+    /// The numbers of a part that is not a level.
+    pub(crate) fn numbers_of(
+        &self,
+        batch: &Batch<'_>,
+        part: Part,
+        keep: &[usize],
+    ) -> Result<Vec<f64>, DataError> {
+        match self.cells(batch, part.column, &self.recipe.columns[part.column].how, keep)? {
             Cells::Numbers(x) => Ok(x),
+            Cells::Functions(mut all) => Ok(all.swap_remove(part.function.unwrap_or(0) as usize)),
             Cells::Levels(_) => Ok(Vec::new()),
         }
     }
@@ -211,24 +245,72 @@ impl<'a> Reader<'a> {
         how: &ColumnEncoding,
         keep: &[usize],
     ) -> Result<Cells, DataError> {
+        let input = self.inputs[c][0];
         match how {
             ColumnEncoding::Number | ColumnEncoding::Boolean => {
-                Ok(Cells::Numbers(self.numbers(batch, c, keep, 0.0)?))
+                Ok(Cells::Numbers(self.numbers(batch, input, keep, 0.0)?))
             }
-            ColumnEncoding::Days { first } => Ok(Cells::Numbers(self.numbers(batch, c, keep, *first)?)),
+            ColumnEncoding::Days { first } => Ok(Cells::Numbers(self.numbers(batch, input, keep, *first)?)),
             ColumnEncoding::Label => Ok(Cells::Levels(Vec::new())),
             ColumnEncoding::Levels { levels, .. } => {
                 let code = |&i: &usize| {
-                    let label = label(batch, c, i);
+                    let label = label(batch, input, i);
                     self.levels[c].get(label.as_ref()).copied().ok_or_else(|| ColumnError::UnknownLevel {
                         place: batch.place(i),
-                        column: self.names[c].into(),
+                        column: self.names[input].clone(),
                         level: label.into_owned(),
                         known: levels.clone(),
                     })
                 };
                 Ok(Cells::Levels(keep.iter().map(code).collect::<Result<_, _>>()?))
             }
+            ColumnEncoding::Computed { of, basis } => {
+                let numbers = self.computed(batch, of, &self.inputs[c], keep)?;
+                let mut functions = vec![Vec::with_capacity(keep.len()); basis.columns()];
+                for x in numbers {
+                    basis.values(x).into_iter().zip(&mut functions).for_each(|(value, own)| own.push(value));
+                }
+                Ok(Cells::Functions(functions))
+            }
+        }
+    }
+
+    /// An expression of numbers; its value may be infinite or not a number.
+    fn computed(
+        &self,
+        batch: &Batch<'_>,
+        of: &Expression,
+        inputs: &[usize],
+        keep: &[usize],
+    ) -> Result<Vec<f64>, DataError> {
+        let names = of.columns();
+        let columns: Vec<Vec<f64>> =
+            inputs.iter().map(|c| self.numbers(batch, *c, keep, 0.0)).collect::<Result<_, _>>()?;
+        let value = |k: usize| {
+            let cell = |name: &str| {
+                let place = names.iter().position(|own| *own == name).expect("one of its columns");
+                columns[place][k]
+            };
+            of.value(&cell)
+        };
+        Ok((0..keep.len()).map(value).collect())
+    }
+
+    fn offset(
+        &self,
+        batch: &Batch<'_>,
+        offset: &Offset,
+        inputs: &[usize],
+        keep: &[usize],
+    ) -> Result<Vec<f64>, DataError> {
+        let Offset::Computed { of } = offset else { return self.numbers(batch, inputs[0], keep, 0.0) };
+        let values = self.computed(batch, of, inputs, keep)?;
+        match values.iter().position(|x| !x.is_finite()) {
+            Some(k) => {
+                let subject = Subject::Computed(format!("the offset {of}"));
+                Err(ColumnError::not_finite(batch.place(keep[k]), subject, values[k].to_string()).into())
+            }
+            None => Ok(values),
         }
     }
 
@@ -244,7 +326,7 @@ impl<'a> Reader<'a> {
             match column.number(row) {
                 Some(x) if x.is_finite() => Ok(x - minus),
                 _ => {
-                    let subject = Subject::Column(self.names[c].into());
+                    let subject = Subject::Column(self.names[c].clone());
                     let value = format!("'{}'", column.label(row));
                     Err(ColumnError::not_finite(batch.place(i), subject, value).into())
                 }
@@ -254,38 +336,21 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The label of a cell, borrowed where it is text already.
-pub(crate) fn label<'a>(batch: &Batch<'a>, c: usize, i: usize) -> Cow<'a, str> {
-    let (column, row) = batch.cell(c, i);
-    match column {
-        Column::Text(v) => Cow::Borrowed(v[row].as_deref().unwrap_or_default()),
-        _ => Cow::Owned(column.label(row)),
-    }
-}
-
-/// The labels of several columns as one key.
-pub(crate) fn group_key(batch: &Batch<'_>, columns: &[usize], i: usize, key: &mut String) {
-    key.clear();
-    for (k, &c) in columns.iter().enumerate() {
-        if k > 0 {
-            key.push(SEPARATOR);
-        }
-        key.push_str(&label(batch, c, i));
-    }
-}
-
-/// Refuses a column whose cells can't be read in this way.
-fn check_kind(column: &ColumnInfo, reading: Reading) -> Result<(), DataError> {
-    let (name, kind) = (&column.name, &column.kind);
-    if let Some(error) = ColumnError::unclear(name, kind) {
-        return Err(error.into());
-    }
-    let required = match (reading, kind) {
-        (_, Kind::Other(_)) => "numbers, truth values, text or dates",
-        (_, Kind::Empty) => "a value in every row that is used",
-        (Reading::Number | Reading::Boolean, Kind::Text | Kind::Date) => "numbers or truth values",
-        (Reading::Days, Kind::Number | Kind::Boolean | Kind::Text) => "dates",
-        _ => return Ok(()),
+/// 1 for the event, 0 for the other level.
+fn events(
+    batch: &Batch<'_>,
+    c: usize,
+    keep: &[usize],
+    column: &str,
+    event: &Event,
+) -> Result<Vec<f64>, DataError> {
+    let number = |&i: &usize| {
+        let label = label(batch, c, i);
+        event.number(&label).ok_or_else(|| {
+            let known = [Some(event.level.clone()), event.other.clone()].into_iter().flatten().collect();
+            let (place, column, level) = (batch.place(i), column.into(), label.into_owned());
+            ColumnError::UnknownLevel { place, column, level, known }.into()
+        })
     };
-    Err(ColumnError::wrong_kind("column", name, kind, required).into())
+    keep.iter().map(number).collect()
 }

@@ -3,17 +3,39 @@
 use certus_likelihood::{Response, Values};
 
 use crate::error::{ColumnError, DataError, SpecError, Unavailable};
+use crate::formula::{Offset, Term, Variable};
 use crate::names::{outer_first, outside, quoted, same, split};
 use crate::table::ColumnInfo;
 
 /// Which columns are features.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Features {
-    /// Every column of numbers or truth values that has no other role.
+    /// Every column of numbers or truth values that has no other role, and those that are to be categorical.
     #[default]
     All,
-    /// Terms: a column `a`, or the product `a:b` of columns.
+    /// Terms as a formula writes them: a variable `a`, or the product `a:b` of variables; backquotes around the name of
+    /// a column may be left out.
     Terms(Vec<String>),
+}
+
+/// A column that is read as levels, whatever its cells are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Categorical {
+    /// The column.
+    pub column: String,
+    /// The level without a coefficient; the first if it is `None`.
+    pub reference: Option<String>,
+}
+
+impl Categorical {
+    /// As a setting has it: "x" or "x:ref=level".
+    pub fn of_text(text: &str) -> Self {
+        let (column, reference) = match text.split_once(":ref=") {
+            Some((column, level)) => (column, Some(level.trim().to_string())),
+            None => (text, None),
+        };
+        Self { column: split(column, &[]).concat(), reference }
+    }
 }
 
 /// Which coefficients vary by group besides the intercept.
@@ -169,10 +191,14 @@ pub struct Spec {
     pub groups: Vec<GroupSpec>,
     /// Column of observation weights.
     pub weights: Option<String>,
-    /// Column added to the linear predictor.
-    pub offset: Option<String>,
+    /// What is added to the linear predictor.
+    pub offset: Option<Offset>,
     /// Column of the trials of a binomial response.
     pub trials: Option<String>,
+    /// The level of a binary response that counts as 1; if `None`, it is 1, true or yes, else the last level.
+    pub event: Option<String>,
+    /// Columns that are read as levels.
+    pub categorical: Vec<Categorical>,
     /// Columns that are no features because they say which model a row belongs to.
     pub by: Vec<String>,
     /// True for an intercept.
@@ -194,6 +220,8 @@ impl Spec {
             weights: None,
             offset: None,
             trials: None,
+            event: None,
+            categorical: Vec::new(),
             by: Vec::new(),
             intercept: true,
             standardise: true,
@@ -204,9 +232,10 @@ impl Spec {
     /// Every column that has a role other than feature, with the role.
     pub(crate) fn roles(&self) -> Vec<(String, &'static str)> {
         let mut roles = vec![(self.response.clone(), "the response")];
-        let optional =
-            [(&self.weights, "the weights"), (&self.offset, "the offset"), (&self.trials, "the trials")];
-        roles.extend(optional.into_iter().filter_map(|(name, role)| name.clone().map(|n| (n, role))));
+        roles.extend(self.weights.iter().map(|name| (name.clone(), "the weights")));
+        let offset = self.offset.iter().flat_map(Offset::columns);
+        roles.extend(offset.map(|name| (name.to_string(), "the offset")));
+        roles.extend(self.trials.iter().map(|name| (name.clone(), "the trials")));
         for group in &self.groups {
             roles.extend(group.factor.iter().map(|part| (part.clone(), "a group")));
         }
@@ -221,6 +250,9 @@ impl Spec {
         }
         if self.model.values() != Values::Successes && self.trials.is_some() {
             return Err(SpecError::UnusedTrials);
+        }
+        if self.model.values() != Values::Binary && self.event.is_some() {
+            return Err(SpecError::UnusedEvent);
         }
         let roles = self.roles();
         for (k, (name, role)) in roles.iter().enumerate() {
@@ -241,19 +273,22 @@ impl Spec {
             });
         }
         if let Features::Terms(terms) = &self.features {
+            let read: Vec<Term> = terms.iter().map(|term| Term::of_text(term)).collect();
+            check_references(&read)?;
             for (k, term) in terms.iter().enumerate() {
-                let parts = parts(term);
-                if terms[..k].iter().any(|t| same_parts(&self::parts(t), &parts)) {
+                let parts = &read[k].variables;
+                if read[..k].iter().any(|other| other.is_same(&read[k])) {
                     return Err(SpecError::Repeated { what: "feature", name: term.clone() });
                 }
                 if let Some(part) = (1..parts.len()).find(|&j| parts[..j].contains(&parts[j])) {
-                    let column = parts[part].into();
+                    let column = parts[part].label();
                     return Err(SpecError::RepeatedPart { term: term.clone(), column });
                 }
+                let columns = read[k].columns();
                 // the levels of a feature may be crossed with those of a group, (1 | g:a)
                 let crossed = |name: &String| self.groups.iter().all(|g| g.factor[..] != [name.clone()]);
                 let used = |(name, role): &&(String, &str)| {
-                    parts.contains(&name.as_str()) && (*role != "a group" || !crossed(name))
+                    columns.contains(&name.as_str()) && (*role != "a group" || !crossed(name))
                 };
                 if let Some((name, role)) = roles.iter().find(used) {
                     let (column, term) = (name.clone(), term.clone());
@@ -265,14 +300,17 @@ impl Spec {
     }
 }
 
-/// The columns of a term; names between backquotes may have a `:`.
-pub fn parts(term: &str) -> Vec<&str> {
-    split(term, &[':'])
-}
-
-/// True for the same columns in any order.
-pub(crate) fn same_parts(a: &[&str], b: &[&str]) -> bool {
-    a.len() == b.len() && a.iter().all(|part| b.contains(part))
+/// Refuses factors of one column with different reference levels: their coefficients would have the same names.
+fn check_references(terms: &[Term]) -> Result<(), SpecError> {
+    let all: Vec<&Variable> = terms.iter().flat_map(|term| &term.variables).collect();
+    let pairs = all.iter().enumerate().flat_map(|(k, own)| all[..k].iter().map(move |first| (first, own)));
+    let mut same = pairs.filter(|(first, own)| first != own && first.label() == own.label());
+    match same.next() {
+        Some((first, second)) => {
+            Err(SpecError::TwoReferences { first: first.to_string(), second: second.to_string() })
+        }
+        None => Ok(()),
+    }
 }
 
 /// The place of a column, or an error that names the nearest there is.

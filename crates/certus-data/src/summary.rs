@@ -117,6 +117,8 @@ pub(crate) struct Summary {
     pub(crate) response: ResponseSummary,
     /// A hash of all cells.
     cells: u64,
+    /// A hash of the response, trials and weights of every row.
+    pub(crate) responses: u64,
 }
 
 /// Mean and standard deviation of every feature, with the operations of `Design::standardised`, so that the bits agree:
@@ -142,11 +144,11 @@ pub(crate) fn summarise(
     let [min, max, sum] = extent.response;
     let mean = sum / n;
     // per feature Σ x and Σ x² about its center and how many cells are neither its least nor its greatest; Σ (y −
-    // mean)²; the hash in two halves
+    // mean)²; the two hashes in halves
     let sums = over_leaves(
         rows,
         &all(rows),
-        &vec![0.0; 3 * p + 3],
+        &vec![0.0; 3 * p + 5],
         |leaf, out| {
             for j in 0..p {
                 let [least, greatest, _] = extent.features[j];
@@ -159,12 +161,14 @@ pub(crate) fn summarise(
                 }
             }
             leaf.y.iter().for_each(|y| out[3 * p] += (y - mean) * (y - mean));
-            out[3 * p + 1..].copy_from_slice(&halves(cells_hash(leaf, codes)));
+            out[3 * p + 1..][..2].copy_from_slice(&halves(cells_hash(leaf, codes)));
+            out[3 * p + 3..].copy_from_slice(&halves(responses_hash(leaf)));
         },
         |a, b| {
-            let both = mix(mix(1, whole(&a[3 * p + 1..])), whole(&b[3 * p + 1..]));
             add(&mut a[..=3 * p], &b[..=3 * p]);
-            a[3 * p + 1..].copy_from_slice(&halves(both));
+            for (a, b) in a[3 * p + 1..].chunks_exact_mut(2).zip(b[3 * p + 1..].chunks_exact(2)) {
+                a.copy_from_slice(&halves(mix(mix(1, whole(a)), whole(b))));
+            }
         },
     )?;
     let sd = |j: usize| {
@@ -181,7 +185,8 @@ pub(crate) fn summarise(
         moments: (0..p).map(|j| (means[j], sd(j))).collect(),
         units: (0..p).map(unit).collect(),
         response: ResponseSummary { mean, sd: (sums[3 * p] / n).sqrt(), min, max },
-        cells: whole(&sums[3 * p + 1..]),
+        cells: whole(&sums[3 * p + 1..][..2]),
+        responses: whole(&sums[3 * p + 3..]),
     })
 }
 
@@ -299,6 +304,14 @@ fn cells_hash(leaf: &Leaf<'_>, codes: &[Vec<u32>]) -> u64 {
     for code in codes {
         let part = &code[leaf.first..leaf.first + n];
         hash = part.iter().fold(hash, |hash, c| mix(hash, u64::from(*c)));
+    }
+    hash
+}
+
+fn responses_hash(leaf: &Leaf<'_>) -> u64 {
+    let mut hash = 2;
+    for part in [leaf.y, leaf.trials, leaf.weight] {
+        hash = part.iter().fold(mix(hash, part.len() as u64), |hash, x| mix(hash, x.to_bits()));
     }
     hash
 }

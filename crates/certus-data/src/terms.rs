@@ -1,31 +1,69 @@
 //! From the names of a request to what is read: the terms of the design, the columns they are made of, the factors by
 //! which coefficients vary, and the places of all of them in the source.
 
-use certus_likelihood::Values;
+use std::collections::HashSet;
+
+use certus_likelihood::{Response, Values};
 
 use crate::encoding::Reading;
 use crate::error::{ColumnError, DataError, NoFeature, SpecError};
+use crate::event::Event;
+use crate::formula::{Basis, Offset, Term, Variable};
+use crate::inputs::Inputs;
 use crate::left::UnusedColumn;
+use crate::levels::{in_order, label};
 use crate::names::same;
-use crate::reader::places;
-use crate::spec::{Features, Spec, find, parts};
-use crate::table::{Kind, Source};
+use crate::spec::{Features, Spec, find};
+use crate::table::{Batch, Kind, Source};
 
-/// The name of a column, and how it is read.
-type Named = (String, Reading);
+/// Levels of a response that are kept for a message.
+pub(crate) const MOST_SHOWN: usize = 20;
+
+/// A term as it was asked for, and as it is read.
+type NamedTerm = (String, Term);
+
+/// A variable, how it is read, and the reference level that was asked for.
+type Asked = (Variable, Reading, Option<String>);
+
+/// A variable of the terms, or a column of labels, and how it is read.
+pub(crate) struct Used {
+    /// The variable.
+    pub(crate) variable: Variable,
+    /// How it is read.
+    pub(crate) reading: Reading,
+    /// The level without a coefficient, if one was asked for.
+    pub(crate) reference: Option<String>,
+    /// The columns it is made of, in [`Terms::wanted`].
+    pub(crate) inputs: Vec<usize>,
+}
+
+impl Used {
+    /// A cell of row i, as the number of the column of this name.
+    pub(crate) fn cell(&self, batch: &Batch<'_>, i: usize) -> impl Fn(&str) -> f64 {
+        move |name| {
+            let columns = self.variable.columns();
+            let place = columns.iter().position(|own| *own == name).expect("one of its columns");
+            let (column, row) = batch.cell(self.inputs[place], i);
+            column.number(row).unwrap_or(f64::NAN)
+        }
+    }
+}
 
 /// What a request names, found in a source.
 pub struct Terms {
-    /// The terms of the design, in order.
-    pub names: Vec<String>,
-    /// Every column that terms and groups are made of, once, and how it is read.
-    pub(crate) columns: Vec<Named>,
+    /// The terms of the design in order, as they were asked for and as they are read.
+    pub(crate) terms: Vec<NamedTerm>,
+    /// Every variable that terms and groups are made of, once.
+    pub(crate) variables: Vec<Used>,
     /// The factors by which coefficients vary, outer ones before those within them.
     pub(crate) groups: Vec<Factor>,
     /// Columns that nobody named and that can't be features.
     pub(crate) ignored: Vec<UnusedColumn>,
-    /// Places in the source of the columns, then of response, trials, offset and weights as far as they are there.
+    /// Places in the source of the columns of variables, then of response, trials, offset and weights as far as they
+    /// are there.
     pub wanted: Vec<usize>,
+    /// The response, in [`Terms::wanted`].
+    pub(crate) response: usize,
 }
 
 /// A factor by which coefficients vary.
@@ -33,7 +71,7 @@ pub struct Terms {
 pub(crate) struct Factor {
     /// Such as `school` or `school/class`.
     pub(crate) name: String,
-    /// The columns whose labels together are a level, in [`Terms::columns`].
+    /// The columns whose labels together are a level, in [`Terms::variables`].
     pub(crate) columns: Vec<usize>,
     /// The standard deviation between groups, if it is given.
     pub(crate) sd: Option<f64>,
@@ -46,50 +84,88 @@ impl Terms {
     pub fn of(source: &dyn Source, spec: &Spec) -> Result<Self, DataError> {
         spec.check()?;
         check_numbers(source, spec)?;
-        let (names, ignored) = names(source, spec)?;
-        let of_terms = columns_of_terms(source, &names)?;
-        let (columns, groups) = factors(source, spec, of_terms)?;
-        let coded = columns.iter().map(|(name, reading)| (name.as_str(), *reading));
-        let roles = [Some(&spec.response), spec.trials.as_ref(), spec.offset.as_ref(), spec.weights.as_ref()];
-        let roles = roles.into_iter().flatten().map(|name| (name.as_str(), Reading::Number));
-        let wanted = places(source.columns(), coded.chain(roles))?;
-        Ok(Self { names, columns, groups, ignored, wanted })
+        let (terms, ignored) = named(source, spec)?;
+        let of_terms = variables_of_terms(source, spec, &terms)?;
+        let (asked, groups) = factors(source, spec, of_terms)?;
+        let mut inputs = Inputs::new(source.columns());
+        let mut variables = Vec::with_capacity(asked.len());
+        for (variable, reading, reference) in asked {
+            let columns = variable.columns().into_iter().map(|name| inputs.add(name, reading));
+            let own = columns.collect::<Result<_, _>>()?;
+            variables.push(Used { variable, reading, reference, inputs: own });
+        }
+        let response = inputs.add(&spec.response, response_reading(spec.model))?;
+        let offset = spec.offset.iter().flat_map(Offset::columns);
+        let numbers = spec.trials.iter().map(String::as_str).chain(offset);
+        for name in numbers.chain(spec.weights.as_deref()) {
+            inputs.add(name, Reading::Number)?;
+        }
+        Ok(Self { terms, variables, groups, ignored, wanted: inputs.wanted, response })
+    }
+
+    /// The columns of labels of these variables, in `wanted`.
+    pub(crate) fn inputs_of(&self, variables: &[usize]) -> Vec<usize> {
+        variables.iter().map(|v| self.variables[*v].inputs[0]).collect()
     }
 
     /// The names of the features that are terms without a column of levels.
     pub fn single(&self) -> impl Iterator<Item = String> {
-        let levels = |name: &str| self.columns.iter().any(|(n, r)| n == name && *r == Reading::Levels);
-        self.names
-            .iter()
-            .map(|term| parts(term))
-            .filter(move |p| !p.iter().any(|n| levels(n)))
-            .map(|p| p.join(":"))
+        let several = |variable: &Variable| match variable {
+            Variable::Computed { basis, .. } => !matches!(basis, Basis::Itself | Basis::Scale),
+            own => self.variables.iter().any(|u| u.variable == *own && u.reading == Reading::Levels),
+        };
+        let terms = self.terms.iter().map(|(_, term)| term);
+        terms.filter(move |term| !term.variables.iter().any(several)).map(Term::label)
     }
+
+    /// The event of a binary response that is not 0 and 1, from all rows that have one.
+    pub fn event(&self, source: &dyn Source, spec: &Spec) -> Result<Option<Event>, DataError> {
+        if spec.model.values() != Values::Binary {
+            return Ok(None);
+        }
+        let place = self.wanted[self.response];
+        let mut levels = HashSet::new();
+        source.scan(&[place], &mut |batch| {
+            for i in 0..batch.rows() {
+                let (column, row) = batch.cell(0, i);
+                if !column.is_missing(row) && levels.len() <= MOST_SHOWN {
+                    levels.insert(label(batch, 0, i).into_owned());
+                }
+            }
+            Ok(())
+        })?;
+        Event::of(&spec.response, &source.columns()[place].kind, &in_order(levels), spec.event.as_deref())
+    }
+}
+
+/// How a response is read: a binary one by its levels, which may be 0 and 1.
+fn response_reading(model: Response) -> Reading {
+    if model.values() == Values::Binary { Reading::Levels } else { Reading::Number }
 }
 
 /// Response, weights, offset and trials must be numbers; the error names the first cell that is none.
 fn check_numbers(source: &dyn Source, spec: &Spec) -> Result<(), DataError> {
     let columns = source.columns();
+    let offset = spec.offset.iter().flat_map(Offset::columns).map(|name| (name, "offset"));
     let roles = [
-        (Some(&spec.response), "response"),
-        (spec.weights.as_ref(), "weights"),
-        (spec.offset.as_ref(), "offset"),
-        (spec.trials.as_ref(), "trials"),
+        (Some(spec.response.as_str()), "response"),
+        (spec.weights.as_deref(), "weights"),
+        (spec.trials.as_deref(), "trials"),
     ];
-    for (name, role) in roles.into_iter().filter_map(|(name, role)| name.map(|n| (n, role))) {
+    let roles = roles.into_iter().filter_map(|(name, role)| name.map(|n| (n, role)));
+    for (name, role) in roles.chain(offset) {
         let place = find(columns, name)?;
-        let required = match spec.model.values() {
-            Values::Binary if role == "response" => "0, 1 or truth values",
-            _ => "numbers",
-        };
+        let binary = role == "response" && spec.model.values() == Values::Binary;
+        let required = if binary { "two levels, such as 0 and 1 or no and yes," } else { "numbers" };
         match &columns[place].kind {
             Kind::Number | Kind::Boolean => (),
+            Kind::Text | Kind::Mixed { .. } | Kind::Inexact { .. } if binary => (),
             kind => {
                 return Err(match ColumnError::unclear(name, kind) {
                     Some(error) => error,
                     None => ColumnError::WrongKind {
                         role: format!("the {role}"),
-                        name: name.clone(),
+                        name: name.into(),
                         kind: Box::new(kind.clone()),
                         first_cell: Some(first_cell(source, place)?),
                         required,
@@ -103,44 +179,41 @@ fn check_numbers(source: &dyn Source, spec: &Spec) -> Result<(), DataError> {
 }
 
 /// The terms of the design, and the columns that nobody named and that can't be features.
-fn names(source: &dyn Source, spec: &Spec) -> Result<(Vec<String>, Vec<UnusedColumn>), DataError> {
+fn named(source: &dyn Source, spec: &Spec) -> Result<(Vec<NamedTerm>, Vec<UnusedColumn>), DataError> {
     let columns = source.columns();
     let (mut terms, mut ignored) = (Vec::new(), Vec::new());
-    let roles = spec.roles();
-    match &spec.features {
-        Features::Terms(named) => {
-            for term in named {
-                for part in parts(term) {
-                    find(columns, part)?;
-                }
-                terms.push(term.clone());
-            }
-            let used: Vec<&str> = named.iter().flat_map(|term| parts(term)).collect();
-            let rest = columns.iter().filter(|c| !used.contains(&c.name.as_str()));
-            let rest = rest.filter(|c| roles.iter().all(|(name, _)| *name != c.name));
-            ignored.extend(rest.map(|c| UnusedColumn {
-                name: c.name.clone(),
-                reason: "is not among the features named".into(),
-            }));
-            return Ok((terms, ignored));
+    let roles: HashSet<String> = spec.roles().into_iter().map(|(name, _)| name).collect();
+    if let Features::Terms(named) = &spec.features {
+        terms = named.iter().map(|text| (text.clone(), Term::of_text(text))).collect();
+        let used: HashSet<&str> = terms.iter().flat_map(|(_, term)| term.columns()).collect();
+        for name in terms.iter().flat_map(|(_, term)| term.columns()) {
+            find(columns, name)?;
         }
-        Features::All => {
-            for column in columns.iter().filter(|c| roles.iter().all(|(name, _)| *name != c.name)) {
-                match &column.kind {
-                    Kind::Number | Kind::Boolean => terms.push(column.name.clone()),
-                    kind => {
-                        if let Some(error) = ColumnError::unclear(&column.name, kind) {
-                            return Err(error.into());
-                        }
-                        let hint = if matches!(kind, Kind::Text | Kind::Date) {
-                            "; name it as a feature to use it"
-                        } else {
-                            ""
-                        };
-                        let reason = format!("holds {}{hint}", kind.words());
-                        ignored.push(UnusedColumn { name: column.name.clone(), reason });
-                    }
+        let rest = columns.iter().filter(|c| !used.contains(c.name.as_str()) && !roles.contains(&c.name));
+        ignored.extend(rest.map(|c| UnusedColumn {
+            name: c.name.clone(),
+            reason: "is not among the features named".into(),
+        }));
+        return Ok((terms, ignored));
+    }
+    for column in columns.iter().filter(|c| !roles.contains(&c.name)) {
+        let categorical = spec.categorical.iter().any(|c| c.column == column.name);
+        match &column.kind {
+            kind if matches!(kind, Kind::Number | Kind::Boolean) || categorical => {
+                let variables = vec![Variable::Column(column.name.clone())];
+                terms.push((column.name.clone(), Term { variables }));
+            }
+            kind => {
+                if let Some(error) = ColumnError::unclear(&column.name, kind) {
+                    return Err(error.into());
                 }
+                let hint = if matches!(kind, Kind::Text | Kind::Date) {
+                    "; name it as a feature to use it"
+                } else {
+                    ""
+                };
+                let reason = format!("holds {}{hint}", kind.words());
+                ignored.push(UnusedColumn { name: column.name.clone(), reason });
             }
         }
     }
@@ -157,39 +230,57 @@ fn names(source: &dyn Source, spec: &Spec) -> Result<(Vec<String>, Vec<UnusedCol
     Ok((terms, ignored))
 }
 
-/// The columns of the terms, and how they are read.
-fn columns_of_terms(source: &dyn Source, terms: &[String]) -> Result<Vec<Named>, DataError> {
-    let mut columns: Vec<Named> = Vec::new();
-    for name in terms.iter().flat_map(|term| parts(term)) {
-        if columns.iter().any(|(known, _)| known == name) {
+/// The variables of the terms, how they are read, and the reference levels asked for.
+fn variables_of_terms(
+    source: &dyn Source,
+    spec: &Spec,
+    terms: &[NamedTerm],
+) -> Result<Vec<Asked>, DataError> {
+    let mut variables: Vec<Asked> = Vec::new();
+    for variable in terms.iter().flat_map(|(_, term)| &term.variables) {
+        if variables.iter().any(|(known, ..)| known == variable) {
             continue;
         }
-        let reading = match &source.columns()[find(source.columns(), name)?].kind {
-            Kind::Boolean => Reading::Boolean,
-            Kind::Date => Reading::Days,
-            Kind::Text => Reading::Levels,
-            _ => Reading::Number,
+        let (reading, reference) = match variable {
+            Variable::Computed { .. } => (Reading::Computed, None),
+            Variable::Factor { reference, .. } => (Reading::Levels, reference.clone()),
+            Variable::Column(name) => match spec.categorical.iter().find(|c| c.column == *name) {
+                Some(own) => (Reading::Levels, own.reference.clone()),
+                None => match &source.columns()[find(source.columns(), name)?].kind {
+                    Kind::Boolean => (Reading::Boolean, None),
+                    Kind::Date => (Reading::Days, None),
+                    Kind::Text => (Reading::Levels, None),
+                    _ => (Reading::Number, None),
+                },
+            },
         };
-        columns.push((name.into(), reading));
+        variables.push((variable.clone(), reading, reference));
     }
-    Ok(columns)
+    let is_column = |name: &String| variables.iter().any(|(v, ..)| *v == Variable::Column(name.clone()));
+    if let Some(unused) = spec.categorical.iter().find(|c| !is_column(&c.column)) {
+        find(source.columns(), &unused.column)?;
+        let available = variables.iter().map(|(variable, ..)| variable.label()).collect();
+        return Err(SpecError::UnusedCategorical { column: unused.column.clone(), available }.into());
+    }
+    Ok(variables)
 }
 
-/// The factors of the groups, and the columns with those that are labels only.
+/// The factors of the groups, and the variables with those that are labels only.
 fn factors(
     source: &dyn Source,
     spec: &Spec,
-    mut columns: Vec<Named>,
-) -> Result<(Vec<Named>, Vec<Factor>), DataError> {
+    mut variables: Vec<Asked>,
+) -> Result<(Vec<Asked>, Vec<Factor>), DataError> {
     let mut groups: Vec<Factor> = Vec::new();
     for (k, asked) in spec.groups.iter().enumerate() {
         let mut places = Vec::new();
         for factor in &asked.factor {
             find(source.columns(), factor)?;
-            let known = columns.iter().position(|(name, _)| name == factor);
+            let column = Variable::Column(factor.clone());
+            let known = variables.iter().position(|(variable, ..)| *variable == column);
             places.push(known.unwrap_or_else(|| {
-                columns.push((factor.clone(), Reading::Label));
-                columns.len() - 1
+                variables.push((column, Reading::Label, None));
+                variables.len() - 1
             }));
         }
         // nested in the longest factor that it begins with
@@ -203,7 +294,7 @@ fn factors(
         }
         groups.push(Factor { name, columns: places, sd: asked.sd, within });
     }
-    Ok((columns, groups))
+    Ok((variables, groups))
 }
 
 /// The first cell of a column that is not missing, in words.

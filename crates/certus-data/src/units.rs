@@ -43,24 +43,21 @@ impl Spread {
     }
 }
 
-/// Columns of numbers that are parts of interactions.
-pub(crate) fn parts_of_products<'a>(features: impl Iterator<Item = &'a [Part]>) -> Vec<usize> {
+/// Numbers that are parts of interactions.
+pub(crate) fn parts_of_products<'a>(features: impl Iterator<Item = &'a [Part]>) -> Vec<Part> {
     let products = features.filter(|parts| parts.len() > 1);
-    let mut columns: Vec<usize> =
-        products.flatten().filter(|p| p.level.is_none()).map(|p| p.column).collect();
-    columns.sort_unstable();
-    columns.dedup();
-    columns
+    let mut numbers: Vec<Part> = products.flatten().filter(|p| p.level.is_none()).copied().collect();
+    numbers.sort_unstable_by_key(|p| (p.column, p.function));
+    numbers.dedup();
+    numbers
 }
 
 /// The unit of the product of `parts`; `alone` is that of a column of numbers which is a feature by itself.
-pub(crate) fn unit_of(parts: &[Part], columns: &[Coding], alone: f64, spreads: &[(usize, Spread)]) -> f64 {
+pub(crate) fn unit_of(parts: &[Part], columns: &[Coding], alone: f64, spreads: &[(Part, Spread)]) -> f64 {
     let one = |part: &Part| match (&columns[part.column].how, part.level) {
         (ColumnEncoding::Levels { .. }, _) | (_, Some(_)) => 1.0,
         _ if parts.len() == 1 => alone,
-        _ => {
-            spreads.iter().find(|(column, _)| *column == part.column).map_or(1.0, |(_, spread)| spread.unit())
-        }
+        _ => spreads.iter().find(|(own, _)| own == part).map_or(1.0, |(_, spread)| spread.unit()),
     };
     parts.iter().map(one).product()
 }

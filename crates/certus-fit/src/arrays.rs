@@ -15,7 +15,7 @@ use safetensors::{Dtype, SafeTensors, View};
 use serde::{Deserialize, Serialize};
 
 use crate::directory::{ARRAYS, FitDirectory};
-use crate::error::Error;
+use crate::error::{Error, Mismatch};
 
 /// The only version so far.
 const VERSION: u32 = 1;
@@ -74,7 +74,7 @@ impl Arrays {
     pub fn encode(&self) -> Result<Vec<u8>, Error> {
         let d = self.gaussian.dim();
         if let Some((name, _)) = self.vectors.iter().find(|(_, v)| v.iter().any(|x| !x.is_finite())) {
-            return Err(Error::Mismatch(format!("the vector {name} has an entry that is not finite")));
+            return Err(Mismatch::NotFinite { name: name.clone() }.into());
         }
         let factor = self.gaussian.factor();
         let mut shape =
@@ -101,7 +101,7 @@ impl Arrays {
         // one key only: the order of several would not be the same twice
         let metadata = [("certus".to_string(), shape)].into_iter().collect();
         let named = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor));
-        safetensors::serialize(named, Some(metadata)).map_err(|e| Error::Mismatch(e.to_string()))
+        Ok(safetensors::serialize(named, Some(metadata)).map_err(Mismatch::from)?)
     }
 
     /// Reads what [`encode`](Self::encode) made. For anything else the error is a sentence that says what is wrong.

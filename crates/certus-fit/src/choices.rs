@@ -98,7 +98,14 @@ pub fn sd_priors() -> Choices {
 
 /// What is computed for variance parameters that are not given.
 pub fn scales() -> Choices {
-    vec![("posterior", "Their posterior"), ("estimate", "The maximum of the (penalised) likelihood")]
+    vec![
+        ("posterior", "Their posterior"),
+        ("estimate", "The maximum of the (penalised) likelihood"),
+        (
+            "laplace",
+            "The same by the Laplace approximation alone, as in lme4: several group effects, not linear",
+        ),
+    ]
 }
 
 /// An error that names the setting, its value and the values it may have, unless it is one of them.

@@ -144,7 +144,8 @@ impl<'a> Blocks<'a> {
     /// The latent of a level of a group for a column of the design.
     fn own(&self, group: usize, level: usize, feature: usize) -> Option<usize> {
         let first = *self.first.get(group)?.get(level)?;
-        (first != usize::MAX).then_some(first + self.slots[group][feature]?)
+        let slot = self.slots[group][feature]?;
+        (first != usize::MAX).then(|| first + slot)
     }
 
     /// The names and terms of a latent, and of its deviation.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::directory::{write_atomically, write_new};
-use crate::error::Error;
+use crate::error::{Error, Mismatch};
 use crate::grid::{Cells, Grid};
 
 /// Named columns.
@@ -24,11 +24,11 @@ impl ColumnFile<'_> {
     fn check(&self) -> Result<(), Error> {
         let (columns, given) = (self.names.len(), self.values.len());
         if columns == 0 || given % columns != 0 {
-            return Err(Error::Mismatch(format!("{given} numbers were given for {columns} columns")));
+            return Err(Mismatch::Numbers { given, columns }.into());
         }
         let mut seen = HashSet::new();
         match self.names.iter().find(|name| !seen.insert(*name)) {
-            Some(name) => Err(Error::Mismatch(format!("two columns are called {name}"))),
+            Some(name) => Err(Mismatch::Twice { name: name.clone() }.into()),
             None => Ok(()),
         }
     }

@@ -8,13 +8,8 @@ use crate::problem::Problem;
 impl Problem {
     /// Rows of every level of every group term.
     pub fn rows_by_level(&self) -> Vec<Vec<i64>> {
-        let terms = self.prepared.encoding.groups.iter().zip(&self.prepared.codes);
-        let count = |levels: usize, codes: &[u32]| {
-            let mut rows = vec![0; levels];
-            codes.iter().for_each(|code| rows[*code as usize] += 1);
-            rows
-        };
-        terms.map(|(group, codes)| count(group.levels.len(), codes)).collect()
+        let whole = |rows: Vec<usize>| rows.into_iter().map(|n| n as i64).collect();
+        self.prepared.rows_by_level().into_iter().map(whole).collect()
     }
 
     /// What the record says about a table, and about the factor.

@@ -90,8 +90,8 @@ pub enum Error {
         reason: String,
     },
     /// Parts of a fit that do not belong together.
-    #[error("{0}")]
-    Inconsistent(String),
+    #[error(transparent)]
+    Inconsistent(#[from] Inconsistency),
     /// A run that has no result yet.
     #[error("{} has no result yet: run certus resume {}", path.display(), path.display())]
     Unfinished {
@@ -116,9 +116,113 @@ pub enum Error {
         /// Where.
         path: PathBuf,
     },
+    /// A fit of which no proof can be exported.
+    #[error("no proof can be exported: {0}")]
+    NoProof(String),
     /// The caller's parts do not fit together.
-    #[error("{0}")]
-    Mismatch(String),
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+}
+
+/// Why the parts of a stored fit do not belong together.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Inconsistency {
+    /// The Gaussian and the encoding differ in their latents.
+    #[error("the arrays have {arrays} latents, the encoding has {meaning}")]
+    Latents {
+        /// Of the Gaussian.
+        arrays: usize,
+        /// Of the encoding.
+        meaning: usize,
+    },
+    /// The printed numbers come from draws that are not there.
+    #[error("the arrays have no draws of {dim} latents, where the printed numbers come from")]
+    NoDraws {
+        /// Numbers per draw.
+        dim: usize,
+    },
+    /// A response that this version does not know.
+    #[error(transparent)]
+    Response(#[from] certus_likelihood::Error),
+    /// An encoding of groups that no fit writes.
+    #[error(transparent)]
+    Scales(Box<Error>),
+    /// Variance parameters were not given, and the mixture over them is not there.
+    #[error("the arrays have no grid, but {names} was not given")]
+    NoMixture {
+        /// What was not given.
+        names: String,
+    },
+    /// A vector of the mixture is not there.
+    #[error("the arrays have no {name}")]
+    NoVector {
+        /// Its name.
+        name: &'static str,
+    },
+    /// A vector of the mixture has another length.
+    #[error("{name} has {found} entries, but {required} are required")]
+    Length {
+        /// Its name.
+        name: &'static str,
+        /// Its length.
+        found: usize,
+        /// What it must be.
+        required: usize,
+    },
+    /// Draws of deviations that are not whole.
+    #[error("effect.deviations has {found} entries, not draws of {dim}")]
+    Deviations {
+        /// Their number.
+        found: usize,
+        /// Numbers per draw.
+        dim: usize,
+    },
+    /// A grid that no fit writes.
+    #[error("the scales of the grid are not increasing, or their weights do not sum to 1")]
+    Grid,
+}
+
+/// Why something cannot be written: a defect of the caller.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Mismatch {
+    /// Columns of different lengths.
+    #[error("the column {name} has {cells} cells for {rows} rows")]
+    Cells {
+        /// Which.
+        name: String,
+        /// Its cells.
+        cells: usize,
+        /// Those of the first column.
+        rows: usize,
+    },
+    /// Two columns of one name.
+    #[error("two columns are called {name}")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// Numbers that do not fill whole rows.
+    #[error("{given} numbers were given for {columns} columns")]
+    Numbers {
+        /// How many.
+        given: usize,
+        /// Numbers per row.
+        columns: usize,
+    },
+    /// A vector with an entry that is not finite.
+    #[error("the vector {name} has an entry that is not finite")]
+    NotFinite {
+        /// Which.
+        name: String,
+    },
+    /// Parquet's writer refused.
+    #[error("the columns cannot be encoded: {0}")]
+    Parquet(#[from] parquet::errors::ParquetError),
+    /// Safetensors' writer refused.
+    #[error(transparent)]
+    Safetensors(#[from] safetensors::SafeTensorError),
 }
 
 impl Error {
@@ -131,7 +235,7 @@ impl Error {
             | Error::Changed { .. }
             | Error::AnotherFit { .. }
             | Error::Inconsistent(_) => ErrorKind::Data,
-            Error::Format { .. } | Error::Formula(_) => ErrorKind::Request,
+            Error::Format { .. } | Error::Formula(_) | Error::NoProof(_) => ErrorKind::Request,
             Error::Missing { .. } | Error::Unfinished { .. } | Error::Replaced { .. } => ErrorKind::NotFound,
             Error::Mismatch(_) => ErrorKind::Defect,
             Error::Exists { .. } | Error::NotAFit { .. } | Error::InUse { .. } => ErrorKind::Output,

@@ -10,12 +10,13 @@ use certus_likelihood::{Link, Response};
 use crate::arrays::Arrays;
 use crate::coefficient_map::{CoefficientMap, Quantity};
 use crate::directory::{FitDirectory, GROUPS, MEANING, SETTINGS};
-use crate::error::Error;
-use crate::groups::GroupTable;
+use crate::error::{Error, Inconsistency};
+use crate::groups::{EffectSource, GroupTable};
+use crate::meta::meta;
 use crate::posterior_draws::{DRAWS, PosteriorDraws};
 use crate::predict::{Groups, Prediction, predict, predict_mixture, predict_posterior};
 use crate::problem::{Problem, draws};
-use crate::record::{Data, GroupEffect, Meta, Parameter, Record};
+use crate::record::{GroupEffect, Meta, Parameter, Record};
 use crate::refusal::RequestError;
 use crate::report::Extras;
 use crate::run::RunOutcome;
@@ -49,29 +50,6 @@ enum Effects {
     Integrated(Vec<GroupEffect>),
     /// The file that was read.
     File(Vec<u8>),
-}
-
-/// What a record says beyond the outcome, before there are data.
-pub fn meta(settings: &Settings) -> Meta {
-    let versions = [("certus", env!("CARGO_PKG_VERSION")), ("target", std::env::consts::ARCH)];
-    Meta {
-        model: settings.model.clone().unwrap_or_else(|| "target".into()),
-        parameters: Vec::new(),
-        settings: settings.value(),
-        seed: settings.seed(),
-        data: Data::default(),
-        notes: Vec::new(),
-        versions: versions.map(|(a, b)| (a.to_string(), b.to_string())).into_iter().collect(),
-    }
-}
-
-impl Problem {
-    /// What a record says beyond the outcome.
-    pub fn meta(&self, settings: &Settings, parameters: Vec<Parameter>, notes: Vec<String>) -> Meta {
-        let fingerprint = Some(format!("{:016x}", self.prepared.fingerprint));
-        let data = Data { rows: Some(self.prepared.rows_used as u64), fingerprint };
-        Meta { parameters, data, notes, ..meta(settings) }
-    }
 }
 
 /// Makes the record of a fit that has no Gaussian the result of the directory.
@@ -126,6 +104,7 @@ impl Fit {
                 let scales = problem.with_effects(scales);
                 let mut record = printed(record(scales.parameters));
                 record.certificate.scale = Some(scales.scale);
+                record.describe(scales.mixed);
                 let groups = scales.groups;
                 let effects = if groups.is_empty() { Effects::None } else { Effects::Integrated(groups) };
                 (record, effects, Some((scales.mixture_posterior, scale_model.unknown_scales.clone())))
@@ -136,7 +115,13 @@ impl Fit {
                 let parameters = named.map(|(q, n)| Parameter::normal(&q.name, n.mean, n.sd)).collect();
                 let effects = match problem.meaning.has_table() {
                     true => {
-                        let stated = GroupTable::stated(&outcome.certificate.gap);
+                        let stated = match &table {
+                            Some(table) => {
+                                let count = table.draws.len() / outcome.gaussian.dim().max(1);
+                                GroupTable::stated_draws(table.source, count)
+                            }
+                            None => GroupTable::stated(&outcome.certificate.gap),
+                        };
                         Effects::Table(problem.rows_by_level(), stated)
                     }
                     false => Effects::None,
@@ -183,8 +168,7 @@ impl Fit {
         };
         let dim = meaning.as_ref().map_or(quantities.len(), CoefficientMap::dim);
         if gaussian.dim() != dim {
-            let words = format!("the arrays have {} latents, {MEANING} has {dim}", gaussian.dim());
-            return Err(Error::Inconsistent(words));
+            return Err(Inconsistency::Latents { arrays: gaussian.dim(), meaning: dim }.into());
         }
         let mixture = match &meaning {
             Some(meaning) => mixture(&record, meaning, dim, &arrays.vectors)?,
@@ -196,12 +180,7 @@ impl Fit {
             (Some(_), Some(draws)) if !draws.is_empty() && draws.len().is_multiple_of(dim.max(1)) => {
                 Some(PosteriorDraws::new(dim, draws.clone()))
             }
-            (Some(_), _) => {
-                let words = format!(
-                    "the arrays have no {DRAWS} of {dim} latents, where the printed numbers come from"
-                );
-                return Err(Error::Inconsistent(words));
-            }
+            (Some(_), _) => return Err(Inconsistency::NoDraws { dim }.into()),
             (None, _) => None,
         };
         Ok(Self { record, gaussian, meaning, quantities, mixture, posterior_draws, effects: Effects::None })
@@ -249,11 +228,16 @@ impl Fit {
         let Some(meaning) = &self.meaning else { return Ok(None) };
         let (table, stated) = match (&self.effects, &self.mixture) {
             (Effects::File(bytes), _) => return Ok(Some(bytes.clone())),
-            (Effects::Integrated(effects), Some((_, UnknownScales { effect: Some(effect), .. }))) => {
-                (Some(GroupTable::integrated(&meaning.encoding, effect, effects)), GroupTable::NOTHING)
+            (Effects::Integrated(effects), Some((_, unknown_scales))) => {
+                let table = GroupTable::integrated(&meaning.encoding, &unknown_scales.effects, effects);
+                (Some(table), GroupTable::NOTHING)
             }
             (Effects::Table(rows, stated), _) => {
-                (GroupTable::new(meaning, rows, &self.gaussian), stated.as_str())
+                let source = match &self.posterior_draws {
+                    Some(draws) => EffectSource::Draws(draws),
+                    None => EffectSource::Gaussian(&self.gaussian),
+                };
+                (GroupTable::new(meaning, rows, &source), stated.as_str())
             }
             _ => return Ok(None),
         };
@@ -402,14 +386,14 @@ fn mixture(
     dim: usize,
     vectors: &BTreeMap<String, Vec<f64>>,
 ) -> Result<Option<(MixturePosterior, UnknownScales)>, Error> {
-    let bad = |words: &dyn std::fmt::Display| Error::Inconsistent(words.to_string());
-    let response = record.model.parse::<Response>().map_err(|e| bad(&e))?;
+    let response = record.model.parse::<Response>().map_err(Inconsistency::from)?;
     let number = |key: &str| record.settings[key].as_f64();
     let unknown_scales =
         UnknownScales::of(&meaning.encoding, response, number("sigma"), number("dispersion"));
-    let Some(unknown_scales) = unknown_scales.map_err(|e| bad(&e))? else { return Ok(None) };
-    let mixture_posterior = MixturePosterior::of_vectors(dim, unknown_scales.scales.len(), vectors);
-    let missing = || bad(&format!("the arrays have no grid, but {} was not given", unknown_scales.names()));
-    let mixture_posterior = mixture_posterior.ok_or_else(missing)?.map_err(|e| bad(&e))?;
+    let unknown_scales = unknown_scales.map_err(|e| Inconsistency::Scales(Box::new(e)))?;
+    let Some(unknown_scales) = unknown_scales else { return Ok(None) };
+    let mixture_posterior = MixturePosterior::of_vectors(dim, &unknown_scales, vectors);
+    let missing = || Inconsistency::NoMixture { names: unknown_scales.names() };
+    let mixture_posterior = mixture_posterior.ok_or_else(missing)??;
     Ok(Some((mixture_posterior, unknown_scales)))
 }

@@ -10,7 +10,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
-use crate::error::Error;
+use crate::error::{Error, Mismatch};
 
 /// Rows of a row group.
 const GROUP: usize = 1 << 16;
@@ -72,14 +72,14 @@ impl Grid<'_> {
     pub fn to_parquet(&self) -> Result<Vec<u8>, Error> {
         let rows = self.columns.first().map_or(0, |c| c.1.len());
         for (k, (name, cells)) in self.columns.iter().enumerate() {
-            if cells.len() != rows || self.columns[..k].iter().any(|c| c.0 == *name) {
-                return Err(Error::Mismatch(format!(
-                    "the column {name} has {} cells for {rows} rows, or appears twice",
-                    cells.len()
-                )));
+            if cells.len() != rows {
+                return Err(Mismatch::Cells { name: name.clone(), cells: cells.len(), rows }.into());
+            }
+            if self.columns[..k].iter().any(|c| c.0 == *name) {
+                return Err(Mismatch::Twice { name: name.clone() }.into());
             }
         }
-        self.encode(rows).map_err(|e| Error::Mismatch(format!("the columns cannot be encoded: {e}")))
+        Ok(self.encode(rows).map_err(Mismatch::from)?)
     }
 
     fn encode(&self, rows: usize) -> Result<Vec<u8>, ParquetError> {

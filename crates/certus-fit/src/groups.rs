@@ -10,7 +10,9 @@ use certus_data::encoding::Encoding;
 use crate::coefficient_map::CoefficientMap;
 use crate::error::Error;
 use crate::grid::{Cells, Grid};
-use crate::record::GroupEffect;
+use crate::posterior_draws::PosteriorDraws;
+use crate::quantile::quantile;
+use crate::record::{GroupEffect, Source};
 use crate::variance::RandomEffect;
 
 /// Columns of text as names and the number of the name in every row.
@@ -19,6 +21,40 @@ pub struct Labels {
     pub names: Vec<String>,
     /// Which of them.
     pub cells: Vec<u32>,
+}
+
+/// What the numbers of a fit with given sds are computed from.
+pub enum EffectSource<'a> {
+    /// The Gaussian.
+    Gaussian(&'a Gaussian),
+    /// The draws that the fit keeps.
+    Draws(&'a PosteriorDraws),
+}
+
+/// Mean, sd and the quantiles 0.05, 0.5 and 0.95 of combinations of latents.
+enum Summaries<'a> {
+    Gaussian(Combinations<'a>),
+    Draws(&'a PosteriorDraws, Vec<f64>),
+}
+
+impl Summaries<'_> {
+    fn of(&mut self, terms: &[(usize, f64)]) -> ([f64; 2], [f64; 3]) {
+        match self {
+            Self::Gaussian(combinations) => {
+                let (mean, sd) = combinations.moments(terms);
+                ([mean, sd], [mean - NORMAL_95 * sd, mean, mean + NORMAL_95 * sd])
+            }
+            Self::Draws(draws, values) => {
+                values.clear();
+                values.extend(draws.each().map(|z| terms.iter().map(|(i, a)| a * z[*i]).sum::<f64>()));
+                let n = values.len() as f64;
+                let mean = values.iter().sum::<f64>() / n;
+                let sd = (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+                values.sort_by(f64::total_cmp);
+                ([mean, sd], [0.05, 0.5, 0.95].map(|p| quantile(values, p)))
+            }
+        }
+    }
 }
 
 /// The table, on the scale of the data.
@@ -39,46 +75,45 @@ pub struct GroupTable {
 
 impl GroupTable {
     /// Of a fit whose group sds are given; `None` where the coefficients are listed one by one. `rows` are those of
-    /// every
-    /// level of every term.
-    pub fn new(meaning: &CoefficientMap, rows: &[Vec<i64>], w: &Gaussian) -> Option<Self> {
+    /// every level of every term.
+    pub fn new(meaning: &CoefficientMap, rows: &[Vec<i64>], source: &EffectSource<'_>) -> Option<Self> {
         if !meaning.has_table() {
             return None;
         }
         let encoding = &meaning.encoding;
-        // the names of all levels, one term after the other
-        let (mut names, mut first) = (Vec::new(), Vec::new());
-        for group in &encoding.groups {
-            first.push(names.len());
-            names.extend((0..group.levels.len()).map(|level| group.level_name(level)));
-        }
+        let (names, first) = level_names(encoding);
         let mut table = Self::empty(encoding, names, meaning.dim());
-        let mut combinations = Combinations::new(w);
+        let mut summaries = match source {
+            EffectSource::Gaussian(w) => Summaries::Gaussian(Combinations::new(w)),
+            EffectSource::Draws(draws) => Summaries::Draws(draws, Vec::with_capacity(draws.count())),
+        };
         meaning.for_each_effect(|place, own, deviation| {
             let term = place.group.unwrap_or_default();
             table.term.cells.push(term as u32);
             table.group.cells.push((first[term] + place.level) as u32);
             table.coefficient.cells.push(place.feature as u32);
             table.rows.push(rows[term][place.level]);
-            let (mean, sd) = combinations.moments(own);
-            table.own.iter_mut().zip([mean, sd]).for_each(|(to, x)| to.push(x));
-            let (mean, sd) = combinations.moments(deviation);
-            let quantiles = [mean - NORMAL_95 * sd, mean, mean + NORMAL_95 * sd];
-            table.push_deviation([mean, sd], quantiles);
+            let (moments, _) = summaries.of(own);
+            table.own.iter_mut().zip(moments).for_each(|(to, x)| to.push(x));
+            let (moments, quantiles) = summaries.of(deviation);
+            table.push_deviation(moments, quantiles);
         });
         Some(table)
     }
 
     /// Of a fit whose groups were integrated out.
-    pub fn integrated(encoding: &Encoding, effect: &RandomEffect, effects: &[GroupEffect]) -> Self {
-        let names = effects.iter().map(|e| e.group.clone()).collect();
+    pub fn integrated(encoding: &Encoding, varying: &[RandomEffect], effects: &[GroupEffect]) -> Self {
+        let (names, first) = level_names(encoding);
         let mut table = Self::empty(encoding, names, effects.len());
-        for (k, e) in effects.iter().enumerate() {
-            table.term.cells.push(0);
-            table.group.cells.push(k as u32);
-            table.coefficient.cells.push(effect.feature as u32);
-            table.rows.push(e.rows as i64);
-            table.push_deviation([e.mean, e.sd], [e.q05, e.q50, e.q95]);
+        for own in varying {
+            let all = effects.get(own.first..own.first + own.levels).unwrap_or_default();
+            for (level, e) in all.iter().enumerate() {
+                table.term.cells.push(own.term as u32);
+                table.group.cells.push((first[own.term] + level) as u32);
+                table.coefficient.cells.push(own.feature as u32);
+                table.rows.push(e.rows as i64);
+                table.push_deviation([e.mean, e.sd], [e.q05, e.q50, e.q95]);
+            }
         }
         table
     }
@@ -130,6 +165,21 @@ impl GroupTable {
         }
     }
 
+    /// What is said of means and sds of draws.
+    pub fn stated_draws(source: Source, count: usize) -> String {
+        format!("estimated: means, sds and quantiles of {count} draws ({})", source.words())
+    }
+
     /// What is said of means and sds without a certificate.
     pub const NOTHING: &str = "nothing is proved about these means and sds";
+}
+
+/// The names of all levels, one term after the other, and where each begins.
+fn level_names(encoding: &Encoding) -> (Vec<String>, Vec<usize>) {
+    let (mut names, mut first) = (Vec::new(), Vec::new());
+    for group in &encoding.groups {
+        first.push(names.len());
+        names.extend((0..group.levels.len()).map(|level| group.level_name(level)));
+    }
+    (names, first)
 }

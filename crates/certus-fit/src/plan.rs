@@ -6,6 +6,7 @@ use certus_data::DataError;
 
 use crate::method_choice::MethodChoice;
 use crate::number::joined;
+use crate::posterior::PosteriorChoice;
 use crate::problem::Problem;
 use crate::theorems::{FitPlan, Lines, Theorems};
 
@@ -15,7 +16,12 @@ const THEOREM_WORK: f64 = 1e11;
 
 impl Problem {
     /// What a fit would do. Where rows are distributed over ranks, all of them must call this.
-    pub fn plan(&self, goal: &Goal, choice: &MethodChoice) -> Result<FitPlan, DataError> {
+    pub fn plan(
+        &self,
+        goal: &Goal,
+        choice: &MethodChoice,
+        posterior: PosteriorChoice,
+    ) -> Result<FitPlan, DataError> {
         let prepared = &self.prepared;
         let r = &prepared.response;
         let mut lines = vec![
@@ -39,6 +45,7 @@ impl Problem {
         } else {
             lines.push(("route", self.route(choice)));
         }
+        lines.push(("posterior", self.forecast(goal, posterior)));
         let theorems = self.theorems(goal, choice)?;
         let theorems = match theorems {
             Ok((theorems, more)) => {

@@ -118,6 +118,24 @@ pub enum RequestError {
         /// "sd(clinic) is".
         unknown: String,
     },
+    /// Estimates of several sds with priors of the coefficients.
+    #[error(
+        "{effects} sds of random effects are not given, and their estimate has flat priors of the coefficients: leave \
+            out `prior-sd` and the other priors, or `scales` estimate"
+    )]
+    PenalisedSds {
+        /// Effects of all terms.
+        effects: usize,
+    },
+    /// Several sds of a model that is not linear, of which there is no posterior.
+    #[error(
+        "{effects} sds of random effects are not given, of which there is no posterior unless the response is linear: \
+            add `ml` (or `scales` estimate) for their maximum likelihood, or give them (`group-sd`)"
+    )]
+    NoPosterior {
+        /// Effects of all terms.
+        effects: usize,
+    },
     /// A setting of unknown scales where all are given.
     #[error(
         "{setting} is given, but no group sd, noise or dispersion is unknown: leave it out, or leave out group-sd, \
@@ -235,7 +253,7 @@ impl RequestError {
         Self::Word { setting: setting.into(), value: value.into(), known }
     }
 
-    pub(crate) fn no_effect(setting: &str, owner: impl Into<String>) -> Self {
+    pub(crate) fn no_effect(setting: impl Into<String>, owner: impl Into<String>) -> Self {
         Self::NoEffect { setting: setting.into(), owner: owner.into() }
     }
 }

@@ -21,6 +21,7 @@ use crate::number::joined;
 use crate::posterior::{Compared, PosteriorChoice, PosteriorTable};
 use crate::problem::{GIVEN, ModelKind, Problem};
 use crate::progress::{RunObserver, RunProgress};
+use crate::record::Source;
 use crate::variance::run::ScalesOutcome;
 
 /// What a run ends with.
@@ -40,28 +41,33 @@ impl RunOutcome {
         found.judge(&mut self.outcome);
         if let Some(scales) = &mut self.scales {
             scales.effects.clone_from(&found.effects);
+            scales.deviations.clone_from(&found.deviations);
             scales.refined(found.refinement);
         }
         self.outcome.certificate.posterior = found.posterior;
+        self.outcome.elapsed += found.elapsed;
         self.table = found.table;
     }
 }
 
 impl Problem {
     /// Compares what a run ended with with the posterior, and takes from the ladder what is printed; `asked` is the
-    /// level at which the accuracy must be known.
+    /// level at which the accuracy must be known; `tried` is told each rung before it is tried.
     pub fn compare(
         &self,
         goal: &Goal,
         choice: PosteriorChoice,
         asked: Option<RequiredLevel>,
         ended: &RunOutcome,
+        tried: &(dyn Fn(Source) + Sync),
     ) -> Compared {
-        match &ended.scales {
+        let began = Instant::now();
+        let found = match &ended.scales {
             // the run has judged the level
-            Some(scales) => self.compare_scales(goal, choice, scales),
-            None => self.compare_gaussian(goal, choice, asked, &ended.outcome),
-        }
+            Some(scales) => self.compare_scales(goal, choice, scales, tried),
+            None => self.compare_gaussian(goal, choice, asked, &ended.outcome, tried),
+        };
+        Compared { elapsed: began.elapsed(), ..found }
     }
 
     /// Fits, whatever kind of model it is; `asked` is the level that counts as reached, `saved` a state to resume from.

@@ -4,17 +4,18 @@
 use std::sync::Arc;
 
 use certus::{Gaussian, Outcome};
-use certus_likelihood::{Binomial, Datum, Likelihood, Logistic};
+use certus_likelihood::{Binomial, Likelihood, Logistic};
 use certus_models::rows::{Leaf, add, leaves};
 use certus_models::{Glm, Prior, laplace};
 
 use crate::conflict::shares;
 use crate::number::number;
 use crate::problem::Problem;
+use crate::sides::{Side, side};
 use certus_data::DataError;
 use certus_data::encoding::ColumnEncoding;
 use certus_data::summary::{all, over_leaves};
-use certus_likelihood::{Response, Values};
+use certus_likelihood::Values;
 
 /// Leaves that are checked before all others: where these overlap, all do.
 const FIRST: usize = 8;
@@ -27,26 +28,6 @@ const OPEN: f64 = 0.01;
 const WIDE: [f64; 2] = [1e3, 1e4];
 /// Features named one by one.
 const NAMED: usize = 3;
-
-/// What an observation requires of a direction d along which the likelihood must never fall.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Side {
-    /// xᵀd ≥ 0: all trials succeeded.
-    Above,
-    /// xᵀd ≤ 0: none did, or a count is 0.
-    Below,
-    /// xᵀd = 0.
-    Both,
-}
-
-fn side(response: Response, datum: Datum) -> Side {
-    let counts = response.values() == Values::Counts;
-    match (datum.y <= 0.0, datum.y >= datum.trials && !counts) {
-        (true, false) => Side::Below,
-        (false, true) => Side::Above,
-        _ => Side::Both,
-    }
-}
 
 /// A column that may separate: a feature, or the reference level of a column of text, which is 1 less the sum of its
 /// other levels.
@@ -111,22 +92,20 @@ impl Problem {
             return Ok(Some(format!("the data separate the response: {shown}{more}; {end}")));
         }
         let Some((names, strict)) = self.combination_that_separates(w)? else { return Ok(None) };
-        let (y, one) = (&self.prepared.encoding.response, self.success());
+        let (y, one, zero) = (&self.prepared.encoding.response, self.success(), self.failure());
         let where_ = if strict {
-            format!("is above a threshold wherever {y} is {one}, and below it wherever {y} is 0")
+            format!("is above a threshold wherever {y} is {one}, and below it wherever {y} is {zero}")
         } else {
             let neither = if self.response.values() == Values::Successes {
                 ", and at it in all other rows"
             } else {
                 ""
             };
-            format!("is never below a threshold where {y} is {one}, never above it where {y} is 0{neither}")
+            format!(
+                "is never below a threshold where {y} is {one}, never above it where {y} is {zero}{neither}"
+            )
         };
         Ok(Some(format!("the data separate the response: a linear combination of {names} {where_}; {end}")))
-    }
-
-    fn success(&self) -> &'static str {
-        if self.response.values() == Values::Successes { "all of its trials" } else { "1" }
     }
 
     /// True if all observations require the same: then the response is constant, which another note reports.
@@ -244,6 +223,7 @@ impl Problem {
                         certus_data::encoding::Coding {
                             name,
                             how: ColumnEncoding::Levels { levels, .. },
+                            ..
                         } => levels.get(k as usize).map(|level| (name.as_str(), level.as_str())),
                         _ => None,
                     },
@@ -264,7 +244,7 @@ impl Problem {
         } else {
             ((c < a).then(|| beyond('<', a)), (b > d).then(|| beyond('>', d)))
         };
-        let said = [(self.success(), ones), ("0", zeros)];
+        let said = [(self.success(), ones), (self.failure(), zeros)];
         let said: Vec<String> =
             said.into_iter().filter_map(|(v, w)| w.map(|w| format!("{v} wherever {w}"))).collect();
         format!("{} is {}", encoding.response, said.join(" and "))

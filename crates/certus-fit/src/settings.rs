@@ -62,7 +62,16 @@ pub struct Settings {
     #[cfg_attr(feature = "clap", arg(long, value_name = "X|g=X", help_heading = "Terms"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_sd: Option<Vec<String>>,
-    /// Column with the weights of the rows
+    /// The level of a binary response that counts as 1 [default: 1, true or yes, else the last level in sort order]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "LEVEL", help_heading = "Terms"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// Columns whose values are levels, whatever they look like: "x", or "x:ref=level" to choose the reference level
+    /// [default: the first level]; repeatable
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COL[:ref=LEVEL]", help_heading = "Terms"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub categorical: Option<Vec<String>>,
+    /// Column with frequency weights: a row with weight 3 counts as three equal rows
     #[cfg_attr(feature = "clap", arg(long, value_name = "COL", help_heading = "Terms"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<String>,
@@ -70,6 +79,10 @@ pub struct Settings {
     #[cfg_attr(feature = "clap", arg(long, value_name = "COL", help_heading = "Terms"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<String>,
+    /// Column with the exposures of counts, such as person-years: its logarithm is added to the linear predictor
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COL", help_heading = "Terms"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exposure: Option<String>,
     /// Column with the numbers of trials (binomial)
     #[cfg_attr(feature = "clap", arg(long, value_name = "COL", help_heading = "Terms"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,6 +117,15 @@ pub struct Settings {
     #[cfg_attr(feature = "clap", arg(long, value_parser = parser(choices::scales()), help_heading = "Method"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scales: Option<String>,
+    /// Estimate a linear mixed model by restricted maximum likelihood, with flat priors of the coefficients; --scales
+    /// estimate does so unless priors are given
+    #[cfg_attr(feature = "clap", arg(long, conflicts_with = "ml", help_heading = "Method"))]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reml: bool,
+    /// Estimate a mixed model by maximum likelihood, with flat priors of the coefficients
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Method"))]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ml: bool,
     /// Fit without an intercept
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Data"))]
     #[serde(skip_serializing_if = "std::ops::Not::not")]

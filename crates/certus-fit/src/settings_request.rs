@@ -1,12 +1,14 @@
 //! From settings to what is requested of the data: by a formula, or by names.
 
-use certus_data::{Features, Formula, GroupSpec, Missing, Spec};
+use certus_data::{Categorical, Features, Formula, GroupSpec, Missing, Offset, Slopes, Spec};
 
 use crate::error::Error;
 use crate::refusal::RequestError;
 use crate::request::Request;
 use crate::settings::{Settings, unset};
-use crate::variance::request::ScaleRequest;
+use crate::variance::request::{ScaleRequest, Scales, own};
+use certus_likelihood::{Auxiliary, Link, Values};
+use certus_mixed::linear::Criterion;
 
 impl Settings {
     /// What is requested from the data.
@@ -18,6 +20,15 @@ impl Settings {
         };
         spec.weights.clone_from(&self.weights);
         spec.trials.clone_from(&self.trials);
+        spec.event.clone_from(&self.event);
+        spec.categorical = self.categorical.iter().flatten().map(|text| Categorical::of_text(text)).collect();
+        if let Some(column) = &self.exposure {
+            if spec.model.values() != Values::Counts {
+                let owner = "models of counts (poisson, negative-binomial)";
+                return Err(RequestError::no_effect("`exposure`", owner).into());
+            }
+            spec.offset = Some(Offset::exposure(column, spec.offset.take()));
+        }
         spec.standardise = !self.no_standardise;
         spec.missing = if self.missing.as_deref() == Some("drop") { Missing::Drop } else { Missing::Error };
         self.check_factor(&spec)?;
@@ -28,7 +39,59 @@ impl Settings {
         request.scale =
             ScaleRequest::new(self.sd_prior.as_deref(), self.sd_prior_scale, self.scales.as_deref())?;
         request.priors.clone_from(&self.priors);
+        if let Some(criterion) = self.criterion(&request)? {
+            request.scale = request.scale.with_criterion(criterion)?;
+            (request.prior_sd, request.intercept_prior_sd) = (f64::INFINITY, f64::INFINITY);
+        }
         Ok(request)
+    }
+
+    /// The criterion of a linear mixed model: asked for, or REML for estimates without priors.
+    fn criterion(&self, request: &Request) -> Result<Option<Criterion>, RequestError> {
+        let priors = [
+            ("prior-sd", self.prior_sd.is_some_and(f64::is_finite)),
+            ("intercept-prior-sd", self.intercept_prior_sd.is_some_and(f64::is_finite)),
+            ("priors", !self.priors.is_empty()),
+        ];
+        let given = priors.into_iter().find(|(_, given)| *given);
+        let groups = &request.spec.groups;
+        let unknown = !groups.is_empty() && groups.iter().all(|g| g.sd.is_none());
+        let own = own(request.spec.model, self.sigma, self.dispersion);
+        let mixed = own == Some(Auxiliary::Sigma) && unknown;
+        // of models that are not linear one effect of one group has priors unless `ml` is asked for
+        let other = own.is_none() && request.spec.model.link() != Link::Identity && unknown;
+        let several = groups.len() > 1 || groups.iter().any(|g| g.slopes != Slopes::Terms(Vec::new()));
+        let asked = match (self.reml, self.ml) {
+            (false, false) => {
+                let estimate = request.scale.scales() == Scales::Estimate && given.is_none() && mixed;
+                let without =
+                    request.scale.scales() == Scales::Estimate && given.is_none() && other && several;
+                return Ok(match (estimate, without) {
+                    (true, _) => Some(Criterion::Reml),
+                    (false, true) => Some(Criterion::Ml),
+                    (false, false) => None,
+                });
+            }
+            (true, true) => return Err(RequestError::no_effect("`ml`", "fits without `reml`")),
+            (true, false) => ("`reml`", Criterion::Reml),
+            (false, true) => ("`ml`", Criterion::Ml),
+        };
+        if asked.1 == Criterion::Reml && !mixed {
+            let owner = "linear models with groups whose sds are not given, nor sigma";
+            return Err(RequestError::no_effect(asked.0, owner));
+        }
+        if !mixed && !other {
+            let owner =
+                "models with groups whose sds are not given; of a linear one sigma is not given either";
+            return Err(RequestError::no_effect(asked.0, owner));
+        }
+        match given {
+            Some((setting, _)) => Err(RequestError::no_effect(
+                format!("`{setting}`"),
+                format!("fits without {}, which has flat priors", asked.0),
+            )),
+            None => Ok(Some(asked.1)),
+        }
     }
 
     /// Response, features, groups, offset and intercept by their own settings.
@@ -42,7 +105,7 @@ impl Settings {
         }
         let list = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
         spec.groups = GroupSpec::all(&list(&self.group), &list(&self.group_sd))?;
-        spec.offset.clone_from(&self.offset);
+        spec.offset = self.offset.clone().map(Offset::Column);
         spec.intercept = !self.no_intercept;
         Ok(spec)
     }
@@ -62,7 +125,7 @@ impl Settings {
         let mut spec = Spec::new(&formula.response, self.response()?);
         spec.features = formula.features();
         spec.groups = formula.group_specs(self.group_sd.as_deref().unwrap_or_default())?;
-        spec.offset = formula.offset.clone().or_else(|| self.offset.clone());
+        spec.offset = formula.offset.clone().or_else(|| self.offset.clone().map(Offset::Column));
         spec.intercept = formula.intercept;
         Ok(spec)
     }

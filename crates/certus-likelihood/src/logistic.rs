@@ -46,8 +46,12 @@ impl Loss for Logistic {
     }
 
     fn reject(&self, datum: Datum) -> Option<String> {
-        (datum.y != 0.0 && datum.y != 1.0)
-            .then(|| format!("the response is {}, but 0 or 1 is required", datum.y))
+        (datum.y != 0.0 && datum.y != 1.0).then(|| {
+            format!(
+                "the response is {}, but 0 or 1 is required (or two levels, one of them named as the event)",
+                datum.y
+            )
+        })
     }
 
     #[inline(always)]

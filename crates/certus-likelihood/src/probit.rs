@@ -41,8 +41,12 @@ impl Loss for Probit {
     }
 
     fn reject(&self, datum: Datum) -> Option<String> {
-        (datum.y != 0.0 && datum.y != 1.0)
-            .then(|| format!("the response is {}, but 0 or 1 is required", datum.y))
+        (datum.y != 0.0 && datum.y != 1.0).then(|| {
+            format!(
+                "the response is {}, but 0 or 1 is required (or two levels, one of them named as the event)",
+                datum.y
+            )
+        })
     }
 
     fn value(&self, t: f64, datum: Datum) -> f64 {

@@ -167,6 +167,21 @@ pub fn normal_cdf(t: f64) -> f64 {
     0.5 * libm::erfc(-t * FRAC_1_SQRT_2)
 }
 
+/// P(χ²_df > x): P(χ²_{k+2} > x) = P(χ²_k > x) + (x/2)^{k/2}e^{−x/2}/Γ(k/2 + 1), from erfc(√(x/2)) and e^{−x/2}; for no
+/// degrees of freedom χ² is 0.
+pub fn chi_squared_tail(x: f64, df: u64) -> f64 {
+    if x <= 0.0 {
+        return 1.0;
+    }
+    let half = 0.5 * x;
+    let mut tail = if df % 2 == 1 { libm::erfc(half.sqrt()) } else { 0.0 };
+    for k in (df % 2..df).step_by(2) {
+        let k = 0.5 * k as f64;
+        tail += (k * half.ln() - half - ln_gamma(k + 1.0)).exp();
+    }
+    tail.min(1.0)
+}
+
 /// log Γ(x).
 pub fn ln_gamma(x: f64) -> f64 {
     libm::lgamma(x)
@@ -175,6 +190,21 @@ pub fn ln_gamma(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Tables of the χ² distribution, and the mean of the tail: ∫ P(χ²_df > x)dx = df.
+    #[test]
+    fn chi_squared_tails() {
+        for (df, five, one) in [(1, 3.841459, 6.634897), (2, 5.991465, 9.210340), (3, 7.814728, 11.344867)] {
+            assert!((chi_squared_tail(five, df) - 0.05).abs() < 1e-7, "{df}");
+            assert!((chi_squared_tail(one, df) - 0.01).abs() < 1e-7, "{df}");
+        }
+        for df in 0..9 {
+            let sum: f64 =
+                (0..400_000).map(|k| 1e-3 * chi_squared_tail(1e-3 * (f64::from(k) + 0.5), df)).sum();
+            assert!((sum - df as f64).abs() < 1e-5, "{df}: {sum}");
+        }
+        assert_eq!(chi_squared_tail(0.0, 3), 1.0);
+    }
 
     #[test]
     fn log_is_right_from_one_on() {

@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 pub mod collapsed;
+pub mod correlated;
+pub mod crossed;
 pub mod density;
 mod evaluations;
 mod journal;

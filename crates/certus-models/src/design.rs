@@ -123,6 +123,16 @@ impl Design {
         &*self.rows
     }
 
+    /// True if the first column of A is one of ones.
+    pub fn intercept(&self) -> bool {
+        self.intercept
+    }
+
+    /// center_j and scale_j of feature j: 0 and 1 where columns are used as they are.
+    pub fn center_and_scale(&self, j: usize) -> (f64, f64) {
+        self.transform.as_ref().map_or((0.0, 1.0), |(center, scale)| (center[j], scale[j]))
+    }
+
     /// Checks every number for being finite, naming the first bad row.
     pub fn check_numbers(&self) -> Result<(), Error> {
         self.check(&first_bad_number)

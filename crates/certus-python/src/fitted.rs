@@ -51,7 +51,7 @@ fn matrix<'py>(
 }
 
 /// Names, and a row of numbers for each.
-type Named<'py> = (Vec<String>, Bound<'py, PyArray2<f64>>);
+type GroupEffects<'py> = (String, String, Vec<String>, Bound<'py, PyArray2<f64>>);
 
 #[pymethods]
 impl Fitted {
@@ -153,20 +153,25 @@ impl Fitted {
         Ok(PyArray1::from_vec(py, values))
     }
 
-    /// The names of the groups whose sd was not given, and of each rows, mean, sd, q05, q50, q95 of its effect; `None`
-    /// if there are none.
-    fn groups<'py>(&self, py: Python<'py>) -> PyResult<Option<Named<'py>>> {
+    /// Per effect of a group whose sd was not given: the group, the coefficient that varies, the names of its levels,
+    /// and of each rows, mean, sd, q05, q50, q95 of its effect; `None` if there are none.
+    fn groups<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<GroupEffects<'py>>>> {
         let (Some((mixture_posterior, unknown_scales)), Some(meaning)) = (&self.0.mixture, &self.0.meaning)
         else {
             return Ok(None);
         };
-        let (Some(effects), Some(effect)) = (&mixture_posterior.effects, &unknown_scales.effect) else {
+        let Some(effects) = mixture_posterior.effects.as_ref().filter(|_| !unknown_scales.effects.is_empty())
+        else {
             return Ok(None);
         };
-        let group = &meaning.encoding.groups[0];
-        let names: Vec<String> = (0..group.levels.len()).map(|k| group.level_name(k)).collect();
-        let rows = names.len();
-        Ok(Some((names, matrix(py, effects.table(effect), rows, 6)?)))
+        let mut out = Vec::new();
+        for effect in &unknown_scales.effects {
+            let group = &meaning.encoding.groups[effect.term];
+            let names: Vec<String> = (0..group.levels.len()).map(|k| group.level_name(k)).collect();
+            let table = matrix(py, effects.table(effect), names.len(), 6)?;
+            out.push((effect.group.clone(), effect.coefficient.clone(), names, table));
+        }
+        Ok(Some(out))
     }
 
     /// Per row of new columns: mean, sd, q05, q50, q95, linear_mean, linear_sd.

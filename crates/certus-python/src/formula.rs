@@ -6,17 +6,19 @@ use pyo3::prelude::*;
 
 use crate::error::usage;
 
-/// Response, intercept, columns of every fixed term, columns of every group, offset.
-type Parts = (String, bool, Vec<Vec<String>>, Vec<Vec<String>>, Option<String>);
+/// Response, intercept, columns of every fixed term, columns of every group, columns of the offset.
+type Parts = (String, bool, Vec<Vec<String>>, Vec<Vec<String>>, Option<Vec<String>>);
 
 /// The parts of a formula.
 #[pyfunction]
 pub(crate) fn read_formula(py: Python<'_>, text: &str) -> PyResult<Parts> {
     let own: Formula = text.parse().map_err(|e: certus_data::FormulaError| usage(py, &e.to_string()))?;
-    let fixed = own.fixed.into_iter().map(|term| term.columns).collect();
+    let texts = |names: Vec<&str>| names.into_iter().map(String::from).collect::<Vec<_>>();
+    let fixed = own.fixed.iter().map(|term| texts(term.columns())).collect();
     // effects that vary are among the fixed ones, or refused later
     let groups = own.groups.into_iter().map(|group| group.factor).collect();
-    Ok((own.response, own.intercept, fixed, groups, own.offset))
+    let offset = own.offset.as_ref().map(|offset| texts(offset.columns()));
+    Ok((own.response, own.intercept, fixed, groups, offset))
 }
 
 /// A formula without its group terms, and these: effects, whether they are correlated, factor.

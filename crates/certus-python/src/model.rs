@@ -174,7 +174,8 @@ impl Model {
         let settings = read(py, settings)?.or(&self.settings);
         let (goal, choice) =
             (settings.goal().map_err(|e| data(py, &e))?, settings.choice().map_err(|e| data(py, &e))?);
-        let plan = py.detach(|| self.problem.plan(&goal, &choice)).map_err(|e| data(py, &e))?;
+        let posterior = settings.posterior().map_err(|e| data(py, &e))?;
+        let plan = py.detach(|| self.problem.plan(&goal, &choice, posterior)).map_err(|e| data(py, &e))?;
         Ok((plan.to_string(), serde_json::to_string(&plan).expect("a plan is plain values")))
     }
 
@@ -205,7 +206,7 @@ impl Model {
                 // what follows is no step of the run
                 shared.show(None);
                 if ended.outcome.status == Status::Reached {
-                    let found = theirs.compare(&goal, posterior, asked, &ended);
+                    let found = theirs.compare(&goal, posterior, asked, &ended, &|_| {});
                     let stopped = cancellation.is_set() && !found.is_whole();
                     ended.with(if stopped { Compared::stopped("the fit was stopped") } else { found });
                 }

@@ -126,7 +126,7 @@ def test_what_formulae_evaluates_has_our_group_terms(df):
     assert np.array_equal(ours.fit().mean, theirs.fit().mean)
     assert "I(a)[site=s3]" in theirs.names and theirs.fit().predict(df.head(2)).shape == (2, 7)
     with pytest.raises(certus.UsageError, match="not available yet"):
-        certus.linear("value ~ np.log(n) + (np.log(n) | site)", data=df)
+        certus.linear("value ~ np.log(n) + (np.log(n) | site)", data=df, sigma=1.0)
 
 
 def test_names_between_backquotes(df):

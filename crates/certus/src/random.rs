@@ -31,7 +31,9 @@ const TASK: usize = 16 * BLOCK;
 /// | `Estimate` | 2³² + k | the k-th look of [`crate::auto()`] |
 /// | `Estimate` | 2⁴⁰, 2⁴⁰ + 1 | its check of the gradient |
 /// | `Estimate` | 2⁴¹ + 2k, + 1 | batch k of the draws of `certus-mixed`'s proposal: normals; which component |
+/// | `Estimate` | 2⁴⁵ + k | set k of the draws that correct a Laplace approximation, in `certus-mixed` |
 /// | `Sample` | 2⁴¹ | normals of predictions by draws of scales, in `certus-fit` |
+/// | `Sample` | 2⁴⁶ | draws of effects of several groups, for predictions, in `certus-fit` |
 /// | `Chain` | 2k; 2k + 1 | chain k of the sampler of `certus-models`: its start; the key of its own generator |
 ///
 /// A statement that holds with probability 1 − δ over its draws holds for a Gaussian that was chosen without them. So

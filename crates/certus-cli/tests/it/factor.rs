@@ -90,7 +90,7 @@ fn many_groups_have_a_table() {
     let (data, place) = (data.to_str().unwrap(), out.to_str().unwrap());
     let fit = [
         "fit",
-        "logistic",
+        "linear",
         data,
         "--response",
         "y",
@@ -98,8 +98,10 @@ fn many_groups_have_a_table() {
         "g:: *",
         "--group-sd",
         "1",
-        "--gap",
+        "--sigma",
         "1",
+        "--posterior",
+        "gaussian",
         "--out",
         place,
     ];

@@ -182,7 +182,7 @@ fn overwriting_keeps_the_old_result_until_the_new_one_is_there() {
     let (dir, data, out) = fitted("overwrite", &["--seed", "1"]);
     let again = |seed: &str, features: &str| -> Vec<String> {
         let words = ["fit", "logistic", text(&data), "--response", "y", "--features", features, "--quiet"];
-        let more = ["--out", text(&out), "--overwrite", "--seed", seed];
+        let more = ["--out", text(&out), "--overwrite", "--seed", seed, "--posterior", "gaussian"];
         words.iter().chain(&more).map(ToString::to_string).collect()
     };
     expect(&run(&again("2", "nothing")), 65, "nothing");
@@ -381,6 +381,7 @@ fn links_in_a_directory_of_data_multiply_no_rows() {
     fs::write(data.join("inner/b.csv"), rows(20, 20)).unwrap();
     let fit = |data: &Path, more: &[&str]| {
         let words = ["fit", "logistic", text(data), "--response", "y", "--features", "x", "--json"];
+        let more = &[more, &["--posterior", "gaussian"]].concat()[..];
         let output = certus(&[&words[..], more].concat());
         expect(&output, 0, "");
         let record: Value = serde_json::from_slice(&output.stdout).unwrap();

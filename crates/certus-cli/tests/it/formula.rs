@@ -127,8 +127,9 @@ fn refusals_say_what_to_type() {
     let file = table(&dir);
     let with = |formula: &str, more: &[&str]| certus(&[&["fit", "linear", &file, formula], more].concat());
     for (formula, more, code, words) in [
-        ("y ~ log(x)", &[][..], 64, "\n  y ~ log(x)\n      ^\n"),
-        ("y ~ log(x)", &[], 64, "--sql \"SELECT *, ln(x) AS new FROM data\""),
+        ("y ~ cos(x)", &[][..], 64, "\n  y ~ cos(x)\n      ^\n"),
+        ("y ~ cos(x)", &[], 64, "make any other column first, on the command line with --sql \"SELECT *,"),
+        ("y ~ log(x)", &[], 65, "the feature 'log(x)' is -inf, but a finite number is required"),
         // a name between backquotes is not a setting
         ("y ~ `x` + `z", &[], 64, "  y ~ `x` + `z\n"),
         ("y ~ xx", &[], 65, "did you mean 'x'?"),
@@ -141,10 +142,10 @@ fn refusals_say_what_to_type() {
         ("y ~ x + (x | worker)", &["--group-sd", "1", "--sigma", "1"], 64, "--group \"worker:: x\""),
         ("y ~ x + (1 | worker)", &["--group-sd", "site=1"], 64, "unknown group 'site'"),
         // everything that means something and cannot be fitted yet
-        ("y ~ x + (x | worker)", &[], 64, "(1 + x | worker) is not available yet"),
-        ("y ~ x + (x || worker)", &[], 64, "is not available yet"),
-        ("y ~ x + (1 | worker) + (1 | arm)", &[], 64, "(1 | worker) is not available yet"),
-        ("y ~ x + (1 | site/worker)", &[], 64, "is not available yet"),
+        ("y ~ x + (x | worker)", &["--sigma", "1"], 64, "(1 + x | worker) is not available yet"),
+        ("y ~ x + (x || worker)", &["--sigma", "1"], 64, "is not available yet"),
+        ("y ~ x + (1 | worker) + (1 | arm)", &["--sigma", "1"], 64, "(1 | worker) is not available yet"),
+        ("y ~ x + (1 | site/worker)", &["--sigma", "1"], 64, "is not available yet"),
         ("y ~ x + z + (x | worker) + (0 + z | worker)", &[], 64, "(0 + z | worker) is not available yet"),
         ("y ~ z + (x | worker)", &[], 64, "add + x to them"),
         ("y ~ 0 + x + (1 | worker)", &[], 64, "the model has no intercept"),

@@ -217,7 +217,7 @@ fn the_posterior_is_kept_and_verified() {
     change("fit.json excludes other maxima where the recomputation does not", &|r| {
         r["certificate"]["scale"]["not_excluded"] = serde_json::json!([[low, high]]);
     });
-    change("with these priors it is the penalised likelihood", &|r| {
+    change("with these settings it is the penalised likelihood", &|r| {
         r["certificate"]["scale"]["objective"] = serde_json::json!("likelihood");
     });
     change("at the maximum", &|r| {

@@ -4,12 +4,14 @@
 mod cli;
 #[path = "../common/mod.rs"]
 mod common;
+mod crossed;
 mod docs;
 mod factor;
 mod files;
 mod formula;
 mod groups;
 mod many;
+mod mixed;
 mod plan;
 mod posterior;
 mod priors;

@@ -202,3 +202,87 @@ fn where_it_has_no_effect() {
     let row = &record["parameters"][0];
     assert!(row["source"] == "mixture" && row["mean_error"].as_f64().unwrap() < 1e-3, "{row}");
 }
+
+/// T9: what is known of the printed numbers comes first, on the terminal and as the report's headline; a run that fell
+/// short says that first.
+#[test]
+fn the_headline_is_about_the_posterior() {
+    let dir = scratch("headline");
+    let (data, out) = (rows(&dir), dir.join("fit"));
+    let to = out.to_str().unwrap();
+    let base = ["fit", "logistic", &data, "--response", "y", "--no-intercept", "--no-standardise"];
+    let output = certus(&[&base[..], &["--prior-sd", "3", "--out", to]].concat());
+    expect(&output, 0, "");
+    expect(&certus(&["report", to]), 0, "");
+    let level = &record(&fit(&data, &[]))["table"]["level"];
+    let how = if level == "estimated" { "about" } else { "within" };
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    let headline = page.split("<h1>").nth(1).unwrap().split("</h1>").next().unwrap();
+    assert!(headline.starts_with(&format!("Means {how} ")), "{headline}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with(&format!("posterior  means {how} ")), "{text}");
+    assert!(text.find("\nreached ").unwrap() > text.find("\ngap ").unwrap(), "{text}");
+    let short = certus(&[&base[..], &["--prior-sd", "3", "--accuracy", "1e-6"]].concat());
+    expect(&short, 10, "");
+    assert!(String::from_utf8(short.stdout).unwrap().starts_with("limit"));
+}
+
+/// T11: a linear model with a given scale has a Gaussian posterior, and is as far from it as from the best Gaussian.
+#[test]
+fn a_linear_model_is_as_far_as_its_gap() {
+    let dir = scratch("gap-is-distance");
+    let mut text = String::from("y,a,b\n");
+    for i in 0..400 {
+        let (a, b) = ((f64::from(i) * 0.7).sin(), (f64::from(i) * 1.3).cos());
+        text.push_str(&format!("{},{a},{b}\n", 1.0 + 2.0 * a - b + (f64::from(i) * 2.1).sin()));
+    }
+    let data = dir.join("linear.csv");
+    std::fs::write(&data, text).unwrap();
+    let output = certus(&["fit", "linear", data.to_str().unwrap(), "y ~ a + b", "--sigma", "1", "--json"]);
+    expect(&output, 0, "");
+    let record = record(&output);
+    let certificate = &record["certificate"];
+    let [gap] = numbers(&certificate["gap"], ["bound"]);
+    let [kl, mean, sd] = numbers(&certificate["posterior"], ["bound", "mean_error", "sd_error"]);
+    assert!(certificate["posterior"]["level"] == "proved" && kl == gap, "{certificate}");
+    assert!(mean <= 1e-3 && sd <= 1e-2, "{certificate}");
+}
+
+/// T11: the usual accuracy is certified with few and with many rows, and a large dispersion is Poisson's limit. (At
+/// 1e12 the allowance for rounding, 1e-13 of y + k, is still larger than the curvature.)
+#[test]
+fn more_rows_and_limits_are_not_worse() {
+    let dir = scratch("more-rows");
+    let file = |n: u32| {
+        let mut text = String::from("y");
+        (0..20).for_each(|j| text.push_str(&format!(",x{j}")));
+        for i in 0..n {
+            let x: Vec<f64> = (0..20).map(|j| (f64::from(i) * (0.37 + 0.71 * f64::from(j))).sin()).collect();
+            let p = 1.0 / (1.0 + (-0.8 * x[0] + 0.5 * x[1]).exp());
+            let y = u8::from((f64::from(i) * 0.618_033_988_75).fract() < p);
+            text.push_str(&format!("\n{y}"));
+            x.iter().for_each(|x| text.push_str(&format!(",{x:.6}")));
+        }
+        let path = dir.join(format!("{n}.csv"));
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    for n in [2000, 20_000] {
+        let output = certus(&["fit", "logistic", &file(n), "--response", "y", "--json"]);
+        expect(&output, 0, "");
+        let record = record(&output);
+        let [mean, sd] = numbers(&record["table"], ["mean_error", "sd_error"]);
+        assert!(record["table"]["level"] == "probable" && mean <= 0.1 && sd <= 0.1, "{n}: {mean} {sd}");
+    }
+    let path = dir.join("counts.csv");
+    let lines = (0..60).map(|i| format!("{},{}\n", i * 7 % 5, (f64::from(i) * 0.9).sin()));
+    std::fs::write(&path, format!("y,x\n{}", lines.collect::<String>())).unwrap();
+    let gap = |model: &str, more: &[&str]| {
+        let base = ["fit", model, path.to_str().unwrap(), "y ~ x", "--posterior", "gaussian", "--json"];
+        let output = certus(&[&base[..], more].concat());
+        expect(&output, 0, "");
+        record(&output)["certificate"]["gap"]["bound"].as_f64().unwrap()
+    };
+    let (poisson, limit) = (gap("poisson", &[]), gap("negative-binomial", &["--dispersion", "1e9"]));
+    assert!(limit <= 10.0 * poisson + 1e-4, "{poisson} {limit}");
+}

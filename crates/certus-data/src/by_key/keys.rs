@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::{ColumnError, DataError};
-use crate::profile::in_order;
+use crate::levels::in_order;
 use crate::spec::{Missing, find};
 use crate::summary::text_hash;
 use crate::table::{Batch, Column, Kind, Source, date_label};

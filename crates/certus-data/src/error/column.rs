@@ -1,7 +1,9 @@
 //! Columns, cells and rows that do not fit the request.
 
+use super::words::{no_rows, of, prefix, without_group, wrong_kind};
 use crate::kind::Kind;
 use crate::left::UnusedColumn;
+use crate::names::quoted;
 use crate::nearest::{first_names, nearest_of};
 
 /// What is wrong with the data. A `place` is a row in words, such as "row 3 of trips.csv".
@@ -54,8 +56,10 @@ pub enum ColumnError {
     },
     /// A column of numbers and text.
     #[error(
-        "column '{name}' mixes numbers and text: the first number is {number}, the first other cell {other}; correct \
-            the cells (missing ones are empty, NA or nan), leave the column out, or convert it with --sql"
+        "column '{name}' mixes numbers and text: the first number is {number}, the first other cell {other}; if they \
+            are levels, write factor({}) in a formula or name the column in `categorical`; else correct the cells, \
+            say which of them are missing (`na`), or leave the column out",
+        quoted(name)
     )]
     Mixed {
         /// Its name.
@@ -68,7 +72,8 @@ pub enum ColumnError {
     /// A column of whole numbers that are not exact as 64-bit floats.
     #[error(
         "column '{name}' holds whole numbers of more digits than a number keeps, the first {first}: they may be \
-            names; leave the column out or convert it with --sql"
+            names; leave the column out, or write factor({}) in a formula",
+        quoted(name)
     )]
     Inexact {
         /// Its name.
@@ -120,6 +125,52 @@ pub enum ColumnError {
         column: String,
         /// What it is, and what it must be.
         reason: String,
+    },
+    /// A binary response without two levels.
+    #[error(
+        "the response '{column}' has {} ({}), but two levels are required{}",
+        if levels.len() == 1 { "one level only".into() } else { format!("{} levels", levels.len()) },
+        first_names(levels, 10),
+        if levels.len() == 1 { ", or say which is the event (`event`)" } else { "" }
+    )]
+    ResponseLevels {
+        /// The column.
+        column: String,
+        /// Its levels.
+        levels: Vec<String>,
+    },
+    /// An event that is no level of the response.
+    #[error("the response '{column}' has no level '{level}'{}", nearest_of(known, level))]
+    UnknownEvent {
+        /// The column.
+        column: String,
+        /// The level named.
+        level: String,
+        /// Its levels.
+        known: Vec<String>,
+    },
+    /// A reference level that there is none of.
+    #[error(
+        "column '{column}' has no level '{level}' that could be the reference{}",
+        nearest_of(known, level)
+    )]
+    UnknownReference {
+        /// The column.
+        column: String,
+        /// The level named.
+        level: String,
+        /// Its levels.
+        known: Vec<String>,
+    },
+    /// Too few different values for a basis.
+    #[error("{term} needs at least {needed} different values, but there are {found}: use fewer columns")]
+    TooFewValues {
+        /// The term.
+        term: String,
+        /// Values that it needs.
+        needed: usize,
+        /// Values that there are.
+        found: usize,
     },
     /// Missing values in the data of a fit.
     #[error(
@@ -239,6 +290,8 @@ pub enum Subject {
     Column(String),
     /// A feature of the design.
     Feature(String),
+    /// A number that is computed, in words.
+    Computed(String),
     /// The offset of a row.
     Offset,
     /// The weight of a row.
@@ -250,6 +303,7 @@ impl std::fmt::Display for Subject {
         match self {
             Self::Column(name) => write!(f, " of column '{name}'"),
             Self::Feature(name) => write!(f, ": the feature '{name}'"),
+            Self::Computed(what) => write!(f, ": {what}"),
             Self::Offset => f.write_str(": the offset"),
             Self::Weight => f.write_str(": the weight"),
         }
@@ -337,34 +391,8 @@ impl ColumnError {
     }
 }
 
-fn prefix(within: &Option<String>) -> String {
-    within.as_ref().map_or(String::new(), |what| format!("{what}: "))
-}
-
-fn of(file: &Option<String>) -> String {
-    file.as_ref().map_or(String::new(), |file| format!(" of {file}"))
-}
-
-fn wrong_kind(first_cell: &Option<String>, required: &str) -> String {
-    match first_cell {
-        Some(cell) => format!(": its first cell is {cell}, but {required} are required"),
-        None => format!("; required: {required}"),
-    }
-}
-
 fn each_missing(columns: &[MissingIn]) -> String {
     let each: Vec<String> =
         columns.iter().map(|missing| format!("{missing}, the first in {}", missing.first)).collect();
     each.join("; ")
-}
-
-fn no_rows(incomplete: usize) -> String {
-    match incomplete {
-        0 => "there is no row of data".into(),
-        n => format!("none of the {n} rows is complete: each has a missing value in a column that is used"),
-    }
-}
-
-fn without_group(predictable: bool) -> &'static str {
-    if predictable { ": groups new or population predicts without it" } else { "" }
 }

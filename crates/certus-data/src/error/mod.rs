@@ -3,6 +3,7 @@
 mod column;
 mod file;
 mod spec;
+mod words;
 
 use certus_models::Error;
 

@@ -33,6 +33,28 @@ pub enum SpecError {
     /// Trials of another response.
     #[error("only a binomial response has trials: leave them out or use the model binomial")]
     UnusedTrials,
+    /// An event of a response that is not binary.
+    #[error("only a binary response (logistic, probit) has an event: leave out `event`")]
+    UnusedEvent,
+    /// A column that is to be categorical and is not used.
+    #[error(
+        "`categorical` names '{column}', which is not among the features{}",
+        nearest_of(available, column)
+    )]
+    UnusedCategorical {
+        /// The column.
+        column: String,
+        /// The columns of the features.
+        available: Vec<String>,
+    },
+    /// Two reference levels of one column.
+    #[error("{first} and {second} have different reference levels: write the same in both")]
+    TwoReferences {
+        /// One of them.
+        first: String,
+        /// The other.
+        second: String,
+    },
     /// A column with two roles.
     #[error("column '{column}' is named both as {first} and as {second}: give it one role")]
     TwoRoles {
@@ -62,7 +84,7 @@ pub enum SpecError {
         name: String,
     },
     /// A term with the same column twice.
-    #[error("'{term}' has '{column}' twice; for a power make a column of it")]
+    #[error("'{term}' has '{column}' twice: for a power write x^2 in a formula")]
     RepeatedPart {
         /// The term.
         term: String,

@@ -34,27 +34,41 @@ pub enum Fault {
         /// True if there is a `~`.
         tilde: bool,
     },
-    /// A function of columns.
+    /// A function that formulas do not have.
     #[error(
-        "formulas do not compute columns, such as {call}: make the column first and name it here; on the command \
-            line with --sql \"SELECT *, {sql} AS new FROM data\""
+        "{call} is not a function of formulas: there are log, log2, log10, log1p, sqrt, exp, abs, I(x^2), scale, \
+            poly, bs, ns, factor and offset; make any other column first, on the command line with --sql \"SELECT *, \
+            x*x AS new FROM data\""
     )]
     Function {
         /// The call.
         call: String,
-        /// Its argument in SQL, or an example.
-        sql: String,
     },
-    /// `factor(x)` or `C(x)`.
-    #[error(
-        "formulas do not convert columns, such as {call}: text columns are factors already; on the command line make \
-            one of numbers with --sql \"SELECT *, 'level ' || {column} AS new FROM data\""
-    )]
+    /// `C(x)` or `as.factor(x)`.
+    #[error("{call}: write factor({column}), or factor({column}, ref=\"level\")")]
     Factor {
         /// The call.
         call: String,
         /// The column.
         column: String,
+    },
+    /// A factor of something that is no column.
+    #[error("factor() takes a column, but {call} was found")]
+    FactorOf {
+        /// What was found.
+        call: String,
+    },
+    /// A group that is no column.
+    #[error("the levels of a group are the cells of a column, but {call} was found: make the column first")]
+    GroupOf {
+        /// What was found.
+        call: String,
+    },
+    /// A call without a column.
+    #[error("{call} is the same in every row: name a column in it")]
+    NoColumn {
+        /// The call.
+        call: String,
     },
     /// A response that is computed.
     #[error(
@@ -109,7 +123,7 @@ pub enum Fault {
         what: &'static str,
     },
     /// A second offset.
-    #[error("there are two offsets: add them up in one column")]
+    #[error("there are two offsets: write their sum, offset(a + log(b))")]
     TwoOffsets,
     /// An offset among the effects of a group.
     #[error("an offset has no effect that could vary by group: write it outside of the parentheses")]

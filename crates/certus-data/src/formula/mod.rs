@@ -1,20 +1,27 @@
 //! R's formulas: `y ~ a*b + (1 + a | g)`, for the command line and Python alike.
 
 mod error;
+mod expression;
+mod lex;
+mod offset;
 mod parse;
 mod pieces;
 mod request;
+mod variable;
 
 use std::fmt;
 use std::str::FromStr;
 
 pub use error::{Fault, FormulaError};
+pub use expression::{Expression, Function};
+pub use offset::Offset;
 pub use pieces::{GroupPiece, Pieces};
+pub use variable::{Basis, Variable};
 
-use crate::names::{quoted, same};
+use crate::names::{quoted, split};
 
 /// What a formula asks for, products and nested groups written out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Formula {
     /// The column on the left.
     pub response: String,
@@ -24,20 +31,20 @@ pub struct Formula {
     pub fixed: Vec<Term>,
     /// The random effects; `(1 | a/b)` is `(1 | a) + (1 | a:b)`.
     pub groups: Vec<GroupTerm>,
-    /// The column of `offset(x)`.
-    pub offset: Option<String>,
+    /// What `offset(x)` adds to the linear predictor.
+    pub offset: Option<Offset>,
 }
 
-/// A column, or the product of columns, `a:b`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A variable, or the product of several, `a:b`.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Term {
-    /// The columns, each once.
-    pub columns: Vec<String>,
+    /// The variables, each once.
+    pub variables: Vec<Variable>,
 }
 
 /// One group term, `(1 + a | g)`: per level of `g`, effects that are normal with mean 0 and one covariance matrix for
 /// all levels.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GroupTerm {
     /// The columns whose labels together are a level: one for `g`, two for `a:b`.
     pub factor: Vec<String>,
@@ -50,9 +57,25 @@ pub struct GroupTerm {
 }
 
 impl Term {
-    /// True for the same columns in any order.
+    /// True for the same variables in any order.
     pub fn is_same(&self, other: &Self) -> bool {
-        same(&self.columns, &other.columns)
+        let (own, other) = (&self.variables, &other.variables);
+        own.len() == other.len() && own.iter().all(|variable| other.contains(variable))
+    }
+
+    /// As a setting names it: variables with `:` between them, names with or without backquotes.
+    pub(crate) fn of_text(text: &str) -> Self {
+        Self { variables: split(text, &[':']).into_iter().map(Variable::of_text).collect() }
+    }
+
+    /// The columns it is made of.
+    pub fn columns(&self) -> Vec<&str> {
+        self.variables.iter().flat_map(Variable::columns).collect()
+    }
+
+    /// Its name among the coefficients, if none of its variables has levels.
+    pub(crate) fn label(&self) -> String {
+        self.variables.iter().map(Variable::label).collect::<Vec<_>>().join(":")
     }
 }
 
@@ -73,7 +96,7 @@ impl FromStr for Formula {
 
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.columns.iter().map(|name| quoted(name)).collect();
+        let names: Vec<String> = self.variables.iter().map(Variable::to_string).collect();
         f.write_str(&names.join(":"))
     }
 }
@@ -96,7 +119,7 @@ impl fmt::Display for GroupTerm {
 impl fmt::Display for Formula {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let groups = self.groups.iter().map(ToString::to_string);
-        let offset = self.offset.iter().map(|name| format!("offset({})", quoted(name)));
+        let offset = self.offset.iter().map(|offset| format!("offset({offset})"));
         let all: Vec<String> =
             sum(self.intercept, &self.fixed).into_iter().chain(groups).chain(offset).collect();
         write!(f, "{} ~ {}", quoted(&self.response), all.join(" + "))

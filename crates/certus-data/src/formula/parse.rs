@@ -2,82 +2,33 @@
 //!
 //! ```text
 //! formula := name '~' sum          sum   := ['+'|'-'] piece (('+'|'-') piece)*
-//! piece   := '0' | '1' | product | 'offset' '(' name ')' | '(' group ')'
-//! product := term ('*' term)*      term  := name (':' name)*
+//! piece   := '0' | '1' | product | 'offset' '(' expression ')' | '(' group ')'
+//! product := term ('*' term)*      term  := variable (':' variable)*
 //! group   := sum ('|' | '||') factor   (its sum has no groups and no offset)
 //! factor  := name ((':' | '/') name)*
 //! ```
 
-use winnow::combinator::{alt, cut_err, delimited, eof, opt, peek, preceded};
-use winnow::error::{ErrMode, ParserError};
+use winnow::Parser;
+use winnow::combinator::{alt, opt, peek, preceded};
 use winnow::stream::{Location, Stream};
-use winnow::token::{any, take_till, take_while};
-use winnow::{LocatingSlice, Parser};
 
 use super::error::{Fault, FormulaError};
+use super::expression::{Expression, expression};
+use super::lex::{Atom, Call, Input, NESTED, POWER, Parsed, atom, end, expected, sign, space, whole, wrong};
+use super::offset::Offset;
+use super::variable::{Variable, variable};
 use super::{Formula, GroupTerm, Term};
-use crate::names::{closing, is_name_character, is_plain, same};
+use crate::names::quoted;
 
-/// Most columns that `*` may multiply.
+/// Most variables that `*` may multiply.
 const MOST_FACTORS: usize = 8;
-
-type Input<'a> = LocatingSlice<&'a str>;
-type Parsed<T> = Result<T, ErrMode<Problem>>;
-
-/// What is wrong, and where in bytes.
-#[derive(Debug)]
-struct Problem {
-    at: usize,
-    fault: Option<Fault>,
-}
-
-impl<'a> ParserError<Input<'a>> for Problem {
-    type Inner = Self;
-
-    fn from_input(input: &Input<'a>) -> Self {
-        Self { at: input.current_token_start(), fault: None }
-    }
-
-    fn into_inner(self) -> Result<Self, Self> {
-        Ok(self)
-    }
-}
-
-/// An error at a place, with no way back.
-fn wrong<T>(at: usize, fault: Fault) -> Parsed<T> {
-    Err(ErrMode::Cut(Problem { at, fault: Some(fault) }))
-}
-
-/// Something else is required at the place of the input.
-fn expected<T>(input: &Input<'_>, expected: &'static str) -> Parsed<T> {
-    let (at, rest): (usize, &str) = (input.current_token_start(), input.as_ref());
-    let found = rest.chars().next();
-    match found {
-        Some('^') => wrong(at, Fault::Sign { sign: '^', instead: POWER }),
-        Some('%') => wrong(at, Fault::Sign { sign: '%', instead: "write the product of columns as a:b" }),
-        Some('`') => wrong(at, Fault::Backquote),
-        _ => wrong(at, Fault::Expected { expected, found }),
-    }
-}
-
-const POWER: &str = "for a power make a column of it, for products write a:b or a*b";
-const NESTED: &str = "a/b is for groups, (1 | a/b); write a + a:b for fixed effects";
 
 /// Reads a formula.
 pub(super) fn formula(text: &str) -> Result<Formula, FormulaError> {
-    let mut input = LocatingSlice::new(text);
-    whole(&mut input).map_err(|error| {
-        let problem = match error {
-            ErrMode::Backtrack(problem) | ErrMode::Cut(problem) => problem,
-            ErrMode::Incomplete(_) => Problem { at: text.len(), fault: None },
-        };
-        let found = text[problem.at..].chars().next();
-        let fault = problem.fault.unwrap_or(Fault::Expected { expected: "a term", found });
-        FormulaError { text: text.into(), at: problem.at, fault }
-    })
+    whole(text, both_sides)
 }
 
-fn whole(input: &mut Input<'_>) -> Parsed<Formula> {
+fn both_sides(input: &mut Input<'_>) -> Parsed<Formula> {
     let tilde = input.as_ref().contains('~');
     if peek(sign('~')).parse_next(input).is_ok() || !tilde {
         return wrong(input.current_token_start(), Fault::NoResponse { tilde });
@@ -93,12 +44,10 @@ fn whole(input: &mut Input<'_>) -> Parsed<Formula> {
     let mut sum = Sum { intercept: true, ..Sum::default() };
     sum.read(input, false)?;
     space(input)?;
-    if eof::<_, ErrMode<Problem>>.parse_next(input).is_err() {
-        return match input.as_ref().chars().next() {
-            Some('|') => expected(input, "the parenthesis of a group term, ( … | g),"),
-            _ => expected(input, "+, - or the end"),
-        };
+    if input.as_ref().starts_with('|') {
+        return expected(input, "the parenthesis of a group term, ( … | g),");
     }
+    end(input, "+, - or the end")?;
     let Sum { intercept, terms: fixed, groups, offset } = sum;
     Ok(Formula { response, intercept, fixed, groups, offset })
 }
@@ -109,7 +58,7 @@ struct Sum {
     intercept: bool,
     terms: Vec<Term>,
     groups: Vec<GroupTerm>,
-    offset: Option<String>,
+    offset: Option<Offset>,
 }
 
 impl Sum {
@@ -174,12 +123,14 @@ impl Sum {
         if self.offset.is_some() {
             return wrong(at, Fault::TwoOffsets);
         }
-        // the inside of the parentheses is read again, for the place of what is wrong in it
-        let inner = call.start + 1;
-        let shifted = |problem: Problem| Problem { at: problem.at + inner, ..problem };
-        let mut own = LocatingSlice::new(call.inside.as_str());
-        let name = one_name(&mut own).map_err(|error| error.map(shifted))?;
-        self.offset = Some(name);
+        let of = call.read(|input| {
+            let of = expression(input)?;
+            end(input, "the ) after one expression").map(|()| of)
+        })?;
+        self.offset = Some(match of {
+            Expression::Column(name) => Offset::Column(name),
+            of => Offset::Computed { of },
+        });
         Ok(())
     }
 
@@ -214,7 +165,8 @@ impl Sum {
             };
         }
         if !sum.intercept && sum.terms.is_empty() {
-            let group = Term { columns: factors[0].clone() }.to_string();
+            let names: Vec<_> = factors[0].iter().map(|name| quoted(name)).collect();
+            let group = names.join(":");
             return wrong(at, Fault::NothingVaries { group });
         }
         for factor in factors {
@@ -250,14 +202,15 @@ fn product(input: &mut Input<'_>) -> Parsed<Vec<Term>> {
     sets.sort_by_key(|set| (set.count_ones(), std::cmp::Reverse(set.reverse_bits())));
     let mut terms: Vec<Term> = Vec::new();
     for set in sets {
-        let mut columns: Vec<String> = Vec::new();
+        let mut variables: Vec<Variable> = Vec::new();
         for (k, factor) in factors.iter().enumerate().filter(|(k, _)| set >> k & 1 == 1) {
-            let new = factor.columns.iter().filter(|name| k == 0 || !columns.contains(name));
-            let new: Vec<String> = new.cloned().collect();
-            columns.extend(new);
+            let new = factor.variables.iter().filter(|own| k == 0 || !variables.contains(own));
+            let new: Vec<Variable> = new.cloned().collect();
+            variables.extend(new);
         }
-        if !terms.iter().any(|t| same(&t.columns, &columns)) {
-            terms.push(Term { columns });
+        let own = Term { variables };
+        if !terms.iter().any(|t| t.is_same(&own)) {
+            terms.push(own);
         }
     }
     Ok(terms)
@@ -265,14 +218,14 @@ fn product(input: &mut Input<'_>) -> Parsed<Vec<Term>> {
 
 /// `a:b`.
 fn term(input: &mut Input<'_>) -> Parsed<Term> {
-    let mut columns = vec![column(input)?];
+    let mut variables = vec![variable(input)?];
     while opt(sign(':')).parse_next(input)?.is_some() {
-        let next = column(input)?;
-        if !columns.contains(&next) {
-            columns.push(next);
+        let next = variable(input)?;
+        if !variables.contains(&next) {
+            variables.push(next);
         }
     }
-    Ok(Term { columns })
+    Ok(Term { variables })
 }
 
 /// The factors of a group: `a/b` is a and a:b.
@@ -300,116 +253,7 @@ fn factors(input: &mut Input<'_>) -> Parsed<Vec<Vec<String>>> {
 fn column(input: &mut Input<'_>) -> Parsed<String> {
     match atom(input)? {
         (_, Atom::Name(name)) => Ok(name),
-        (at, Atom::Call(call)) => wrong(at, call.fault()),
-        (at, Atom::Number(number)) if number == "0" || number == "1" => wrong(at, Fault::NumberInProduct),
+        (at, Atom::Call(call)) => wrong(at, Fault::GroupOf { call: call.text }),
         (at, Atom::Number(number)) => wrong(at, Fault::Number { number }),
     }
-}
-
-/// One column and nothing more.
-fn one_name(input: &mut Input<'_>) -> Parsed<String> {
-    let name = column(input)?;
-    space(input)?;
-    match eof::<_, ErrMode<Problem>>.parse_next(input) {
-        Ok(_) => Ok(name),
-        Err(_) => expected(input, "the ) after one column (for anything else make a column of it)"),
-    }
-}
-
-/// What a term is made of.
-enum Atom {
-    Name(String),
-    Number(String),
-    Call(Call),
-}
-
-/// `name(inside)`.
-struct Call {
-    name: String,
-    inside: String,
-    text: String,
-    /// Where the parenthesis opens, in bytes.
-    start: usize,
-}
-
-impl Call {
-    fn fault(self) -> Fault {
-        let inside = self.inside.trim();
-        let column = inside.split(',').next().unwrap_or(inside).trim().to_string();
-        match self.name.as_str() {
-            "factor" | "as.factor" | "C" | "ordered" => Fault::Factor { call: self.text, column },
-            "log" => Fault::Function { call: self.text, sql: format!("ln({inside})") },
-            "I" => Fault::Function { call: self.text, sql: powers(inside) },
-            "log2" | "log10" | "sqrt" | "exp" | "abs" | "sin" | "cos" => {
-                let sql = self.text.clone();
-                Fault::Function { call: self.text, sql }
-            }
-            "scale" | "center" | "standardize" => {
-                Fault::Function { call: self.text, sql: format!("{column} - avg({column}) OVER ()") }
-            }
-            _ => Fault::Function { call: self.text, sql: format!("{column} * {column}") },
-        }
-    }
-}
-
-/// `x^2` as SQL has it.
-fn powers(inside: &str) -> String {
-    match inside.split_once('^') {
-        Some((base, power)) => format!("power({}, {})", base.trim(), power.trim()),
-        None => inside.into(),
-    }
-}
-
-/// A name, a number or a call, and where it is.
-fn atom(input: &mut Input<'_>) -> Parsed<(usize, Atom)> {
-    space(input)?;
-    let at = input.current_token_start();
-    let quoted = delimited('`', take_till(1.., '`'), cut_err('`'));
-    if let Some(name) = opt(quoted).parse_next(input).map_err(|_: ErrMode<Problem>| unclosed(at))? {
-        return Ok((at, Atom::Name(String::from(name))));
-    }
-    let word: Option<&str> = opt(take_while(1.., is_name_character)).parse_next(input)?;
-    let Some(word) = word else {
-        return match input.as_ref().chars().next() {
-            Some('(') => wrong(at, Fault::Parentheses),
-            Some('/') => wrong(at, Fault::Sign { sign: '/', instead: NESTED }),
-            _ => expected(input, "the name of a column"),
-        };
-    };
-    if word == "." {
-        return wrong(at, Fault::Dot);
-    }
-    if peek(sign('(')).parse_next(input).is_ok() && is_plain(word) {
-        return call(input, word).map(|call| (at, Atom::Call(call)));
-    }
-    let kind = if is_plain(word) { Atom::Name(word.into()) } else { Atom::Number(word.into()) };
-    Ok((at, kind))
-}
-
-fn unclosed(at: usize) -> ErrMode<Problem> {
-    ErrMode::Cut(Problem { at, fault: Some(Fault::Backquote) })
-}
-
-/// The rest of a call, up to the parenthesis that closes it.
-fn call(input: &mut Input<'_>, name: &str) -> Parsed<Call> {
-    space(input)?;
-    let (start, rest): (usize, &str) = (input.current_token_start(), input.as_ref());
-    let Some(close) = closing(rest) else {
-        return wrong(start, Fault::Expected { expected: "the ) that closes this parenthesis", found: None });
-    };
-    let inside = rest[1..close].to_string();
-    let text = format!("{name}({inside})");
-    while input.current_token_start() <= start + close {
-        any::<_, ErrMode<Problem>>.parse_next(input)?;
-    }
-    Ok(Call { name: name.into(), inside, text, start })
-}
-
-fn space(input: &mut Input<'_>) -> Parsed<()> {
-    take_while(0.., char::is_whitespace).void().parse_next(input)
-}
-
-/// A sign, after spaces.
-fn sign<'a>(sign: char) -> impl Parser<Input<'a>, char, ErrMode<Problem>> {
-    preceded(space, sign)
 }

@@ -1,7 +1,11 @@
 //! Formulas: what they mean, what is refused with which words, and that no text makes the parser panic.
 
-use certus_data::formula::{Formula, FormulaError, GroupTerm, Term};
+use certus_data::formula::{Basis, Expression, Formula, FormulaError, GroupTerm, Offset, Term, Variable};
 use proptest::prelude::*;
+
+fn term(columns: &[&str]) -> Term {
+    Term { variables: columns.iter().map(|name| Variable::Column(name.to_string())).collect() }
+}
 
 fn read(text: &str) -> Formula {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -39,6 +43,22 @@ fn products_and_nested_groups_are_written_out() {
         ("y ~ offset( `log n` ) + x", "y ~ 1 + x + offset(`log n`)"),
         ("`my y` ~ `x:z` * größe.2_ + `2nd`", "`my y` ~ 1 + `x:z` + größe.2_ + `x:z`:größe.2_ + `2nd`"),
         ("y\t~\n x", "y ~ 1 + x"),
+        ("y ~ log(x)*z", "y ~ 1 + log(x) + z + log(x):z"),
+        ("y ~ x^2 + I(x^2) + I(x)", "y ~ 1 + I(x^2) + x"),
+        ("y ~ a:log(x)", "y ~ 1 + a:log(x)"),
+        ("y ~ I( a/b ) + sqrt(x+1)", "y ~ 1 + I(a/b) + sqrt(x + 1)"),
+        (
+            "y ~ scale(log(x)) + poly(x,3) + bs(x, df=4) + ns(`a b`, 2)",
+            "y ~ 1 + scale(log(x)) + poly(x, 3) + bs(x, 4) + ns(`a b`, 2)",
+        ),
+        ("y ~ factor(year) + factor( year )", "y ~ 1 + factor(year)"),
+        (
+            "y ~ factor(g, ref = 'a, b)')*x",
+            "y ~ 1 + factor(g, ref=\"a, b)\") + x + factor(g, ref=\"a, b)\"):x",
+        ),
+        ("y ~ factor(g, ref=2)", "y ~ 1 + factor(g, ref=\"2\")"),
+        ("y ~ log(x) + (log(x) | g)", "y ~ 1 + log(x) + (1 + log(x) | g)"),
+        ("y ~ x + offset(log(n) + b)", "y ~ 1 + x + offset(log(n) + b)"),
         ("y ~ .x", "y ~ 1 + .x"),
     ] {
         assert_eq!(read(text).to_string(), meaning, "{text}");
@@ -48,11 +68,11 @@ fn products_and_nested_groups_are_written_out() {
 #[test]
 fn the_parts_are_fields() {
     let own = read("y ~ `x:z`:b + (0 + b || s/t)");
-    assert_eq!(own.fixed, [Term { columns: vec!["x:z".into(), "b".into()] }]);
+    assert_eq!(own.fixed, [term(&["x:z", "b"])]);
     let group = |factor: &[&str]| GroupTerm {
         factor: factor.iter().map(ToString::to_string).collect(),
         intercept: false,
-        effects: vec![Term { columns: vec!["b".into()] }],
+        effects: vec![term(&["b"])],
         correlated: false,
     };
     assert_eq!(own.groups, [group(&["s"]), group(&["s", "t"])]);
@@ -69,18 +89,25 @@ fn what_is_wrong_is_shown_at_its_place() {
         ("y ~ x +", 7, "the formula ends"),
         ("y ~ x z", 6, "+, - or the end is required here, but 'z' was found"),
         ("y ~ .", 4, "name the columns"),
-        ("y ~ a + log(x)", 8, "--sql \"SELECT *, ln(x) AS new FROM data\""),
-        ("y ~ a:log(x)", 6, "ln(x)"),
-        ("y ~ I(x^2)", 4, "power(x, 2)"),
-        ("y ~ I(x + z)", 4, "x + z AS new"),
-        ("y ~ scale(x)", 4, "x - avg(x) OVER () AS new"),
-        ("y ~ poly(x, 2)", 4, "poly(x, 2)"),
-        ("y ~ bs(x, df = 3)", 4, "make the column first"),
-        ("y ~ factor(year)", 4, "'level ' || year AS new"),
-        ("y ~ a + (log(x) | g)", 9, "ln(x)"),
+        ("y ~ a + sin(x)", 8, "sin(x) is not a function of formulas"),
+        ("y ~ a:sin(x)", 6, "--sql"),
+        ("y ~ log(x, 2)", 9, "the ) after one expression"),
+        ("y ~ I(x +)", 9, "the formula ends"),
+        ("y ~ I(x**2)", 8, "x^2"),
+        ("y ~ log(2)", 4, "the same in every row"),
+        ("y ~ scale(x, 2)", 11, "the ) after one expression"),
+        ("y ~ poly(x)", 10, "the degree of the polynomial"),
+        ("y ~ poly(x, 0)", 12, "a whole number from 1 to 100"),
+        ("y ~ bs(x, df = 2)", 15, "a whole number from 3 to 100"),
+        ("y ~ ns(x, 2.5)", 10, "a whole number from 1 to 100"),
+        ("y ~ C(year)", 4, "write factor(year)"),
+        ("y ~ factor(log(x))", 11, "takes a column"),
+        ("y ~ factor(x, a)", 14, "ref="),
+        ("y ~ factor(x, ref=\"a)", 10, "closes this parenthesis"),
+        ("y ~ a + (sin(x) | g)", 9, "sin(x)"),
+        ("y ~ (1 | factor(g))", 9, "make the column first"),
         ("log(y) ~ x", 0, "the response is log(y)"),
         ("cbind(s, n - s) ~ x", 0, "--trials"),
-        ("y ~ x^2", 5, "for a power make a column"),
         ("y ~ (a + b)^2", 4, "parentheses are for group terms"),
         ("y ~ a/b", 5, "a + a:b"),
         ("y ~ a %in% b", 6, "a:b"),
@@ -93,8 +120,7 @@ fn what_is_wrong_is_shown_at_its_place() {
         ("y ~ x - (1 | g)", 8, "leave the group term out"),
         ("y ~ x - offset(z)", 8, "leave the offset out"),
         ("y ~ offset(a) + offset(b)", 16, "two offsets"),
-        ("y ~ offset(log(n))", 11, "ln(n)"),
-        ("y ~ offset(a + b)", 13, "one column"),
+        ("y ~ offset(a, b)", 12, "the ) after one expression"),
         ("y ~ (offset(a) | g)", 5, "outside of the parentheses"),
         ("y ~ (1 | g", 10, "the ) of the group term"),
         ("y ~ (1 | )", 9, "the name of a column"),
@@ -106,7 +132,7 @@ fn what_is_wrong_is_shown_at_its_place() {
         ("y ~ `x", 4, "never closed"),
         ("y ~ log(x", 7, "closes this parenthesis"),
         ("y ~ a*b*c*d*e*f*g*h*i", 4, "511 terms"),
-        ("größe ~ x + größe^2", 21, "power"),
+        ("größe ~ x + größe^2^", 24, "the formula ends"),
     ] {
         let error = error(text);
         assert_eq!(error.at, at, "{text}: {error}");
@@ -145,11 +171,29 @@ fn names(most: usize) -> impl Strategy<Value = Vec<String>> {
     })
 }
 
+/// Of one of several kinds.
+fn variable(kind: usize, column: String) -> Variable {
+    let own = Expression::Column(column.clone());
+    let of = |basis: Basis| Variable::Computed { of: own.clone(), basis };
+    match kind % 5 {
+        0 => of(Basis::Poly(3)),
+        1 => of(Basis::Scale),
+        2 => Variable::Factor { column, reference: (kind % 2 == 0).then(|| "it's (a".into()) },
+        3 => {
+            let two = Expression::Two('/', Box::new(own.clone()), Box::new(Expression::Number(2.5)));
+            Variable::Computed { of: two, basis: Basis::Itself }
+        }
+        _ => Variable::Column(column),
+    }
+}
+
 fn terms(most: usize) -> impl Strategy<Value = Vec<Term>> {
     prop::collection::vec(names(3), 0..=most).prop_map(|all| {
         let mut once: Vec<Term> = Vec::new();
         for columns in all {
-            let term = Term { columns };
+            let variables = columns.into_iter().enumerate();
+            let term =
+                Term { variables: variables.map(|(k, name)| variable(k + once.len(), name)).collect() };
             if !once.iter().any(|t| t.is_same(&term)) {
                 once.push(term);
             }
@@ -176,7 +220,10 @@ fn formulas() -> impl Strategy<Value = Formula> {
         once
     });
     (name(), any::<bool>(), terms(4), groups, prop::option::of(name())).prop_map(
-        |(response, intercept, fixed, groups, offset)| Formula { response, intercept, fixed, groups, offset },
+        |(response, intercept, fixed, groups, offset)| {
+            let offset = offset.map(Offset::Column);
+            Formula { response, intercept, fixed, groups, offset }
+        },
     )
 }
 
@@ -195,7 +242,9 @@ proptest! {
     }
 
     #[test]
-    fn no_formula_of_known_signs_makes_the_parser_panic(text in "[aβ01.~+*:/|()` \n^%-]{0,24}") {
+    fn no_formula_of_known_signs_makes_the_parser_panic(
+        text in "([aβ01.~+*:/|()` \n^%,=\"'-]|log\\(|poly\\(|factor\\(|ref=){0,24}"
+    ) {
         if let Err(error) = text.parse::<Formula>() {
             prop_assert!(error.at <= text.len() && !error.to_string().is_empty());
         }

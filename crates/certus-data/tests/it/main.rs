@@ -4,5 +4,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod formula;
+mod functions;
 mod prepare;
 mod scan;

@@ -236,7 +236,7 @@ fn bad_cells_and_names_are_refused_by_name() {
     refused(
         prepare(&data, &spec("name", Response::Logistic, &["z"])),
         ErrorKind::Data,
-        &["'name'", "'anna' in row 1", "0, 1"],
+        &["'name'", "3 levels (anna, ben, chris)", "two levels are required"],
     );
     refused(
         prepare(&data, &spec("y", Response::Linear, &["zz"])),

@@ -237,7 +237,7 @@ fn text_among_numbers_is_named_with_its_place() {
         &["1 of 3003 rows", "row 3002 of the query's result"],
     );
     // a bad response is placed in its own file, too
-    let late = csv(&directory, "3.csv", "y,x\n0,1\n2,1\n");
+    let late = csv(&directory, "3.csv", "y,x\n0,1\n2,1\n1,2\n");
     refused(
         prepare(&open(&late), &Spec::new("y", Response::Logistic)),
         ErrorKind::Data,

@@ -75,6 +75,10 @@ impl Many {
         }
         request.refuse()?;
         let terms = Terms::of(source, &request.spec)?;
+        // a group may have one of the two levels only
+        if let Some(event) = terms.event(source, &request.spec)? {
+            request.spec.event = Some(event.level);
+        }
         let keys = Keys::read(source, by, request.spec.missing)?;
         let intercept = request.spec.intercept.then(|| "(Intercept)".to_string());
         let parameters = intercept.into_iter().chain(terms.single()).collect();

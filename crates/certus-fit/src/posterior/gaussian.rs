@@ -149,6 +149,11 @@ impl Problem {
         }
     }
 
+    /// Multiplications that the weights may take, by default and if they were `asked` for.
+    pub(super) fn weight_work(&self, asked: bool) -> f64 {
+        if asked { ACCURACY_WORK.1 } else { ACCURACY_WORK.0 }
+    }
+
     /// What the tail of the importance weights says (D8), with half of δ; `keep` points are kept, and it may take
     /// minutes if it was `asked` for.
     pub(super) fn weighed(
@@ -168,7 +173,7 @@ impl Problem {
             delta: 0.5 * goal.delta,
             seed: goal.seed,
             first: POSTERIOR_WORK,
-            most: if asked { ACCURACY_WORK.1 } else { ACCURACY_WORK.0 },
+            most: self.weight_work(asked),
         };
         match self
             .with_its_factor(w)

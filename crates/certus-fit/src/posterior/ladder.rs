@@ -1,6 +1,7 @@
 //! The ladder: which source of the posterior is printed.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use certus::certificate::words::{figure, percent};
 use certus::certificate::{Level, Posterior};
@@ -24,6 +25,8 @@ use crate::refusal::RequestError;
 const IMPORTANCE_WORK: f64 = 4e10;
 /// Gradients that NUTS takes, more or less: 4 chains of 1500 draws with 10 steps each.
 pub(super) const NUTS_GRADIENTS: f64 = 6e4;
+/// Its draws, those of the warm-up included.
+pub(super) const NUTS_DRAWS: f64 = 6000.0;
 /// Multiplications that it may take without being asked for, by default and for an accuracy: seconds, minutes.
 const NUTS_WORK: (f64, f64) = (1e11, 1e12);
 /// Latents that it may have: 4,000 draws of 5,000 latents take 160 MB, twice.
@@ -60,7 +63,7 @@ impl FromStr for PosteriorChoice {
 }
 
 impl PosteriorChoice {
-    fn rungs(self) -> Vec<Source> {
+    pub(super) fn rungs(self) -> Vec<Source> {
         match self {
             // where q's tails are too light, the standard errors of importance sampling do not see what it misses
             Self::Auto => vec![Source::Corrected, Source::Exact, Source::Nuts, Source::Importance],
@@ -80,14 +83,26 @@ pub struct Compared {
     pub shortfall: Option<String>,
     /// The effects of groups that belong to the table, of a model whose scales are not given.
     pub(crate) effects: Option<Vec<Effect>>,
+    /// Draws of coefficients and effects less their means, of a model with several effects.
+    pub(crate) deviations: Vec<f64>,
     /// What refining the grid changed of a mixture that is printed, in sds, if it assumes nothing else.
     pub(crate) refinement: Option<f64>,
+    /// How long the comparison took.
+    pub(crate) elapsed: Duration,
 }
 
 impl Compared {
     /// Of a statement alone: what is printed is the fit's own.
     pub(super) fn of(posterior: Posterior) -> Self {
-        Self { posterior, table: None, shortfall: None, effects: None, refinement: None }
+        Self {
+            posterior,
+            table: None,
+            shortfall: None,
+            effects: None,
+            deviations: Vec::new(),
+            refinement: None,
+            elapsed: Duration::ZERO,
+        }
     }
 
     /// Of a comparison that something stopped.
@@ -119,6 +134,7 @@ impl Problem {
         choice: PosteriorChoice,
         asked: Option<RequiredLevel>,
         outcome: &Outcome,
+        tried: &(dyn Fn(Source) + Sync),
     ) -> Compared {
         let of_q = Compared::of;
         if let Some(posterior) = self.gaussian_posterior(goal, outcome) {
@@ -129,9 +145,25 @@ impl Problem {
         let found = certus::parallel::install(goal.threads, || match choice {
             PosteriorChoice::Only(Source::Gaussian) => of_q(self.of_gaussian(goal, w)),
             _ if kept(w.dim()).is_none() => of_q(self.of_gaussian(goal, w)),
-            _ => Climb::new(self, goal, w, choice, asked).climb(),
+            _ => Climb::new(self, goal, w, choice, asked).climb(tried),
         });
         found.unwrap_or_else(|error| of_q(Posterior::none(error.to_string())))
+    }
+
+    /// Draws of importance sampling; `None` if they would take long.
+    pub(super) fn importance_draws(&self, choice: PosteriorChoice) -> Option<usize> {
+        self.draws_within(if choice == PosteriorChoice::Auto { IMPORTANCE_WORK } else { f64::INFINITY })
+    }
+
+    /// Multiplications that NUTS takes, more or less; `Err` of them if they are too many.
+    pub(super) fn nuts_work(&self, goal: &Goal, choice: PosteriorChoice) -> Result<f64, f64> {
+        let work = 2.0 * NUTS_GRADIENTS * self.products();
+        let most = match (choice, goal.accuracy) {
+            (PosteriorChoice::Auto, None) => NUTS_WORK.0,
+            (PosteriorChoice::Auto, Some(_)) => NUTS_WORK.1,
+            (PosteriorChoice::Only(_), _) => f64::INFINITY,
+        };
+        if work > most { Err(work) } else { Ok(work) }
     }
 }
 
@@ -189,9 +221,10 @@ impl<'a> Climb<'a> {
         }
     }
 
-    fn climb(mut self) -> Compared {
+    fn climb(mut self, tried: &(dyn Fn(Source) + Sync)) -> Compared {
         let (wanted, mut best) = (accuracy(self.goal), None::<PosteriorTable>);
         for rung in self.choice.rungs() {
+            tried(rung);
             let found = match rung {
                 Source::Gaussian | Source::Mixture => Ok(None),
                 Source::Corrected => self.corrected(),
@@ -302,8 +335,7 @@ impl<'a> Climb<'a> {
 
     /// Importance sampling.
     fn importance(&mut self) -> Result<Option<PosteriorTable>, certus_models::Error> {
-        let work = if self.choice == PosteriorChoice::Auto { IMPORTANCE_WORK } else { f64::INFINITY };
-        let Some(draws) = self.problem.draws_within(work) else {
+        let Some(draws) = self.problem.importance_draws(self.choice) else {
             self.long.push("importance sampling on this many rows would take long".into());
             return Ok(None);
         };
@@ -332,13 +364,7 @@ impl<'a> Climb<'a> {
         if self.w.dim() > NUTS_LATENTS {
             return Ok(self.asked("NUTS draws", "at most 5000 latents"));
         }
-        let work = 2.0 * NUTS_GRADIENTS * self.problem.products();
-        let most = match (self.choice, self.goal.accuracy) {
-            (PosteriorChoice::Auto, None) => NUTS_WORK.0,
-            (PosteriorChoice::Auto, Some(_)) => NUTS_WORK.1,
-            (PosteriorChoice::Only(_), _) => f64::INFINITY,
-        };
-        if work > most {
+        if let Err(work) = self.problem.nuts_work(self.goal, self.choice) {
             self.long.push(format!("NUTS would take about {} multiplications", figure(work)));
             self.without_nuts = true;
             return Ok(None);

@@ -65,7 +65,7 @@ pub(super) fn importance_table(
         level: Level::Estimated,
         marginals: marginals.collect(),
         made: format!(
-            "importance sampling of coefficients and scales with {} draws worth {:.0}, k-hat {:.2} (K13)",
+            "importance sampling of coefficients and scales with {} draws worth {:.0}, k-hat {:.2}",
             of("draws"),
             of("effective sample size"),
             of("k-hat")

@@ -6,7 +6,7 @@ use certus::certificate::words::figure;
 use certus::diagnostics::WeightedDraws;
 use certus::{Gaussian, Goal};
 use certus_mixed::collapsed::Effect;
-use certus_mixed::density::{CollapsedDensity, DensityTarget, Proposal, sample};
+use certus_mixed::density::{CollapsedDensity, CollapsedSample, DensityTarget, Proposal, sample};
 use certus_models::Error;
 use certus_models::error::InvalidModel;
 use certus_models::nuts::{NutsSettings, nuts};
@@ -18,6 +18,7 @@ use super::table::{PosteriorTable, kept};
 use crate::problem::Problem;
 use crate::record::Source;
 use crate::variance::corrected::corrected_effects;
+use crate::variance::mixed::{MixedDensity, ScaleProposal};
 use crate::variance::model::ScaleModel;
 use crate::variance::run::ScalesOutcome;
 
@@ -32,6 +33,8 @@ const SECOND: f64 = 5e7;
 const IMPORTANCE_TERMS: (f64, f64) = (2e8, 2e10);
 /// The same of NUTS.
 const NUTS_TERMS: (f64, f64) = (1e9, 1e11);
+/// Pilots of a linear mixed model, one after the other.
+const MIXED_PILOTS: u64 = 4;
 /// What a gradient takes, in values.
 const GRADIENT: f64 = 3.0;
 /// k-hat that weights may have, and draws that they must be worth.
@@ -47,6 +50,7 @@ impl Problem {
         goal: &Goal,
         choice: PosteriorChoice,
         ended: &ScalesOutcome,
+        tried: &(dyn Fn(Source) + Sync),
     ) -> Compared {
         let known = &ended.known;
         let mixture = || Compared::of(Posterior::none(known.of_mixture()));
@@ -66,13 +70,16 @@ impl Problem {
             return mixture();
         }
         let climb = ScaleClimb { problem: self, goal, choice, ended, scale_model, density: &*density };
-        let found = certus::parallel::install(goal.threads, || climb.climb());
+        let found = certus::parallel::install(goal.threads, || climb.climb(tried));
         found.map_err(Error::from).and_then(|found| found).unwrap_or_else(|error| match error.is_stopped() {
             true => Compared::stopped(&known.of_mixture()),
             false => Compared { shortfall: Some(error.to_string()), ..mixture() },
         })
     }
 }
+
+/// Draws with weights: so many of a batch.
+type Drawing<'a> = Box<dyn Fn(usize, u64) -> Result<CollapsedSample, Error> + 'a>;
 
 /// Why a source gave no table.
 enum Missing {
@@ -92,7 +99,7 @@ struct ScaleClimb<'a> {
 }
 
 impl ScaleClimb<'_> {
-    fn climb(&self) -> Result<Compared, Error> {
+    fn climb(&self, tried: &(dyn Fn(Source) + Sync)) -> Result<Compared, Error> {
         let (wanted, mut best) = (accuracy(self.goal), None::<PosteriorTable>);
         let (mut long, mut failed) = (Vec::new(), Vec::new());
         let rungs = match self.choice {
@@ -100,6 +107,7 @@ impl ScaleClimb<'_> {
             PosteriorChoice::Only(source) => vec![source],
         };
         for rung in rungs {
+            tried(rung);
             let found = match rung {
                 Source::Importance => self.importance(wanted)?,
                 Source::Nuts => self.nuts()?,
@@ -136,11 +144,17 @@ impl ScaleClimb<'_> {
             let why = [failed, long].concat().join("; ");
             return Ok(Compared { shortfall, ..Compared::of(Posterior::none(known.left_out(&why))) });
         };
-        let effects = self.effects(&table)?;
+        let (effects, deviations) = match self.scale_model.mixed_density() {
+            Some(density) => {
+                let (effects, deviations) = density.effects(&table.draws)?;
+                (Some(effects), deviations)
+            }
+            None => (self.effects(&table)?, Vec::new()),
+        };
         let proved = table.constant("likelihood error").zip(table.constant(UNPROVED));
         let words = known.of_draws(proved, effects.is_some());
         let posterior = Posterior::none(words);
-        Ok(Compared { table: Some(table), shortfall, effects, ..Compared::of(posterior) })
+        Ok(Compared { table: Some(table), shortfall, effects, deviations, ..Compared::of(posterior) })
     }
 
     fn rows(&self) -> ScaleRows<'_> {
@@ -159,7 +173,7 @@ impl ScaleClimb<'_> {
     /// Draws of the mixture with the tails of Student's t, adapted to a pilot of them; four times as many until the
     /// errors are small enough. The counts are fixed by the size of the model.
     fn importance(&self, wanted: f64) -> Result<Result<PosteriorTable, Missing>, Error> {
-        let (terms, seed, mixture) = (self.density.terms(), self.goal.seed, &self.ended.mixture_posterior);
+        let (terms, seed) = (self.density.terms(), self.goal.seed);
         let allowed = |n: &usize| *n as f64 * terms <= SECOND;
         let mut draws = DRAWS.into_iter().find(allowed).unwrap_or(DRAWS[DRAWS.len() - 1]);
         if !self.affordable((PILOT + draws) as f64 * terms, IMPORTANCE_TERMS) {
@@ -169,22 +183,20 @@ impl ScaleClimb<'_> {
                 figure((PILOT + draws) as f64 * terms)
             ))));
         }
-        let Some(first) = Proposal::of_grid(&mixture.nodes, &mixture.scales, &mixture.keys) else {
-            return Ok(Err(Missing::Failed("the grid of the scales has no extent".into())));
+        let dim = self.density.coefficients() + self.density.scales();
+        let Some(draw) = self.drawing()? else {
+            return Ok(Err(Missing::Failed("the proposal of the scales has no extent".into())));
         };
-        let pilot = sample(self.density, &first, PILOT, seed, 0)?;
-        let (mean, covariance) = pilot.moments(first.dim());
-        let proposal = first.adapted(&mean, &covariance);
         let mut batch = 1;
         loop {
-            let found = sample(self.density, &proposal, draws, seed, batch)?;
+            let found = draw(draws, batch)?;
             let k_hat = found.k_hat.unwrap_or(f64::NAN);
             if found.k_hat.is_some_and(|k| k >= K_HAT) {
                 let words = format!("the importance weights are too heavy-tailed (k-hat {k_hat:.2})");
                 return Ok(Err(Missing::Failed(words)));
             }
             let (ess, few) = (found.effective_sample_size, found.effective_sample_size < FEWEST);
-            let points = WeightedDraws::new(proposal.dim(), found.points, &found.log_weights)?;
+            let points = WeightedDraws::new(dim, found.points, &found.log_weights)?;
             let constants = vec![
                 ("draws", draws as f64),
                 ("k-hat", k_hat),
@@ -192,7 +204,7 @@ impl ScaleClimb<'_> {
                 ("likelihood error", found.error),
                 (UNPROVED, found.unproved),
             ];
-            let table = importance_table(&self.rows(), &points, constants, kept(proposal.dim()), seed);
+            let table = importance_table(&self.rows(), &points, constants, kept(dim), seed);
             let next = 4 * draws;
             let more = next <= MOST && self.affordable(next as f64 * terms, IMPORTANCE_TERMS);
             if !few && table.error() <= wanted || !more {
@@ -206,6 +218,36 @@ impl ScaleClimb<'_> {
         }
     }
 
+    /// How draws with weights are made: so many of a batch, counted from 1. A proposal is adapted to pilots before.
+    fn drawing(&self) -> Result<Option<Drawing<'_>>, Error> {
+        let (seed, mixture) = (self.goal.seed, &self.ended.mixture_posterior);
+        if let Some(density) = self.scale_model.mixed_density() {
+            let Some(proposal) = self.mixed_proposal(&density)? else { return Ok(None) };
+            // its pilots are batches too
+            let draw = move |draws, batch| density.sample(&proposal, draws, seed, MIXED_PILOTS - 1 + batch);
+            return Ok(Some(Box::new(draw)));
+        }
+        let Some(first) = Proposal::of_grid(&mixture.nodes, &mixture.scales, &mixture.keys) else {
+            return Ok(None);
+        };
+        let pilot = sample(self.density, &first, PILOT, seed, 0)?;
+        let (mean, covariance) = pilot.moments(first.dim());
+        let proposal = first.adapted(&mean, &covariance);
+        Ok(Some(Box::new(move |draws, batch| sample(self.density, &proposal, draws, seed, batch))))
+    }
+
+    /// The proposal of the scales of a linear mixed model, adapted to pilots.
+    fn mixed_proposal(&self, density: &MixedDensity<'_>) -> Result<Option<ScaleProposal>, Error> {
+        let mixture = &self.ended.mixture_posterior;
+        let covariance = mixture.log_covariance.clone().unwrap_or_default();
+        let Some(mut proposal) = density.first(&mixture.scales[0], &covariance) else { return Ok(None) };
+        for batch in 0..MIXED_PILOTS {
+            let pilot = density.sample(&proposal, PILOT, self.goal.seed, batch)?;
+            proposal = density.adapted(&proposal, &pilot);
+        }
+        Ok(Some(proposal))
+    }
+
     /// Chains in the frame of the mixture's Gaussian.
     fn nuts(&self) -> Result<Result<PosteriorTable, Missing>, Error> {
         let terms = NUTS_GRADIENTS * GRADIENT * self.density.terms();
@@ -213,7 +255,13 @@ impl ScaleClimb<'_> {
             let words = format!("NUTS would take about {} terms of the likelihood", figure(terms));
             return Ok(Err(Missing::Long(words)));
         }
-        let q: Gaussian = self.ended.mixture_posterior.joint_gaussian()?;
+        let q: Gaussian = match self.scale_model.mixed_density() {
+            Some(density) => match self.mixed_proposal(&density)? {
+                Some(proposal) => density.gaussian(&proposal)?,
+                None => return Ok(Err(Missing::Failed("the scales have no covariance".into()))),
+            },
+            None => self.ended.mixture_posterior.joint_gaussian()?,
+        };
         let settings = NutsSettings { seed: self.goal.seed, ..NutsSettings::default() };
         let chains = nuts(&DensityTarget(self.density), &q, &settings)?;
         let (table, r_hat) = nuts_table(&self.rows(), chains, kept(q.dim()), self.goal.seed);

@@ -4,6 +4,7 @@
 use certus::Gaussian;
 use certus::combination::Combinations;
 use certus_mixed::collapsed::{Node, quantile};
+use certus_mixed::linear::TermFit;
 
 use crate::coefficient_map::CoefficientMap;
 use crate::error::Error;
@@ -37,10 +38,10 @@ pub fn predict_mixture(
 ) -> Result<Vec<Prediction>, Error> {
     let mut meaning = meaning.clone();
     let known = groups == Groups::Known;
-    if unknown_scales.effect.is_none() && !known {
+    if unknown_scales.effects.is_empty() && !known {
         return Err(RequestError::no_effect("`groups`", "fits with groups, but this fit has none").into());
     }
-    if known && unknown_scales.effect.is_some() && mixture_posterior.effects.is_none() {
+    if known && !unknown_scales.effects.is_empty() && mixture_posterior.effects.is_none() {
         return Err(RequestError::NoEffects.into());
     }
     if !known {
@@ -51,24 +52,25 @@ pub fn predict_mixture(
         }
     }
     if let Some(draws) = draws {
-        let (effect, effects) = (unknown_scales.effect.as_ref(), mixture_posterior.effects.as_ref());
-        return ByDraws { link, meaning: &meaning, effect, effects, draws, groups }.predict(source, storage);
+        let effects = mixture_posterior.effects.as_ref();
+        let meaning = &meaning;
+        return ByDraws { link, meaning, unknown_scales, effects, draws, groups }.predict(source, storage);
     }
     let gaussian = mixture_posterior.gaussian().map_err(certus_models::Error::from)?;
-    let (mut combinations, (nodes, _), mut out) =
+    let (mut combinations, (nodes, scales), mut out) =
         (Combinations::new(&gaussian), mixture_posterior.thinned(), Vec::new());
     each_row(&meaning, source, storage, |terms, offset, trials, levels| {
-        let Some(effect) = &unknown_scales.effect else {
-            // nothing varies, so every group is as good as any
-            out.push(Row { link, z: 0.0, offset, trials }.new_group(&nodes, terms));
-            return;
-        };
-        // the intercept's own column is 1
-        let z = terms.iter().find(|t| t.0 == effect.feature).map_or(0.0, |t| t.1) + effect.shift;
-        let row = Row { link, z, offset, trials };
+        let z: Vec<f64> = unknown_scales.effects.iter().map(|e| e.column(terms)).collect();
+        // where nothing varies, every group is as good as any
+        let spread = scales.iter().map(|scales| unknown_scales.sd_of_new(scales, &z)).collect();
+        let row = Row { link, z, spread, offset, trials };
         out.push(match groups {
-            Groups::Known => row.known(&gaussian, &mut combinations, mixture_posterior, terms, levels[0]),
-            Groups::New => row.new_group(&nodes, terms),
+            Groups::Known if !unknown_scales.effects.is_empty() => {
+                let at: Vec<usize> =
+                    unknown_scales.effects.iter().map(|e| e.first + levels[e.term]).collect();
+                row.known(&gaussian, &mut combinations, mixture_posterior, terms, &at)
+            }
+            Groups::Known | Groups::New => row.new_group(&nodes, terms),
             Groups::Population => row.population(&nodes, terms),
         });
     })?;
@@ -77,40 +79,64 @@ pub fn predict_mixture(
 
 struct Row {
     link: Link,
-    z: f64,
+    /// Of every effect.
+    z: Vec<f64>,
+    /// The sd of Σ z v of a new group, at every node.
+    spread: Vec<f64>,
     offset: f64,
     trials: f64,
 }
 
 impl Row {
-    /// t = aβ + z v is taken to be normal: Var t = Var aβ + z² Var v + 2z Cov(aβ, v).
+    /// t = aβ + Σ z_e v_e is taken to be normal; its variance from covariances where there is one group, else from
+    /// draws. `at` are the places of the effects.
     fn known(
         &self,
         gaussian: &Gaussian,
         combinations: &mut Combinations<'_>,
         mixture_posterior: &MixturePosterior,
         terms: &[(usize, f64)],
-        level: usize,
+        at: &[usize],
     ) -> Prediction {
         let d = gaussian.dim();
         let Some(effects) = &mixture_posterior.effects else {
             return self.of_law(&Law(vec![[1.0, f64::NAN, 0.0]]));
         };
         let (mean, sd) = combinations.moments(terms);
-        let covariance = &effects.covariance[level * d..][..d];
-        let with: f64 = terms.iter().map(|(j, a)| a * covariance[*j]).sum();
-        let variance = sd * sd + self.z * self.z * effects.variance[level] + 2.0 * self.z * with;
-        let mean = mean + self.offset + self.z * effects.mean[level];
-        let sd = variance.max(0.0).sqrt();
-        Prediction::normal(self.link, self.trials, mean, sd)
+        let each = || self.z.iter().zip(at);
+        let mean = mean + self.offset + each().map(|(z, at)| z * effects.mean[*at]).sum::<f64>();
+        let variance = if effects.deviations.is_empty() {
+            let mut sum = sd * sd;
+            for (z, at) in each() {
+                let covariance = &effects.covariance[at * d..][..d];
+                let with: f64 = terms.iter().map(|(j, a)| a * covariance[*j]).sum();
+                sum += z * z * effects.variance[*at] + 2.0 * z * with;
+            }
+            if let [first, _, ..] = at {
+                let pairs = self.z.len() * (self.z.len() - 1) / 2;
+                let between = &effects.between[first * pairs..][..pairs];
+                let pairs = TermFit::pairs(self.z.len()).zip(between);
+                sum += pairs.map(|((i, j), c)| 2.0 * self.z[i] * self.z[j] * c).sum::<f64>();
+            }
+            sum
+        } else {
+            let draws = effects.deviations.chunks_exact(d + effects.mean.len());
+            let count = draws.len() as f64;
+            let one = |draw: &[f64]| {
+                let own: f64 = terms.iter().map(|(j, a)| a * draw[*j]).sum();
+                (own + each().map(|(z, at)| z * draw[d + at]).sum::<f64>()).powi(2)
+            };
+            draws.map(one).sum::<f64>() / count
+        };
+        Prediction::normal(self.link, self.trials, mean, variance.max(0.0).sqrt())
     }
 
-    /// t ~ N(aβ̂ + offset, |Lᵀa|² + z²σ²) at each sd of the grid.
+    /// t ~ N(aβ̂ + offset, |Lᵀa|² + Var Σ z v) at each node of the grid.
     fn new_group(&self, nodes: &[Node], terms: &[(usize, f64)]) -> Prediction {
         let mut law = MixturePosterior::law(nodes, terms);
-        for (one, node) in law.0.iter_mut().zip(nodes) {
+        for (one, spread) in law.0.iter_mut().zip(&self.spread) {
             one[1] += self.offset;
-            one[2] = one[2].hypot(self.z * node.sd);
+            one[2] = one[2].hypot(*spread);
         }
         self.of_law(&law)
     }
@@ -129,16 +155,17 @@ impl Row {
         Prediction::of(self.trials, (mean, square.sqrt()), at, law.moments())
     }
 
-    /// r(m, σ) = ∫ response(m + zσu) N(u) du is what is predicted; m = aβ + offset and σ have their posterior.
+    /// r(m, s) = ∫ response(m + su) N(u) du is what is predicted, s the sd of Σ z v; m = aβ + offset and s have their
+    /// posterior.
     fn population(&self, nodes: &[Node], terms: &[(usize, f64)]) -> Prediction {
         let law = MixturePosterior::law(nodes, terms);
         let (center, linear_sd) = law.moments();
         let total: f64 = (-FAR..=FAR).map(|k| (-0.5 * (STEP * f64::from(k)).powi(2)).exp()).sum();
         let mut atoms: Vec<(f64, f64)> = Vec::new();
-        for ([w, m, s], node) in law.0.iter().zip(nodes) {
+        for ([w, m, s], spread) in law.0.iter().zip(&self.spread) {
             for k in -FAR..=FAR {
                 let u = STEP * f64::from(k);
-                let r = self.link.expected_response(m + self.offset + s * u, (self.z * node.sd).abs());
+                let r = self.link.expected_response(m + self.offset + s * u, *spread);
                 atoms.push((r, w * (-0.5 * u * u).exp() / total));
             }
         }

@@ -11,7 +11,7 @@ use crate::posterior_draws::PosteriorDraws;
 use crate::quantile::quantile;
 use crate::variance::corrected::Moments;
 use crate::variance::mixture::Effects;
-use crate::variance::names::RandomEffect;
+use crate::variance::names::UnknownScales;
 use certus_data::leaves::Storage;
 use certus_data::table::Source;
 use certus_likelihood::Link;
@@ -25,7 +25,7 @@ const POPULATION: usize = 1000;
 pub(super) struct ByDraws<'a> {
     pub(super) link: Link,
     pub(super) meaning: &'a CoefficientMap,
-    pub(super) effect: Option<&'a RandomEffect>,
+    pub(super) unknown_scales: &'a UnknownScales,
     pub(super) effects: Option<&'a Effects>,
     pub(super) draws: &'a PosteriorDraws,
     pub(super) groups: Groups,
@@ -49,14 +49,29 @@ impl ByDraws<'_> {
         let mut out = Vec::new();
         each_row(self.meaning, source, storage, |terms, offset, trials, at| {
             let along = |z: &[f64]| offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
-            // the intercept's own column is 1
-            let column =
-                |e: &RandomEffect| terms.iter().find(|t| t.0 == e.feature).map_or(0.0, |t| t.1) + e.shift;
-            let Some((effect, column)) = self.effect.map(|e| (e, column(e))) else {
+            let columns: Vec<f64> = self.unknown_scales.effects.iter().map(|e| e.column(terms)).collect();
+            let Some(&column) = columns.first() else {
                 out.push(Prediction::of_draws(self.link, trials, points.iter().map(|z| along(z)).collect()));
                 return;
             };
-            debug_assert!(effect.unit > 0.0);
+            let spread = |z: &[f64]| {
+                self.unknown_scales.sd_of_new(&self.unknown_scales.of_coordinates(&z[d..]), &columns)
+            };
+            if let Some(effects) = self.effects.filter(|e| !e.deviations.is_empty())
+                && self.groups == Groups::Known
+            {
+                let center = along(&moments.mean);
+                let each = self.unknown_scales.effects.iter().zip(&columns);
+                let at: Vec<(usize, f64)> = each.map(|(e, z)| (e.first + at[e.term], *z)).collect();
+                let mean = center + at.iter().map(|(k, z)| z * effects.mean[*k]).sum::<f64>();
+                let one = |apart: &[f64]| {
+                    let own: f64 = terms.iter().map(|(j, a)| a * apart[*j]).sum();
+                    mean + own + at.iter().map(|(k, z)| z * apart[d + k]).sum::<f64>()
+                };
+                let t = effects.deviations.chunks_exact(d + effects.mean.len()).map(one).collect();
+                out.push(Prediction::of_draws(self.link, trials, t));
+                return;
+            }
             let with_normals = || points.iter().zip(&normals);
             out.push(match self.groups {
                 Groups::Known => {
@@ -72,13 +87,12 @@ impl ByDraws<'_> {
                     Prediction::of_draws(self.link, trials, t.collect())
                 }
                 Groups::New => {
-                    let t = with_normals().map(|(z, u)| along(z) + column * z[d].exp() * u);
+                    let t = with_normals().map(|(z, u)| along(z) + spread(z) * u);
                     Prediction::of_draws(self.link, trials, t.collect())
                 }
                 Groups::Population => {
                     let few = points.len().div_ceil(POPULATION).max(1);
-                    let expected =
-                        |z: &&[f64]| self.link.expected_response(along(z), (column * z[d].exp()).abs());
+                    let expected = |z: &&[f64]| self.link.expected_response(along(z), spread(z));
                     let mut responses: Vec<f64> = points.iter().step_by(few).map(expected).collect();
                     responses.sort_by(f64::total_cmp);
                     let linear: Vec<f64> = points.iter().map(|z| along(z)).collect();

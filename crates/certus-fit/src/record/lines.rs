@@ -3,7 +3,7 @@
 
 use certus::certificate::{counted, significant};
 
-use super::{GroupEffect, Record, RecordedLevel, Scale, Table};
+use super::{GroupEffect, GroupTerm, Record, RecordedLevel, Scale, Table};
 
 /// A number with five significant digits, or a dash.
 pub fn number(x: Option<f64>) -> String {
@@ -21,7 +21,7 @@ impl Record {
     pub fn statements(&self) -> Vec<(&'static str, String)> {
         let certificate = &self.certificate;
         if let Some(scale) = &certificate.scale {
-            return of_scale(scale, self.table.as_ref(), certificate.posterior.reason.as_deref());
+            return self.of_scale(scale, certificate.posterior.reason.as_deref());
         }
         let mut lines = Vec::new();
         let posterior = certificate.posterior.facts();
@@ -73,17 +73,29 @@ impl RecordedLevel {
     }
 }
 
-/// What is known about scales that were not given.
-fn of_scale(scale: &Scale, table: Option<&Table>, posterior: Option<&str>) -> Vec<(&'static str, String)> {
-    let mut lines = vec![("scale", scale.sentence())];
-    lines.extend(scale.other_maxima().into_iter().map(|line| ("", line)));
-    lines.push(("", scale.likelihood()));
-    if let (Some(first), Some(last)) = (scale.smallest.first(), scale.largest.last()) {
-        let one = |e: &GroupEffect| format!("{} {} ± {}", e.group, number(Some(e.mean)), number(Some(e.sd)));
-        let (groups, term) = (counted(scale.groups, "group"), scale.group.as_deref().unwrap_or_default());
-        lines.push(("effects", format!("{groups} of {term}, from {} to {}", one(first), one(last))));
+impl Record {
+    /// What is known about scales that were not given.
+    fn of_scale(&self, scale: &Scale, posterior: Option<&str>) -> Vec<(&'static str, String)> {
+        let mut lines = vec![("scale", scale.sentence())];
+        lines.extend(scale.other_maxima().into_iter().map(|line| ("", line)));
+        lines.push(match &self.criterion {
+            Some(criterion) => ("criterion", criterion.sentence()),
+            None => ("", scale.likelihood()),
+        });
+        if let (Some(first), Some(last)) = (scale.smallest.first(), scale.largest.last()) {
+            let one =
+                |e: &GroupEffect| format!("{} {} ± {}", e.group, number(Some(e.mean)), number(Some(e.sd)));
+            let (groups, term) = (counted(scale.groups, "group"), scale.group.as_deref().unwrap_or_default());
+            lines.push(("effects", format!("{groups} of {term}, from {} to {}", one(first), one(last))));
+        } else if self.groups.len() > 1 || self.groups.iter().any(|g| g.effects.len() > 1) {
+            let one = |g: &GroupTerm| format!("{} of {}", counted(g.levels, "group"), g.name);
+            let all: Vec<String> = self.groups.iter().map(one).collect();
+            lines
+                .push(("effects", format!("{}; all of them in groups.parquet (with --out)", all.join(", "))));
+        }
+        let printed = self.table.iter().flat_map(Table::sentences).chain(posterior.map(String::from));
+        let label = if self.criterion.is_some() { "errors" } else { "posterior" };
+        lines.extend([label, "", ""].into_iter().zip(printed));
+        lines
     }
-    let printed = table.into_iter().flat_map(Table::sentences).chain(posterior.map(String::from));
-    lines.extend(["posterior", "", ""].into_iter().zip(printed));
-    lines
 }

@@ -11,13 +11,16 @@ use crate::error::Error;
 
 mod convert;
 mod lines;
+mod mixed;
 mod scale;
+mod status;
 mod table;
 mod words;
 
 use convert::finite;
 pub use lines::number;
-pub use scale::{GroupEffect, OtherScale, Scale, ScaleMaximum, objective};
+pub use mixed::{CriterionValue, GroupTerm};
+pub use scale::{GroupEffect, OtherScale, RESTRICTED, Scale, ScaleMaximum, objective};
 pub use table::{OfGaussian, Source, Table};
 
 /// The version of the schema that this crate writes. It also reads schema 1, which has no `certificate.scale`, and
@@ -55,6 +58,12 @@ pub struct Record {
     /// The Gaussian's own numbers, if others are printed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaussian: Option<OfGaussian>,
+    /// The random effects of a linear mixed model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupTerm>,
+    /// What was maximised, of a linear mixed model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub criterion: Option<CriterionValue>,
     /// What was spent.
     pub counts: Counts,
     /// How long it took.
@@ -244,6 +253,9 @@ pub struct Data {
     pub rows: Option<u64>,
     /// A hash of what was read.
     pub fingerprint: Option<String>,
+    /// A hash of the response, trials and weights of the rows used.
+    #[serde(default)]
+    pub responses: Option<String>,
 }
 
 /// What a record needs beyond the outcome.
@@ -301,6 +313,8 @@ impl Record {
             parameters: meta.parameters,
             table: None,
             gaussian: None,
+            groups: Vec::new(),
+            criterion: None,
             counts: Counts { gradients: 0, hessians: 0, exact_passes: 0 },
             seconds: 0.0,
             trace: Vec::new(),
@@ -381,31 +395,4 @@ fn consistent(
         return Err(format!("the {what} has the level {level:?} and the delta {delta:?}"));
     }
     Ok(())
-}
-
-/// The words of [`Status::as_str`].
-mod status {
-    use certus::Status;
-    use serde::de::{Deserialize, Deserializer, Error};
-    use serde::ser::Serializer;
-
-    const ALL: [Status; 7] = [
-        Status::Reached,
-        Status::Limit,
-        Status::NoProgress,
-        Status::NonFinite,
-        Status::AssumptionViolated,
-        Status::UserError,
-        Status::Interrupted,
-    ];
-
-    pub(super) fn serialize<S: Serializer>(status: &Status, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(status.as_str())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Status, D::Error> {
-        let word = String::deserialize(deserializer)?;
-        let known = ALL.into_iter().find(|status| status.as_str() == word);
-        known.ok_or_else(|| D::Error::custom(format!("unknown status \"{word}\"")))
-    }
 }

@@ -36,7 +36,17 @@ pub struct Scale {
     pub theorem: Option<String>,
     /// Why nothing is proved.
     pub reason: Option<String>,
-    /// The other scale, if there are two.
+    /// Of a linear mixed model: how far every covariance matrix of effects, relative to sigma², is from that of a
+    /// maximum at most, as a part of it; only with a proof.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub radius: Option<f64>,
+    /// No other stationary point has all its matrices within this part of these; only with a proof.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusion: Option<f64>,
+    /// Sds that are proved to be 0 at the maximum.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zero: Vec<String>,
+    /// The other scales, and correlations.
     #[serde(default)]
     pub others: Vec<OtherScale>,
     /// Every maximum that was found, the highest first; older files have none.
@@ -85,6 +95,9 @@ pub struct ScaleMaximum {
 fn penalised() -> String {
     objective(true).into()
 }
+
+/// What REML maximises.
+pub const RESTRICTED: &str = "restricted likelihood";
 
 /// The name of what is maximised, the only place that decides it: with a prior of a coefficient, or with flat priors
 /// alone.
@@ -135,7 +148,7 @@ impl Scale {
 
     /// True if a prior of the coefficients is part of what is maximised.
     pub fn is_penalised(&self) -> bool {
-        self.objective != objective(false)
+        self.objective == objective(true)
     }
 
     /// An interval goes with a proof, and is one.
@@ -145,8 +158,10 @@ impl Scale {
             return Err("the estimate of the scale is not the highest of its maxima".into());
         }
         let proved = self.level == RecordedLevel::Proved;
+        let known =
+            matches!(self.level, RecordedLevel::Proved | RecordedLevel::Estimated | RecordedLevel::None);
         let ordered = self.interval.is_none_or(|[low, high]| low >= 0.0 && low <= high);
-        if self.interval.is_some() == proved && (proved || self.level == RecordedLevel::None) && ordered {
+        if self.interval.is_some() == proved && known && ordered {
             return Ok(());
         }
         Err(format!("the scale has the level {:?} and the interval {:?}", self.level, self.interval))

@@ -43,6 +43,18 @@ impl Source {
             Self::Mixture => "mixture",
         }
     }
+
+    /// What it is: "draws of NUTS".
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Gaussian => "the Gaussian's own numbers",
+            Self::Corrected => "importance weights with a proved tail",
+            Self::Exact => "exact draws",
+            Self::Importance => "importance sampling",
+            Self::Nuts => "draws of NUTS",
+            Self::Mixture => "a mixture over the scales",
+        }
+    }
 }
 
 /// What the printed numbers are, if they are not the Gaussian's.

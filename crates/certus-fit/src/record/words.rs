@@ -8,7 +8,9 @@ use certus::certificate::{
     words::{About, Facts, counted, downward, interval, known_to, nearest, upward},
 };
 
-use super::{Assumption, Gap, Posterior, Record, RecordedLevel, Scale, ScaleMaximum, Table, Voucher};
+use super::{
+    Assumption, Gap, Posterior, RESTRICTED, Record, RecordedLevel, Scale, ScaleMaximum, Table, Voucher,
+};
 
 pub(super) fn level(level: RecordedLevel, delta: Option<f64>) -> certificate::Level {
     match level {
@@ -77,6 +79,11 @@ impl Posterior {
     }
 }
 
+/// "sd(a) is", "sd(a) and sd(b) are".
+fn are(names: &[String]) -> String {
+    format!("{} {}", names.join(" and "), if names.len() > 1 { "are" } else { "is" })
+}
+
 impl Scale {
     /// Where the maximum is, if that is proved: the ends of the interval, rounded outward.
     pub fn ends(&self) -> Option<(String, String)> {
@@ -89,6 +96,9 @@ impl Scale {
     pub fn sentence(&self) -> String {
         let shown = |x: Option<f64>| x.map_or("unknown".into(), |x| nearest(x, 5));
         let (name, objective, estimate) = (&self.name, &self.objective, shown(self.estimate));
+        if self.objective == RESTRICTED || self.radius.is_some() {
+            return self.of_mixed();
+        }
         match self.ends() {
             Some((low, high)) => format!(
                 "{name} {estimate}: a maximum of the {objective} lies between {low} and {high} (proved, {})",
@@ -101,6 +111,42 @@ impl Scale {
                 format!("{name} {estimate}{others}: a maximum of the {objective}, not proved: {why}")
             }
         }
+    }
+
+    /// Of a model with several group effects, whose estimates are in the table.
+    fn of_mixed(&self) -> String {
+        let objective = &self.objective;
+        // the table has other numbers than these
+        let posterior = self.scales == "posterior";
+        let shown = |x: Option<f64>| x.map_or("unknown".into(), |x| nearest(x, 5));
+        let others = self.others.iter().map(|o| format!(", {} {}", o.name, shown(o.estimate)));
+        let these = match posterior {
+            true => format!("{} {}{}: ", self.name, shown(self.estimate), others.collect::<String>()),
+            false => String::new(),
+        };
+        let Some(radius) = self.radius else {
+            let why = self.reason.as_deref().unwrap_or("not requested").trim_end_matches('.');
+            return format!("{these}a maximum of the {objective}, not proved: {why}");
+        };
+        let mut known = Vec::new();
+        if !self.zero.is_empty() {
+            known.push(format!("{} 0 at a maximum of the {objective}", are(&self.zero)));
+        }
+        if self.zero.is_empty() || radius > 0.0 {
+            let (radius, whose) = (upward(radius, 2), if posterior { "these" } else { "the printed ones" });
+            let noise = self.others.last().is_some_and(|own| own.name == "sigma");
+            let relative = if noise { ", relative to sigma²," } else { "" };
+            known.push(format!(
+                "a maximum of the {objective} has covariance matrices of effects{relative} that differ from {whose} by \
+                    at most {radius} of them"
+            ));
+        }
+        if let Some(exclusion) = self.exclusion {
+            let part = downward(100.0 * exclusion.min(1.0), 2);
+            known.push(format!("no other stationary point has all of them within {part} %"));
+        }
+        let theorem = self.theorem.as_deref().unwrap_or_default();
+        format!("{these}{} (proved up to rounding, {theorem})", known.join("; "))
     }
 
     /// What is known about other maxima, in words: those that were found, and where others are not excluded.
@@ -161,7 +207,8 @@ impl Scale {
     pub fn likelihood(&self) -> String {
         let evidence =
             self.log_evidence.map_or(String::new(), |e| format!("; log evidence about {e:.4} (estimated)"));
-        format!("log likelihood at the estimate {}{evidence}", self.likelihood_there())
+        let restricted = if self.objective == RESTRICTED { "restricted " } else { "" };
+        format!("{restricted}log likelihood at the estimate {}{evidence}", self.likelihood_there())
     }
 }
 
@@ -172,7 +219,10 @@ impl Record {
         if let Some(scale) = &self.certificate.scale {
             let mut lines = vec![scale.sentence()];
             lines.extend(scale.other_maxima());
-            lines.push(scale.likelihood());
+            lines.push(match &self.criterion {
+                Some(criterion) => criterion.sentence(),
+                None => scale.likelihood(),
+            });
             if scale.groups > 0 {
                 lines.push(format!("{} integrated out", counted(scale.groups, "group")));
             }

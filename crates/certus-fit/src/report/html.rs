@@ -18,6 +18,18 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
+/// With a capital first letter.
+pub(super) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    first + letters.as_str()
+}
+
+/// With a capital first letter and a full stop.
+pub(super) fn sentence(text: &str) -> String {
+    capital(text.trim_end_matches('.')) + "."
+}
+
 /// Four significant digits; a dash for what is missing.
 pub(super) fn short(x: Option<f64>) -> String {
     match x {

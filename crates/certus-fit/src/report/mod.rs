@@ -11,7 +11,7 @@ mod words;
 use std::fmt::Write;
 
 use certus::certificate::words::{figure, nearest};
-use html::{count, escape, short, time};
+use html::{count, escape, sentence, short, time};
 
 use crate::directory::{FitDirectory, REPORT, write_atomically};
 use crate::error::Error;
@@ -98,14 +98,14 @@ fn verdict(out: &mut String, record: &Record, tone: &str) {
     let (gap, posterior) = (&record.certificate.gap, &record.certificate.posterior);
     let _ = write!(out, "<section aria-label=\"Verdict\"><div class=\"verdict {tone}\">");
     if !record.message.is_empty() {
-        let _ = write!(out, "<p><strong>{}</strong></p>", escape(&capital(&record.message)));
+        let _ = write!(out, "<p><strong>{}</strong></p>", escape(&sentence(&record.message)));
     }
     let _ = write!(out, "<p>{}</p>", words::meaning(&record.status));
     match &record.certificate.scale {
         Some(scale) => paragraphs(out, &scale::sentences(scale, record.table.as_ref())),
         None => {
             let printed = record.table.iter().flat_map(Table::sentences);
-            paragraphs(out, &printed.map(|words| escape(&capital(&words))).collect::<Vec<_>>());
+            paragraphs(out, &printed.map(|words| escape(&sentence(&words))).collect::<Vec<_>>());
             paragraphs(out, &words::stated(&gap.facts()));
             paragraphs(out, &words::stated(&posterior.facts())[..1]);
         }
@@ -116,7 +116,7 @@ fn verdict(out: &mut String, record: &Record, tone: &str) {
         .filter(|e| *e > 0.0)
         .map_or(String::new(), |e| format!(" <small>± {}</small>", figure(e)));
     let mut facts = match &record.certificate.scale {
-        Some(scale) => scale::facts(scale),
+        Some(scale) => scale::facts(scale, record.criterion.as_ref()),
         None => vec![
             ("Gap to the best Gaussian", words::fact(&gap.facts())),
             ("KL from the posterior", words::fact(&posterior.facts())),
@@ -201,7 +201,7 @@ fn coefficients(out: &mut String, record: &Record, extras: &Extras) {
 
 fn run(out: &mut String, record: &Record) {
     section(out, "run", "The run");
-    let _ = write!(out, "<p>{}</p>", escape(&capital(&record.route)));
+    let _ = write!(out, "<p>{}</p>", escape(&sentence(&record.route)));
     let goal = record.settings.get("gap").and_then(serde_json::Value::as_f64);
     let gap = &record.certificate.gap;
     let end = gap.facts().size().zip(gap.bound);
@@ -257,7 +257,7 @@ fn posterior(out: &mut String, record: &Record, extras: &Extras) {
     if record.certificate.scale.is_some() {
         section(out, "posterior", "What is known about the posterior");
         let reason = record.certificate.posterior.reason.as_deref().unwrap_or_default();
-        let _ = write!(out, "<p>{}</p>", escape(&capital(reason)));
+        let _ = write!(out, "<p>{}</p>", escape(&sentence(reason)));
     } else {
         section(out, "posterior", "The Gaussian compared with the posterior");
         paragraphs(out, &words::stated(&record.certificate.posterior.facts()));
@@ -393,11 +393,4 @@ fn level_word(level: RecordedLevel) -> &'static str {
         RecordedLevel::Estimated => "estimated",
         RecordedLevel::None => "none",
     }
-}
-
-/// With a capital first letter and a full stop.
-fn capital(text: &str) -> String {
-    let mut letters = text.trim_end_matches('.').chars();
-    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
-    format!("{first}{}.", letters.as_str())
 }

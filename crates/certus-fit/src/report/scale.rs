@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use certus::certificate::figure;
 
-use super::html::{count, escape, percent, short};
+use super::html::{capital, count, escape, percent, short};
 use super::plots::{ticks, trim};
-use crate::record::{GroupEffect, OtherScale, Parameter, Record, Scale, Table};
+use crate::record::{CriterionValue, GroupEffect, OtherScale, Parameter, Record, Scale, Table};
 
 /// The height of the picture.
 const HEIGHT: f64 = 200.0;
@@ -20,6 +20,7 @@ const BETWEEN: usize = 6;
 pub(super) fn sentences(scale: &Scale, table: Option<&Table>) -> Vec<String> {
     let name = escape(&scale.name);
     let first = format!("{}.", escape(&scale.sentence()));
+    let first = if first.starts_with("a maximum") { capital(&first) } else { first };
     let second = match (&scale.prior, table) {
         (Some(prior), Some(table)) => format!(
             "The posterior below uses the prior {} for {name}{}. It is estimated by {}: {}.",
@@ -44,14 +45,13 @@ pub(super) fn sentences(scale: &Scale, table: Option<&Table>) -> Vec<String> {
     std::iter::once(first).chain(others).chain([second]).collect()
 }
 
-/// With a capital letter.
-fn capital(line: &str) -> String {
-    let mut letters = line.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
-}
-
 /// The boxes below the verdict.
-pub(super) fn facts(scale: &Scale) -> Vec<(&'static str, String)> {
+pub(super) fn facts(scale: &Scale, criterion: Option<&CriterionValue>) -> Vec<(&'static str, String)> {
+    if let Some(own) = criterion {
+        let numbers = [(own.name(), own.value), ("AIC", own.aic), ("BIC", own.bic)];
+        let facts = numbers.into_iter().map(|(name, x)| (name, format!("{x:.3}")));
+        return facts.chain([("Groups", count(scale.groups))]).collect();
+    }
     let proved = if scale.log_likelihood_error.is_some() { " <small>proved</small>" } else { "" };
     let mut facts = vec![
         (

@@ -3,7 +3,7 @@
 use certus::Status;
 use certus::certificate::words::{About, Facts, Sentence, probability};
 
-use super::html::escape;
+use super::html::{capital, escape, sentence};
 use crate::record::{Assumption, Record, RecordedLevel, Voucher};
 
 /// How the page is coloured; the words say the same.
@@ -27,7 +27,18 @@ impl Tone {
 /// The headline and its tone.
 pub(super) fn headline(record: &Record) -> (String, Tone) {
     let gap = &record.certificate.gap;
+    if let (Status::Reached, Some(table)) = (&record.status, &record.table) {
+        let tone = if table.level == RecordedLevel::Estimated { Tone::Caution } else { Tone::Good };
+        return (capital(&table.errors()), tone);
+    }
     if let (Status::Reached, Some(scale)) = (&record.status, &record.certificate.scale) {
+        if let Some(criterion) = &record.criterion {
+            let (how, tone) = match scale.level {
+                RecordedLevel::Proved => ("at a maximum that is proved up to rounding", Tone::Good),
+                _ => ("without a proof", Tone::Caution),
+            };
+            return (format!("Estimated by {}, {how}", criterion.kind), tone);
+        }
         return match scale.level {
             RecordedLevel::Proved => {
                 (format!("{} is estimated, with a proved interval", scale.name), Tone::Good)
@@ -38,20 +49,10 @@ pub(super) fn headline(record: &Record) -> (String, Tone) {
             _ => (format!("{} are estimated, without a proof", scale.names()), Tone::Caution),
         };
     }
-    // the goal has two parts, and is as sure as the less sure of them
-    let (level, delta) = match &record.table {
-        Some(table) if table.level != RecordedLevel::None && gap.level == RecordedLevel::Proved => {
-            (table.level, table.delta)
-        }
-        Some(table) if table.level == RecordedLevel::Estimated && gap.level != RecordedLevel::None => {
-            (table.level, None)
-        }
-        _ => (gap.level, gap.delta),
-    };
-    match (&record.status, level) {
+    match (&record.status, gap.level) {
         (Status::Reached, RecordedLevel::Proved) => ("The goal is reached, with a proof".into(), Tone::Good),
         (Status::Reached, RecordedLevel::Probable) => {
-            let probability = delta.map_or("unknown".into(), probability);
+            let probability = gap.delta.map_or("unknown".into(), probability);
             (format!("The goal is reached, with probability {probability}"), Tone::Good)
         }
         (Status::Reached, RecordedLevel::Estimated) => {
@@ -99,14 +100,7 @@ pub(super) fn meaning(status: &Status) -> &'static str {
 /// A sentence as HTML, its number set apart.
 fn html(sentence: &Sentence) -> String {
     let Sentence { before, size, after } = sentence;
-    let mut letters = before.chars();
-    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
-    format!("{first}{}<strong>{}</strong>{}.", escape(letters.as_str()), escape(size), escape(after))
-}
-
-/// A line of words as a sentence of HTML.
-fn sentence(line: &str) -> String {
-    escape(&super::capital(line))
+    format!("{}<strong>{}</strong>{}.", escape(&capital(before)), escape(size), escape(after))
 }
 
 /// What is stated, its errors, the evidence, and why it is not stronger, as HTML.
@@ -116,7 +110,7 @@ pub(super) fn stated(facts: &Facts<'_>) -> Vec<String> {
         out[0].push_str(" A small gap does not imply that the posterior is close to a Gaussian.");
     }
     let more = [facts.errors(), facts.evidence(), facts.weakness()];
-    out.extend(more.into_iter().flatten().map(|line| sentence(&line)));
+    out.extend(more.into_iter().flatten().map(|line| escape(&sentence(&line))));
     out
 }
 

@@ -32,17 +32,22 @@ pub struct Effects {
     pub rows: Vec<f64>,
     /// 5 % quantile, median and 95 % quantile, group after group.
     pub quantiles: Vec<f64>,
+    /// Of several effects of one group: covariances of their pairs, level after level.
+    pub between: Vec<f64>,
+    /// Of several groups: draws of coefficients and effects less their means, one after the other.
+    pub deviations: Vec<f64>,
 }
 
 impl Effects {
-    /// rows, mean, sd, q05, q50, q95 of every group on the user's scale, group after group.
+    /// rows, mean, sd, q05, q50, q95 of every level of an effect on the user's scale, level after level.
     pub fn table(&self, random_effect: &RandomEffect) -> Vec<f64> {
         let row = |g: usize| {
             let [mean, sd] = [self.mean[g], self.variance[g].sqrt()].map(|x| x * random_effect.unit);
             let quantiles = self.quantiles[3 * g..][..3].iter().map(|q| q * random_effect.unit);
             [self.rows[g], mean, sd].into_iter().chain(quantiles).collect::<Vec<_>>()
         };
-        (0..self.mean.len()).flat_map(row).collect()
+        let own = random_effect.first..random_effect.first + random_effect.levels;
+        own.filter(|g| *g < self.mean.len()).flat_map(row).collect()
     }
 
     /// `None` if they are too many to be kept.
@@ -54,6 +59,8 @@ impl Effects {
             covariance: effects.iter().flat_map(|e| e.covariance.iter().copied()).collect(),
             rows: effects.iter().map(|e| e.rows as f64).collect(),
             quantiles: effects.iter().flat_map(|e| e.quantiles).collect(),
+            between: Vec::new(),
+            deviations: Vec::new(),
         })
     }
 }
@@ -115,9 +122,10 @@ impl MixturePosterior {
         Mixture { nodes, log_evidence: f64::NAN, refinement: f64::NAN, evaluations: 0 }
     }
 
-    fn grid(&self) -> Grid {
+    /// The grid; `None` if the scales were estimated.
+    fn grid(&self) -> Option<Grid> {
         let weights: Vec<f64> = self.nodes.iter().map(|n| n.weight).collect();
-        Grid::new(&self.keys, &self.scales, &weights)
+        self.log_covariance.is_none().then(|| Grid::new(&self.keys, &self.scales, &weights))
     }
 
     /// Fewer nodes and their scales for work that is done at each: see [`Mixture::thinned`]; of a lattice of two scales
@@ -193,13 +201,12 @@ impl MixturePosterior {
 
     /// Mean, sd and quantiles of what follows from the scales; those that are nothing are NaN, and all are where
     /// nothing is known but a value.
-    fn of_scales(&self, row: &Row, grid: &Grid) -> [f64; 5] {
+    fn of_scales(&self, row: &Row, grid: Option<&Grid>) -> [f64; 5] {
         let mut value = [f64::NAN; 5];
         if let Some(covariance) = &self.log_covariance {
             let (c, k) = (&row.combination, row.combination.len());
             let variance: f64 = (0..k * k).map(|e| c[e / k] * covariance[e] * c[e % k]).sum();
-            let logs = c.iter().zip(&self.scales[0]).filter(|(c, _)| **c != 0.0);
-            let x: f64 = logs.map(|(c, s)| c * s.ln()).sum();
+            let x = row.coordinate(&self.scales[0]);
             value[0] = row.shape.of(x);
             if variance > 0.0 && x.is_finite() {
                 let error = variance.sqrt();
@@ -216,6 +223,7 @@ impl MixturePosterior {
             value[0] = each().map(|(w, x)| w * x).sum();
             value[1] = each().map(|(w, x)| w * (x - value[0]).powi(2)).sum::<f64>().sqrt();
         }
+        let Some(grid) = grid else { return value };
         let law = grid.law(&row.combination);
         let mut quantiles = [0.05, 0.5, 0.95].map(|p| row.shape.of(law.quantile(p)));
         quantiles.sort_by(f64::total_cmp);
@@ -249,7 +257,7 @@ impl MixturePosterior {
             out.push(own);
         }
         let grid = self.grid();
-        out.extend(unknown_scales.rows.iter().map(|own| row(&own.name, self.of_scales(own, &grid))));
+        out.extend(unknown_scales.rows.iter().map(|own| row(&own.name, self.of_scales(own, grid.as_ref()))));
         out
     }
 
@@ -269,11 +277,13 @@ impl MixturePosterior {
         random.uniforms(1, 0, 1, &mut luck);
         random.uniforms(2, 0, 1, &mut other);
         let grid = self.grid();
-        let sampler = grid.sampler();
+        let sampler = grid.as_ref().map(Grid::sampler);
         let mut out = Vec::with_capacity(n * (quantities.len() + unknown_scales.rows.len()));
         for ((u, luck), other) in normals.chunks_exact(d).zip(luck).zip(other) {
-            let (place, scales) =
-                if self.nodes.len() == 1 { (0, self.scales[0].clone()) } else { sampler.draw([luck, other]) };
+            let (place, scales) = match &sampler {
+                Some(sampler) if self.nodes.len() > 1 => sampler.draw([luck, other]),
+                _ => (0, self.scales[0].clone()),
+            };
             let node = &self.nodes[place];
             let mut z = node.mean.clone();
             linalg::add_square_times(&node.factor, d, true, u, &mut z);
@@ -317,7 +327,7 @@ impl MixturePosterior {
             if self.log_covariance.is_some() {
                 // estimated scales vary by their standard errors
                 own.fill(0.0);
-                let sd = self.of_scales(row, &grid)[1];
+                let sd = self.of_scales(row, grid.as_ref())[1];
                 own[columns - more + i] = if sd.is_nan() { 0.0 } else { sd };
             } else if row.shape == Shape::Dispersion {
                 // it may have no variance
@@ -340,7 +350,7 @@ impl MixturePosterior {
         }
         let mut first = vec![0.0; self.scales[0].len()];
         first[0] = 1.0;
-        let law = self.grid().law(&first);
+        let Some(law) = self.grid().map(|grid| grid.law(&first)) else { return Vec::new() };
         let (low, high) = (law.quantile(5e-4), law.quantile(1.0 - 5e-4));
         let step = (high - low) / BINS as f64;
         let mut masses = [0.0; BINS];

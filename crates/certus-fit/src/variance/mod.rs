@@ -1,12 +1,16 @@
 //! Variance parameters that are not given: which there are and their priors (request, names), the models behind them
-//! (model, unknowns), the run, the mixture over them with its marginals and draws, and effects over draws (corrected).
+//! (model, solver, several, mixed/, crossed/), the run, the mixture over them with its marginals and draws, and effects
+//! over draws (corrected).
 
 pub(crate) mod corrected;
+pub(crate) mod crossed;
+pub(crate) mod mixed;
 pub(crate) mod mixture;
 pub(crate) mod model;
 pub(crate) mod names;
 pub(crate) mod request;
 pub(crate) mod run;
+pub(crate) mod several;
 pub(crate) mod solver;
 pub(crate) mod vectors;
 

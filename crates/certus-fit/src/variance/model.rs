@@ -6,16 +6,27 @@ use certus::certificate::counted;
 use certus_data::Prepared;
 use certus_likelihood::{Auxiliary, Likelihood, Link, Poisson, Prior};
 use certus_mixed::collapsed::{Collapsed, SdPrior};
+use certus_mixed::crossed::{Method, Sampling};
 use certus_mixed::density::{CollapsedDensity, CountDensity, EffectDensity};
+use certus_mixed::linear::Criterion;
 use certus_mixed::scales::{Dispersion, Grouping, LinearNoise};
 use certus_models::{Design, Glm};
 
 use crate::error::Error;
-use crate::record::objective;
+use crate::record::{RESTRICTED, objective};
+use crate::refusal::RequestError;
 use crate::request::Request;
-use crate::variance::names::UnknownScales;
-use crate::variance::request::{Scales, in_units, own, prior_words};
+use crate::variance::crossed::{CorrelatedMixed, CrossedMixed, MOST_CORRELATED};
+use crate::variance::mixed::LinearMixed;
+use crate::variance::mixed::{LKJ, MixedDensity};
+use crate::variance::names::{ScaleName, UnknownScales};
+use crate::variance::request::{Scales, criterion_name, in_units, own, prior_words};
 use crate::variance::solver::ScaleSolver;
+
+/// The seed of importance samples: the same fit for the same data.
+const SEED: u64 = 0;
+/// Which models have a Laplace approximation to ask for.
+const LAPLACE_MODELS: &str = "models with several group effects and a response that is not linear";
 
 /// A model with scales that are not known.
 pub struct ScaleModel {
@@ -25,8 +36,10 @@ pub struct ScaleModel {
     pub unknown_scales: UnknownScales,
     /// How they are found.
     pub scales: Scales,
-    /// Their priors, on the scale of the design.
+    /// Their priors, on the scale of the design; correlations have LKJ(2).
     pub priors: Vec<SdPrior>,
+    /// The prior of the coefficients.
+    pub(super) prior: Prior,
     /// True if a likelihood is linear, so that coefficients are normal given the scales.
     pub(super) linear: bool,
     /// True if a coefficient has a prior, so that what is maximised is a penalised likelihood.
@@ -47,14 +60,64 @@ impl ScaleModel {
         else {
             return Ok(None);
         };
+        let scales = request.scale.scales();
+        let of_units = || in_units(request.scale.prior(), unit);
+        let penalised = !prior.is_flat();
+        let prior = prior.clone();
+        let noise = own(response, request.sigma, request.dispersion) == Some(Auxiliary::Sigma);
+        let several = unknown_scales.effects.len() > 1;
+        if request.scale.laplace() && (noise || !several) {
+            return Err(RequestError::no_effect("`scales` laplace", LAPLACE_MODELS).into());
+        }
+        if several && !noise {
+            let effects = unknown_scales.effects.len();
+            if scales == Scales::Posterior {
+                return Err(RequestError::NoPosterior { effects }.into());
+            }
+            if penalised {
+                return Err(RequestError::PenalisedSds { effects }.into());
+            }
+            let likelihood = request.likelihood()?;
+            let together = match &encoding.groups[..] {
+                [group] => group.correlated && effects <= MOST_CORRELATED,
+                _ => false,
+            };
+            let model = match (request.scale.laplace(), together) {
+                (false, true) => {
+                    let model = CorrelatedMixed::new(prepared, &unknown_scales, likelihood, prior.clone())?;
+                    ScaleSolver::Correlated(Box::new(model))
+                }
+                (laplace, _) => {
+                    let sampling = Sampling { draws: None, seed: SEED };
+                    let method = if laplace { Method::Laplace } else { Method::Corrected(sampling) };
+                    let model = CrossedMixed::new(prepared, &unknown_scales, likelihood, method)?;
+                    ScaleSolver::Crossed(Box::new(model))
+                }
+            };
+            let linear = false;
+            let priors = Vec::new();
+            return Ok(Some(Self { model, unknown_scales, scales, priors, prior, linear, penalised }));
+        }
+        if noise && (request.scale.criterion().is_some() || several) {
+            if scales == Scales::Estimate && penalised {
+                return Err(RequestError::PenalisedSds { effects: unknown_scales.effects.len() }.into());
+            }
+            // where a posterior begins is not decisive
+            let criterion = request.scale.criterion().unwrap_or(Criterion::Reml);
+            let model = LinearMixed::new(prepared, &unknown_scales, criterion)?;
+            let model = ScaleSolver::Mixed(Box::new(model));
+            let count = unknown_scales.scales.iter().filter(|own| !own.correlation).count();
+            let (priors, linear) = (vec![of_units(); count], true);
+            let penalised = false;
+            return Ok(Some(Self { model, unknown_scales, scales, priors, prior, linear, penalised }));
+        }
         let codes: Vec<usize> = prepared.codes.first().into_iter().flatten().map(|c| *c as usize).collect();
-        let grouping = unknown_scales.effect.as_ref().map(|effect| Grouping {
+        let grouping = unknown_scales.effects.first().map(|effect| Grouping {
             codes: &codes,
             column: (effect.feature > 0 || !encoding.intercept).then_some(effect.feature),
             shift: effect.shift,
         });
-        let penalised = !prior.is_flat();
-        let prior = prior.clone();
+        let own_prior = prior.clone();
         let collapsed = |grouping: Grouping<'_>, likelihood: Arc<dyn Likelihood>, prior| {
             let model = Collapsed::new(design, grouping.codes, grouping.column, likelihood, prior)?;
             Ok::<_, Error>(model.shifted(grouping.shift))
@@ -73,29 +136,94 @@ impl ScaleModel {
             (None, Some(grouping)) => ScaleSolver::Effect(collapsed(grouping, request.likelihood()?, prior)?),
             (None, None) => return Ok(None),
         };
-        let priors = vec![in_units(request.scale.prior(), unit); unknown_scales.scales.len()];
+        let priors = vec![of_units(); unknown_scales.scales.len()];
         let linear = response.link() == Link::Identity;
-        Ok(Some(Self { model, unknown_scales, scales: request.scale.scales(), priors, linear, penalised }))
+        Ok(Some(Self { model, unknown_scales, scales, priors, prior: own_prior, linear, penalised }))
     }
 
     /// The posterior density of coefficients and log scales; `None` for linear models, whose coefficients are normal
     /// given the scales.
     pub(crate) fn density(&self) -> Option<Box<dyn CollapsedDensity + '_>> {
         match &self.model {
+            ScaleSolver::Mixed(_) => {
+                self.mixed_density().map(|density| Box::new(density) as Box<dyn CollapsedDensity>)
+            }
             _ if self.linear => None,
             ScaleSolver::Effect(model) => Some(Box::new(EffectDensity::new(model, self.priors[0]))),
             ScaleSolver::Counts(model) => Some(Box::new(CountDensity::new(model, &self.priors))),
-            ScaleSolver::Noise(_) => None,
+            ScaleSolver::Noise(_) | ScaleSolver::Crossed(_) | ScaleSolver::Correlated(_) => None,
+        }
+    }
+
+    /// The posterior density of a linear mixed model, if that is asked for.
+    pub(crate) fn mixed_density(&self) -> Option<MixedDensity<'_>> {
+        match &self.model {
+            ScaleSolver::Mixed(model) if self.scales == Scales::Posterior => {
+                Some(MixedDensity { model, prior: &self.prior, scales: &self.priors })
+            }
+            _ => None,
+        }
+    }
+
+    /// The prior of a scale in words; `None` if scales are estimated.
+    pub(crate) fn prior_of(&self, scale: usize) -> Option<String> {
+        let own = &self.unknown_scales.scales[scale];
+        let before = self.unknown_scales.scales[..scale].iter().filter(|own| !own.correlation).count();
+        match self.scales {
+            Scales::Estimate => None,
+            Scales::Posterior if own.correlation => Some(format!("LKJ({LKJ})")),
+            Scales::Posterior => self.priors.get(before).map(|prior| prior_words(*prior, own.unit)),
+        }
+    }
+
+    /// "REML" or "ML", and how the likelihood is approximated; `None` of models with one effect.
+    pub(crate) fn criterion(&self) -> Option<&'static str> {
+        match &self.model {
+            ScaleSolver::Mixed(model) => Some(criterion_name(model.criterion())),
+            ScaleSolver::Crossed(model) => Some(model.kind()),
+            ScaleSolver::Correlated(_) => Some(criterion_name(Criterion::Ml)),
+            _ => None,
+        }
+    }
+
+    /// "estimated by a maximum of the restricted likelihood (REML)".
+    pub(crate) fn estimated_by(&self) -> String {
+        let how = self.criterion().map_or(String::new(), |name| format!(" ({name})"));
+        format!("estimated by a maximum of the {}{how}", self.objective())
+    }
+
+    /// The name of what is maximised.
+    pub(crate) fn objective(&self) -> &'static str {
+        match &self.model {
+            ScaleSolver::Mixed(model) if model.criterion() == Criterion::Reml => RESTRICTED,
+            _ => objective(self.penalised),
         }
     }
 
     /// What will be done, and why.
     pub fn route(&self) -> String {
+        if let ScaleSolver::Mixed(model) = &self.model {
+            let groups = counted(model.groups(), "group");
+            let how = match self.scales {
+                Scales::Estimate => self.estimated_by(),
+                Scales::Posterior => "posterior of the scales by importance sampling".into(),
+            };
+            return format!("{groups} integrated out in closed form, {how}");
+        }
+        let on = match &self.model {
+            ScaleSolver::Crossed(_) => Some(""),
+            ScaleSolver::Correlated(_) => Some(" on lattices"),
+            _ => None,
+        };
+        if let Some(on) = on {
+            let groups = counted(self.model.groups(), "group");
+            return format!("{groups} integrated out{on}, {}", self.estimated_by());
+        }
         let several = self.unknown_scales.scales.len() > 1;
         let how = match (self.scales, several) {
             (Scales::Posterior, false) => "its posterior on a grid".into(),
             (Scales::Posterior, true) => "their posterior on a grid".into(),
-            (Scales::Estimate, _) => format!("the maximum of the {}", objective(self.penalised)),
+            (Scales::Estimate, _) => format!("the maximum of the {}", self.objective()),
         };
         let (groups, name) = (self.model.groups(), self.unknown_scales.names());
         let are = if several { "are" } else { "is" };
@@ -112,13 +240,7 @@ impl ScaleModel {
 
     /// The priors of the scales, if they have any.
     pub(crate) fn prior_lines(&self) -> Vec<String> {
-        let each = self.unknown_scales.scales.iter().zip(&self.priors);
-        let line = |own: &crate::variance::names::ScaleName, prior: &SdPrior| {
-            format!("{} ~ {}", own.name, prior_words(*prior, own.unit))
-        };
-        match self.scales {
-            Scales::Posterior => each.map(|(own, prior)| line(own, prior)).collect(),
-            Scales::Estimate => Vec::new(),
-        }
+        let line = |(j, own): (usize, &ScaleName)| Some(format!("{} ~ {}", own.name, self.prior_of(j)?));
+        self.unknown_scales.scales.iter().enumerate().filter_map(line).collect()
     }
 }

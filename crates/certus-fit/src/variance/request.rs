@@ -4,16 +4,19 @@
 use std::str::FromStr;
 
 use certus_mixed::collapsed::SdPrior;
+use certus_mixed::linear::Criterion;
 
 use certus_data::encoding::{Encoding, Group};
 use certus_data::{SpecError, Unavailable};
-use certus_likelihood::{Auxiliary, Response};
+use certus_likelihood::{Auxiliary, Link, Response};
 
 use crate::error::Error;
 use crate::refusal::RequestError;
 
 /// Scale of the prior of a scale: as wide as that of the coefficients.
 const SCALE: f64 = 2.5;
+/// The word for estimates by the Laplace approximation alone.
+const LAPLACE: &str = "laplace";
 /// Degrees of freedom of the half-t prior.
 const FREEDOM: f64 = 3.0;
 
@@ -33,8 +36,8 @@ impl FromStr for Scales {
     fn from_str(word: &str) -> Result<Self, RequestError> {
         match word {
             "posterior" => Ok(Self::Posterior),
-            "estimate" => Ok(Self::Estimate),
-            _ => Err(RequestError::word("scales", word, ["posterior", "estimate"])),
+            "estimate" | LAPLACE => Ok(Self::Estimate),
+            _ => Err(RequestError::word("scales", word, ["posterior", "estimate", LAPLACE])),
         }
     }
 }
@@ -44,6 +47,8 @@ impl FromStr for Scales {
 pub struct ScaleRequest {
     scales: Option<Scales>,
     prior: Option<SdPrior>,
+    criterion: Option<Criterion>,
+    laplace: bool,
 }
 
 impl ScaleRequest {
@@ -73,6 +78,7 @@ impl ScaleRequest {
             }
             (None, None) => None,
         };
+        let laplace = scales == Some(LAPLACE);
         let scales = scales.map(str::parse).transpose()?;
         if scales == Some(Scales::Estimate) && prior.is_some() {
             return Err(RequestError::Excluded {
@@ -82,7 +88,32 @@ impl ScaleRequest {
                 other: "sd-prior",
             });
         }
-        Ok(Self { scales, prior })
+        Ok(Self { scales, prior, criterion: None, laplace })
+    }
+
+    /// The same with the estimate of a linear mixed model by this criterion, whose coefficients have flat priors.
+    pub(crate) fn with_criterion(self, criterion: Criterion) -> Result<Self, RequestError> {
+        let name = criterion_name(criterion);
+        let no_effect = |setting: &str| {
+            RequestError::no_effect(setting, format!("posteriors, but {name} estimates the scales"))
+        };
+        if self.scales == Some(Scales::Posterior) {
+            return Err(no_effect("`scales` posterior"));
+        }
+        if self.prior.is_some() {
+            return Err(no_effect("`sd-prior`"));
+        }
+        Ok(Self { scales: Some(Scales::Estimate), criterion: Some(criterion), ..self })
+    }
+
+    /// Whether the Laplace approximation is asked for, without its correction.
+    pub fn laplace(&self) -> bool {
+        self.laplace
+    }
+
+    /// By which criterion a linear mixed model is estimated, if by one.
+    pub fn criterion(&self) -> Option<Criterion> {
+        self.criterion
     }
 
     /// How.
@@ -102,6 +133,14 @@ impl ScaleRequest {
             Some((setting, _)) => Err(RequestError::NoUnknownScale { setting }),
             None => Ok(()),
         }
+    }
+}
+
+/// As settings and sentences have it.
+pub(crate) fn criterion_name(criterion: Criterion) -> &'static str {
+    match criterion {
+        Criterion::Reml => "REML",
+        Criterion::Ml => "ML",
     }
 }
 
@@ -128,8 +167,8 @@ pub(crate) fn in_units(prior: SdPrior, of: f64) -> SdPrior {
 
 /// What is not given of a model, one of the two at least.
 pub(crate) struct UnknownParameters<'a> {
-    /// The group whose sd is not given, and the column that varies by it.
-    pub(crate) effect: Option<(&'a Group, usize)>,
+    /// The groups whose sds are not given.
+    pub(crate) groups: &'a [Group],
     /// The parameter of the likelihood.
     pub(crate) own: Option<Auxiliary>,
 }
@@ -143,39 +182,50 @@ pub(crate) fn own(response: Response, sigma: Option<f64>, dispersion: Option<f64
 }
 
 /// What is not given; `None` if everything is. The only place that decides which models with unknown scales are
-/// supported.
+/// supported: one effect of one group, any number of them in a linear model whose noise is not given either, or in
+/// another model whose own parameter is given or which has none.
 pub(crate) fn unknown(
     encoding: &Encoding,
     response: Response,
     sigma: Option<f64>,
     dispersion: Option<f64>,
 ) -> Result<Option<UnknownParameters<'_>>, Error> {
-    let (groups, own) = (&encoding.groups, own(response, sigma, dispersion));
+    let (groups, own) = (&encoding.groups[..], own(response, sigma, dispersion));
     let Some(group) = groups.iter().find(|g| g.sd.is_none()) else {
         return match (own, groups.first()) {
             (None, _) => Ok(None),
-            (Some(_), None) => Ok(Some(UnknownParameters { effect: None, own })),
+            (Some(_), None) => Ok(Some(UnknownParameters { groups, own })),
             (Some(own), Some(group)) => {
                 Err(RequestError::OneScaleGiven { parameter: own.name(), group: group.name.clone() }.into())
             }
         };
     };
+    let linear = response.link() == Link::Identity;
+    let all = match own {
+        Some(parameter) => parameter == Auxiliary::Sigma,
+        None => !linear,
+    } && groups.iter().all(|g| g.sd.is_none());
     match (groups.len(), group.slopes.as_slice()) {
-        (1, [feature]) => Ok(Some(UnknownParameters { effect: Some((group, *feature)), own })),
+        (1, [_]) => Ok(Some(UnknownParameters { groups, own })),
+        _ if all => Ok(Some(UnknownParameters { groups, own })),
         (terms, effects) => {
-            let name =
-                |j: &usize| if encoding.intercept && *j == 0 { "1".into() } else { encoding.coefficient(*j) };
-            let names: Vec<String> = effects.iter().map(name).collect();
             let reason = Unavailable::UnknownSds {
                 group: group.name.clone(),
                 terms,
                 effects: effects.len(),
                 parameter: own.map(Auxiliary::name),
             };
-            let term = format!("({} | {})", names.join(" + "), group.name);
-            Err(SpecError::Unavailable { term, reason }.into())
+            Err(SpecError::Unavailable { term: term_of(encoding, group), reason }.into())
         }
     }
+}
+
+/// A group term as a formula has it.
+pub(crate) fn term_of(encoding: &Encoding, group: &Group) -> String {
+    let name = |j: &usize| if encoding.intercept && *j == 0 { "1".into() } else { encoding.coefficient(*j) };
+    let names: Vec<String> = group.slopes.iter().map(name).collect();
+    let bar = if group.correlated || names.len() == 1 { "|" } else { "||" };
+    format!("({} {bar} {})", names.join(" + "), group.name)
 }
 
 #[cfg(test)]
@@ -194,7 +244,7 @@ mod tests {
             (of(Some("cauchy"), None, None), "half-t"),
             (of(Some("flat"), Some(1.0), None), "leave sd-prior-scale out"),
             (of(None, Some(-1.0), None), "-1"),
-            (of(None, None, Some("both")), "posterior, estimate"),
+            (of(None, None, Some("both")), "posterior, estimate, laplace"),
             (of(Some("flat"), None, Some("estimate")), "leave sd-prior out"),
         ] {
             let error = asked.expect_err("refused");

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use certus::linalg;
 use certus_mixed::collapsed::{
     self, Collapsed, Confirmed, Effect, Excluded, Interval, Maximum, Mixture, Node, SdPrior,
 };
@@ -10,8 +11,12 @@ use certus_mixed::scales::ScalesEstimate;
 use certus_mixed::scales::{self, Dispersion, LinearNoise, ScaleProblem, ScalesMaximum};
 use certus_mixed::{Journal, ScaleObserver};
 use certus_models::Error;
+use certus_models::error::{InvalidModel, Unidentified};
 
+use crate::variance::crossed::{CorrelatedMixed, CrossedMixed, known};
+use crate::variance::mixed::LinearMixed;
 use crate::variance::mixture::MixturePosterior;
+use crate::variance::several::SeveralEffects;
 
 /// A model with unknown scales.
 pub enum ScaleSolver {
@@ -21,6 +26,12 @@ pub enum ScaleSolver {
     Noise(LinearNoise),
     /// The dispersion of counts, and perhaps an effect per group.
     Counts(Dispersion),
+    /// A linear model with any number of group terms.
+    Mixed(Box<LinearMixed>),
+    /// Another model with several group effects.
+    Crossed(Box<CrossedMixed>),
+    /// One group with correlated effects, any likelihood.
+    Correlated(Box<CorrelatedMixed>),
 }
 
 /// The maximum over the scales and the coefficients.
@@ -38,6 +49,8 @@ pub(crate) struct JointMaximum {
     pub(crate) betas: Vec<Vec<f64>>,
     /// Where the highest can be, of one scale.
     pub(crate) excluded: Option<Excluded>,
+    /// Of a model with several group effects.
+    pub(crate) several: Option<SeveralEffects>,
 }
 
 /// The posterior.
@@ -60,7 +73,72 @@ impl JointMaximum {
             maxima: found.maxima,
             betas: Vec::new(),
             excluded: found.excluded,
+            several: None,
         }
+    }
+
+    /// Of a linear mixed model.
+    fn of_mixed(model: &LinearMixed) -> Result<Self, Error> {
+        let (fit, several) = model.estimate()?;
+        Ok(Self {
+            scales: model.scales(&fit),
+            log_covariance: fit.covariance.clone(),
+            intervals: model.intervals(&fit),
+            factor: factor_of(&fit.fixed_covariance, model.dim())?,
+            log_likelihood: model.log_likelihood(fit.value),
+            error: f64::NAN,
+            beta: fit.fixed,
+            maxima: Vec::new(),
+            betas: Vec::new(),
+            excluded: None,
+            several: Some(several),
+        })
+    }
+
+    /// Of another model with several group effects.
+    fn of_crossed(
+        model: &CrossedMixed,
+        journal: &Journal,
+        observer: &mut ScaleObserver<'_>,
+    ) -> Result<Self, Error> {
+        let (fit, several) = model.estimate(journal, observer)?;
+        let scales = model.scales(&fit);
+        let nothing = Interval { sds: [f64::NAN; 2], proved: Err(known(&fit)) };
+        Ok(Self {
+            intervals: vec![nothing; scales.len()],
+            scales,
+            log_covariance: fit.covariance.clone(),
+            factor: factor_of(&fit.fixed_covariance, model.dim())?,
+            log_likelihood: fit.log_likelihood,
+            error: f64::NAN,
+            beta: fit.fixed,
+            maxima: Vec::new(),
+            betas: Vec::new(),
+            excluded: None,
+            several: Some(several),
+        })
+    }
+
+    /// Of one group with correlated effects.
+    fn of_correlated(
+        model: &CorrelatedMixed,
+        journal: &Journal,
+        observer: &mut ScaleObserver<'_>,
+    ) -> Result<Self, Error> {
+        let (fit, several) = model.estimate(journal, observer)?;
+        Ok(Self {
+            scales: model.scales(&fit),
+            log_covariance: fit.covariance.clone(),
+            intervals: model.intervals(&fit),
+            factor: factor_of(&fit.fixed_covariance, model.dim())?,
+            log_likelihood: fit.log_likelihood,
+            error: CorrelatedMixed::error(&fit),
+            beta: fit.fixed,
+            maxima: Vec::new(),
+            betas: Vec::new(),
+            excluded: None,
+            several: Some(several),
+        })
     }
 
     /// One node, at the maximum.
@@ -94,6 +172,16 @@ impl GridPosterior {
     }
 }
 
+/// The Cholesky factor of the coefficients' covariance matrix.
+fn factor_of(covariance: &[f64], d: usize) -> Result<Vec<f64>, Error> {
+    let mut factor = covariance.to_vec();
+    if !linalg::cholesky(&mut factor, d) {
+        let (reason, direction) = (Unidentified::NoMaximum, vec![0.0; d]);
+        return Err(Error::NotIdentified { reason, direction });
+    }
+    Ok(factor)
+}
+
 fn maximum(found: &Maximum) -> ScalesMaximum {
     let Maximum { sd, value, log_likelihood, .. } = *found;
     ScalesMaximum { scales: vec![sd], value, log_likelihood }
@@ -102,6 +190,9 @@ fn maximum(found: &Maximum) -> ScalesMaximum {
 enum SolverKind<'a> {
     Effect(&'a Collapsed),
     ScaleProblem(&'a dyn ScaleProblem),
+    Mixed(&'a LinearMixed),
+    Crossed(&'a CrossedMixed),
+    Correlated(&'a CorrelatedMixed),
 }
 
 impl ScaleSolver {
@@ -111,6 +202,9 @@ impl ScaleSolver {
             Self::Effect(model) => SolverKind::Effect(model),
             Self::Noise(model) => SolverKind::ScaleProblem(model),
             Self::Counts(model) => SolverKind::ScaleProblem(model),
+            Self::Mixed(model) => SolverKind::Mixed(model),
+            Self::Crossed(model) => SolverKind::Crossed(model),
+            Self::Correlated(model) => SolverKind::Correlated(model),
         }
     }
 
@@ -120,6 +214,9 @@ impl ScaleSolver {
             Self::Effect(model) => model.dim(),
             Self::Noise(model) => model.dim(),
             Self::Counts(model) => model.dim(),
+            Self::Mixed(model) => model.dim(),
+            Self::Crossed(model) => model.dim(),
+            Self::Correlated(model) => model.dim(),
         }
     }
 
@@ -129,6 +226,9 @@ impl ScaleSolver {
             Self::Effect(model) => model.groups(),
             Self::Noise(model) => model.groups(),
             Self::Counts(model) => model.groups(),
+            Self::Mixed(model) => model.groups(),
+            Self::Crossed(model) => model.groups(),
+            Self::Correlated(model) => model.groups(),
         }
     }
 
@@ -153,11 +253,15 @@ impl ScaleSolver {
                     betas: found.maxima.iter().map(|m| m.beta.clone()).collect(),
                     maxima: found.maxima.iter().map(maximum).collect(),
                     excluded: Some(found.excluded),
+                    several: None,
                 })
             }
             SolverKind::ScaleProblem(model) => {
                 scales::estimate_observed(model, &start, journal, observer).map(JointMaximum::of)
             }
+            SolverKind::Mixed(model) => JointMaximum::of_mixed(model),
+            SolverKind::Crossed(model) => JointMaximum::of_crossed(model, journal, observer),
+            SolverKind::Correlated(model) => JointMaximum::of_correlated(model, journal, observer),
         }
     }
 
@@ -188,6 +292,10 @@ impl ScaleSolver {
                     keys: grid_posterior.keys,
                 })
             }
+            SolverKind::Mixed(_) | SolverKind::Crossed(_) | SolverKind::Correlated(_) => {
+                let (what, required) = ("a grid over scales", "one or two of them");
+                Err(InvalidModel::Requires { what, required }.into())
+            }
         }
     }
 
@@ -205,6 +313,8 @@ impl ScaleSolver {
             }
             Self::Noise(model) => model.effects_of(groups, nodes, scales),
             Self::Counts(model) => model.effects_of(groups, nodes, scales)?,
+            // they come with the estimate
+            Self::Mixed(_) | Self::Crossed(_) | Self::Correlated(_) => Vec::new(),
         })
     }
 
@@ -219,6 +329,9 @@ impl ScaleSolver {
         match self.kind() {
             SolverKind::Effect(model) => model.confirm(start, found[0], interval.unwrap_or([found[0]; 2])),
             SolverKind::ScaleProblem(model) => scales::confirm(model, start, found, interval),
+            SolverKind::Mixed(model) => model.confirm(found, interval),
+            SolverKind::Crossed(model) => model.confirm(start, found),
+            SolverKind::Correlated(model) => model.confirm(start, found, interval),
         }
     }
 
@@ -227,6 +340,7 @@ impl ScaleSolver {
         match self.kind() {
             SolverKind::Effect(model) => model.confirm_excluded(start, found[0], claim),
             SolverKind::ScaleProblem(model) => scales::confirm_excluded(model, start, found, claim),
+            SolverKind::Mixed(_) | SolverKind::Crossed(_) | SolverKind::Correlated(_) => Ok(false),
         }
     }
 
@@ -241,6 +355,7 @@ impl ScaleSolver {
             SolverKind::ScaleProblem(model) => {
                 scales::weights_differ(model, &mixture_posterior.nodes, &mixture_posterior.scales, priors)
             }
+            SolverKind::Mixed(_) | SolverKind::Crossed(_) | SolverKind::Correlated(_) => Ok(0.0),
         }
     }
 
@@ -249,6 +364,7 @@ impl ScaleSolver {
         match self.kind() {
             SolverKind::Effect(_) => collapsed::AGREE,
             SolverKind::ScaleProblem(model) => scales::AGREE[model.names().len() - 1],
+            SolverKind::Mixed(_) | SolverKind::Crossed(_) | SolverKind::Correlated(_) => f64::INFINITY,
         }
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use certus_mixed::collapsed::Node;
 
+use crate::error::Inconsistency;
 use crate::variance::mixture::{Effects, MixturePosterior};
+use crate::variance::names::{ScaleName, UnknownScales};
 
 impl MixturePosterior {
     /// The vectors it is kept as.
@@ -28,26 +30,33 @@ impl MixturePosterior {
             add("effect.covariance", effects.covariance.clone());
             add("effect.rows", effects.rows.clone());
             add("effect.quantiles", effects.quantiles.clone());
+            for (name, values) in
+                [("effect.between", &effects.between), ("effect.deviations", &effects.deviations)]
+            {
+                if !values.is_empty() {
+                    add(name, values.clone());
+                }
+            }
         }
         out
     }
 
-    /// Reads [`MixturePosterior::vectors`] of some scales; `None` if there are none, an error in words if they do not
-    /// fit
+    /// Reads [`MixturePosterior::vectors`] of some scales; `None` if there are none, an error if they do not fit
     /// together.
     pub fn of_vectors(
         dim: usize,
-        scales: usize,
+        unknown_scales: &UnknownScales,
         vectors: &BTreeMap<String, Vec<f64>>,
-    ) -> Option<Result<Self, String>> {
+    ) -> Option<Result<Self, Inconsistency>> {
         let sds = vectors.get("scale.sd")?;
+        let scales = unknown_scales.scales.len();
         let (count, packed) = (sds.len() / scales, dim * (dim + 1) / 2);
-        let part = |name: &str, length: usize| -> Result<&Vec<f64>, String> {
-            let found = vectors.get(name).ok_or(format!("the arrays have no {name}"))?;
-            if found.len() == length {
+        let part = |name: &'static str, required: usize| -> Result<&Vec<f64>, Inconsistency> {
+            let found = vectors.get(name).ok_or(Inconsistency::NoVector { name })?;
+            if found.len() == required {
                 return Ok(found);
             }
-            Err(format!("{name} has {} entries, but {length} are required", found.len()))
+            Err(Inconsistency::Length { name, found: found.len(), required })
         };
         let read = || {
             let (weights, means) = (part("scale.weight", count)?, part("scale.mean", count * dim)?);
@@ -57,12 +66,15 @@ impl MixturePosterior {
                 part("scale.key", 2 * count)?.chunks_exact(2).map(|k| [k[0] as i64, k[1] as i64]).collect();
             part("scale.sd", count * scales)?;
             let grow = scales > 1 || sds.windows(2).all(|w| w[0] < w[1]);
-            let legal = count > 0 && sds.iter().all(|s| *s >= 0.0 && s.is_finite());
+            let possible = |(own, s): (&ScaleName, &f64)| match own.correlation {
+                true => s.abs() <= 1.0,
+                false => *s >= 0.0 && s.is_finite(),
+            };
+            let legal = count > 0
+                && sds.chunks_exact(scales).all(|s| unknown_scales.scales.iter().zip(s).all(possible));
             let sorted = grow && legal && keys.windows(2).all(|k| k[0] < k[1]);
             if !sorted || (sum - 1.0).abs() > 1e-9 || weights.iter().any(|w| *w < 0.0) {
-                return Err(
-                    "the scales of the grid are not increasing, or their weights do not sum to 1".into()
-                );
+                return Err(Inconsistency::Grid);
             }
             let node = |k: usize| {
                 let mut factor = vec![0.0; dim * dim];
@@ -81,6 +93,21 @@ impl MixturePosterior {
                     covariance: part("effect.covariance", mean.len() * dim)?.clone(),
                     rows: part("effect.rows", mean.len())?.clone(),
                     quantiles: part("effect.quantiles", 3 * mean.len())?.clone(),
+                    between: match vectors.get("effect.between") {
+                        Some(_) => {
+                            let k = unknown_scales.effects.len();
+                            part("effect.between", mean.len() / k.max(1) * (k * (k - 1) / 2))?.clone()
+                        }
+                        None => Vec::new(),
+                    },
+                    deviations: match vectors.get("effect.deviations") {
+                        Some(all) if all.len().is_multiple_of(dim + mean.len()) => all.clone(),
+                        Some(all) => {
+                            let (found, dim) = (all.len(), dim + mean.len());
+                            return Err(Inconsistency::Deviations { found, dim });
+                        }
+                        None => Vec::new(),
+                    },
                 }),
                 None => None,
             };

@@ -10,6 +10,7 @@ mod scales;
 mod target;
 
 use crate::directory::{GROUPS, MEANING, RECORD, SETTINGS};
+use crate::posterior_draws::{DRAWS, PosteriorDraws};
 use crate::record::{Parameter, SCHEMA};
 use crate::{Arrays, Error, FitDirectory, Meta, Record};
 use certus::{Goal, Outcome};
@@ -66,6 +67,12 @@ pub struct Stored {
 }
 
 impl Stored {
+    /// The draws where the printed numbers come from, of a fit whose scales are given.
+    pub fn draws(&self) -> Option<PosteriorDraws> {
+        let latents = self.record.table.as_ref().and(self.arrays.vectors.get(DRAWS))?;
+        Some(PosteriorDraws::new(self.arrays.gaussian.dim(), latents.clone()))
+    }
+
     /// Reads all files of a fit.
     pub fn read(directory: &FitDirectory) -> Result<Self, Error> {
         let value = |name: &str| -> Result<Value, Error> {

@@ -62,7 +62,7 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
                 outcome.certificate.posterior = Posterior::none(reason);
             }
             None => {
-                let found = problem.compare_gaussian(goal, *posterior, *asked, &outcome);
+                let found = problem.compare_gaussian(goal, *posterior, *asked, &outcome, &|_| {});
                 found.judge(&mut outcome);
                 (outcome.certificate.posterior, table) = (found.posterior, found.table);
             }

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::record::{RecordedLevel, Scale, objective};
+use crate::record::{RecordedLevel, Scale};
 use crate::{Arrays, Record};
 use certus::certificate::Posterior;
 use certus::fit::Status;
@@ -55,7 +55,7 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
         path_dependent.push(("certificate.posterior.reason", "what stopped the run"));
         ended.outcome.certificate.posterior = Posterior::none(reason);
     } else if ended.outcome.status == Status::Reached {
-        ended.with(recipe.problem.compare(&goal, recipe.posterior, recipe.asked, &ended));
+        ended.with(recipe.problem.compare(&goal, recipe.posterior, recipe.asked, &ended, &|_| {}));
     }
     let RunOutcome { mut outcome, scales, table } = ended;
     let Some(ended) = scales.map(|scales| recipe.problem.with_effects(scales)) else {
@@ -68,6 +68,7 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
     }
     let mut own = Record::new(&outcome, (recipe.meta)(&outcome, ended.parameters.clone()));
     own.certificate.scale = Some(ended.scale.clone());
+    own.describe(ended.mixed.clone());
     let mut vectors = ended.mixture_posterior.vectors();
     if let Some(table) = table {
         own = own.printing_table(&table);
@@ -130,10 +131,10 @@ fn claims(
         report.refuted.push(words);
         Ok(())
     };
-    let (count, dim) = (scale_model.unknown_scales.scales.len(), recipe.problem.meaning.dim());
-    let mixture_posterior = match MixturePosterior::of_vectors(dim, count, &stored.arrays.vectors) {
+    let (unknown_scales, dim) = (&scale_model.unknown_scales, recipe.problem.meaning.dim());
+    let mixture_posterior = match MixturePosterior::of_vectors(dim, unknown_scales, &stored.arrays.vectors) {
         Some(Ok(mixture_posterior)) => mixture_posterior,
-        Some(Err(words)) => return refute(report, words),
+        Some(Err(why)) => return refute(report, why.to_string()),
         None => return refute(report, "the arrays have no grid of scales".into()),
     };
     let Some(scale) = &stored.record.certificate.scale else {
@@ -152,14 +153,15 @@ fn claims(
     }
     let mut estimates = Vec::new();
     for (own, (name, estimate)) in scale_model.unknown_scales.scales.iter().zip(named) {
-        match estimate.filter(|e| *e >= 0.0 && e.is_finite()) {
+        let possible = |e: &f64| if own.correlation { e.abs() <= 1.0 } else { *e >= 0.0 && e.is_finite() };
+        match estimate.filter(possible) {
             Some(estimate) => estimates.push(estimate / own.unit),
             None => return refute(report, format!("certificate.scale has no estimate of {name}")),
         }
     }
     interval(scale_model, &mixture_posterior, scale, &estimates, report)?;
     maxima(scale_model, &mixture_posterior, scale, &estimates, report)?;
-    if scale.scales == "posterior" {
+    if scale.scales == "posterior" && scale_model.mixed_density().is_none() {
         let differ = scale_model.model.weights_differ(&mixture_posterior, &scale_model.priors)?;
         if differ.is_nan() || differ > WEIGHT {
             let words = format!(
@@ -174,7 +176,7 @@ fn claims(
                 mixture_posterior.nodes.len()
             ),
         );
-    } else if scale_model.scales == Scales::Posterior {
+    } else if scale.scales != "posterior" && scale_model.scales == Scales::Posterior {
         report.line(Word::NotChecked, "the posterior of the scales: the run was stopped before it was known");
     }
     Ok(())
@@ -225,8 +227,10 @@ fn interval(
     }
     let ([low, high], stated) = (scale.interval.unwrap_or_default(), &scale.objective);
     if found.margins.iter().all(|m| *m > 0.0) {
+        let how =
+            if scale.radius.is_some() { "the proof at the estimate" } else { "the data at the stored ends" };
         let words = format!(
-            "a maximum of the {stated} lies between {}: from the data at the stored ends, by the code of the fit",
+            "a maximum of the {stated} lies between {}: from {how}, by the code of the fit",
             scale.ends().map_or(String::new(), |(low, high)| format!("{low} and {high}"))
         );
         report.line(Word::Recomputed, words);
@@ -249,11 +253,11 @@ fn maxima(
     report: &mut Report,
 ) -> Result<(), Error> {
     let (start, before) = (&mixture_posterior.nodes[0].mean, report.refuted.len());
-    if scale.objective != objective(scale_model.penalised) {
+    if scale.objective != scale_model.objective() {
         report.refuted.push(format!(
-            "the objective is the {} in fit.json, but with these priors it is the {}",
+            "the objective is the {} in fit.json, but with these settings it is the {}",
             scale.objective,
-            objective(scale_model.penalised)
+            scale_model.objective()
         ));
     }
     for own in &scale.maxima {

@@ -51,7 +51,7 @@ pub(crate) fn record(outcome: &Outcome, names: Vec<String>) -> Record {
         parameters: normals.map(|(name, (mean, sd))| Parameter::normal(name, *mean, sd)).collect(),
         settings: serde_json::json!({"gap": 0.01, "prior_sd": 0.1 + 0.2, "method": "auto"}),
         seed: u64::MAX,
-        data: Data { rows: Some(1000), fingerprint: Some("sha256:00ff".into()) },
+        data: Data { rows: Some(1000), fingerprint: Some("sha256:00ff".into()), responses: None },
         notes: vec!["the column z is constant and was dropped".into()],
         versions: [("certus".to_string(), "0.1.0".to_string())].into(),
     };

@@ -3,7 +3,7 @@
 
 use certus::{Family as Factors, Gaussian};
 use certus_data::{Column, GroupSpec, Slopes, Spec, Storage, Table};
-use certus_fit::{GroupTable, LISTED, Problem, Request};
+use certus_fit::{EffectSource, GroupTable, LISTED, Problem, Request};
 use certus_likelihood::Response;
 
 fn problem(groups: usize, standardise: bool) -> Problem {
@@ -46,7 +46,8 @@ fn the_table_has_every_group() {
             problem.notes().iter().any(|n| n.contains(&format!("{} coefficients of groups", 3 * groups)))
         );
         let w = gaussian(&problem);
-        let table = GroupTable::new(&problem.meaning, &problem.rows_by_level(), &w).unwrap();
+        let table =
+            GroupTable::new(&problem.meaning, &problem.rows_by_level(), &EffectSource::Gaussian(&w)).unwrap();
         assert_eq!(table.deviation.each_ref().map(Vec::len), [3 * groups; 5]);
         assert_eq!(table.own.each_ref().map(Vec::len), [3 * groups; 2]);
         assert_eq!(table.rows.iter().sum::<i64>() as usize, 3 * problem.prepared.rows_used);
@@ -92,6 +93,9 @@ fn few_groups_are_listed() {
     let problem = problem(LISTED / 3 - 1, true);
     assert_eq!(problem.meaning.dim(), 3 * (LISTED / 3));
     assert_eq!(problem.quantities.len(), 3 + 6 * (LISTED / 3 - 1));
-    assert!(GroupTable::new(&problem.meaning, &problem.rows_by_level(), &gaussian(&problem)).is_none());
+    let w = gaussian(&problem);
+    assert!(
+        GroupTable::new(&problem.meaning, &problem.rows_by_level(), &EffectSource::Gaussian(&w)).is_none()
+    );
     assert!(problem.notes().iter().any(|n| n.starts_with("factor:") && n.contains("nothing is lost")));
 }

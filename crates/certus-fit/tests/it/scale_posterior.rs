@@ -79,7 +79,7 @@ impl Case {
         let mut ended = problem
             .run(&goal, &MethodChoice::Auto(Method::Auto), None, None, &mut |_, _| ControlFlow::Continue(()))
             .unwrap();
-        ended.with(problem.compare(&goal, choice, None, &ended));
+        ended.with(problem.compare(&goal, choice, None, &ended, &|_| {}));
         Fit::of_run(ended, &problem, &settings, &goal)
     }
 

@@ -14,14 +14,14 @@
 //!
 //! the last three because θ enters through N(v; 0, σ²) alone once v = σu is integrated over.
 
-mod compensated;
+pub(crate) mod compensated;
 mod confirm;
 mod curvature;
 mod derivatives;
 mod effects;
 mod estimate;
 mod exclude;
-mod group;
+pub(crate) mod group;
 mod mixture;
 mod pair;
 mod posterior;

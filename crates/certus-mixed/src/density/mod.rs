@@ -83,7 +83,7 @@ fn difference(
 }
 
 /// log p(s) + log s, the density of the logarithm, and its derivative in log s.
-fn log_scale_density(prior: SdPrior, log_scale: f64) -> [f64; 2] {
+pub fn log_scale_density(prior: SdPrior, log_scale: f64) -> [f64; 2] {
     let scale = log_scale.exp();
     [prior.log_density(scale) + log_scale, prior.log_slope(scale) + 1.0]
 }

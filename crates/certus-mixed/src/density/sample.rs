@@ -47,27 +47,27 @@ pub fn sample(
     });
     let found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
     let raw: Vec<f64> = found.iter().map(|(weight, _)| *weight).collect();
-    let smoothed = psis::smooth(&raw)?;
-    let weights: Vec<f64> = smoothed.log_weights.iter().map(|x| x.exp()).collect();
-    let (mut error, mut unproved) = (0.0, 0.0);
-    for ((_, p), w) in found.iter().zip(&weights) {
+    let mut sample = CollapsedSample::weighted(points, &raw)?;
+    for ((_, p), w) in found.iter().zip(&sample.log_weights) {
         if p.error.is_finite() {
-            error += w * p.error;
+            sample.error += w.exp() * p.error;
         } else {
-            unproved += w;
+            sample.unproved += w.exp();
         }
     }
-    Ok(CollapsedSample {
-        points,
-        log_weights: smoothed.log_weights,
-        k_hat: smoothed.k_hat,
-        effective_sample_size: 1.0 / weights.iter().map(|w| w * w).sum::<f64>(),
-        error,
-        unproved,
-    })
+    Ok(sample)
 }
 
 impl CollapsedSample {
+    /// Points with the logarithms of their raw weights, which are smoothed; the likelihood has no error.
+    pub fn weighted(points: Vec<f64>, raw: &[f64]) -> Result<Self, Error> {
+        let smoothed = psis::smooth(raw)?;
+        let squares: f64 = smoothed.log_weights.iter().map(|x| (2.0 * x).exp()).sum();
+        let (log_weights, k_hat) = (smoothed.log_weights, smoothed.k_hat);
+        let effective_sample_size = 1.0 / squares;
+        Ok(Self { points, log_weights, k_hat, effective_sample_size, error: 0.0, unproved: 0.0 })
+    }
+
     /// The weighted mean and covariance (column-major) of the points.
     pub fn moments(&self, dim: usize) -> (Vec<f64>, Vec<f64>) {
         let weighted = || self.points.chunks_exact(dim).zip(self.log_weights.iter().map(|x| x.exp()));

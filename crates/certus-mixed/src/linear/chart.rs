@@ -10,39 +10,39 @@ use super::small;
 const UNIT: f64 = 0.5;
 
 /// A frame W = [T, τU]: Σ = TTᵀ has rank `rank`, U spans what is outside of its range.
-#[derive(Debug, Clone)]
-pub(super) struct Frame {
-    pub(super) k: usize,
-    pub(super) rank: usize,
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Frame {
+    pub(crate) k: usize,
+    pub(crate) rank: usize,
     /// W, k × k by columns.
-    pub(super) w: Vec<f64>,
+    pub(crate) w: Vec<f64>,
 }
 
 impl Frame {
-    /// T = diag(0.5/rms of the column).
-    pub(super) fn start(rms: &[f64]) -> Self {
+    /// T = diag(size/rms of the column).
+    pub(crate) fn start(rms: &[f64], size: f64) -> Self {
         let k = rms.len();
         let mut w = vec![0.0; k * k];
-        (0..k).for_each(|i| w[i * (k + 1)] = UNIT / rms[i]);
+        (0..k).for_each(|i| w[i * (k + 1)] = size / rms[i]);
         Self { k, rank: k, w }
     }
 
     /// T, its last columns 0.
-    pub(super) fn t(&self) -> Vec<f64> {
+    pub(crate) fn t(&self) -> Vec<f64> {
         let mut t = self.w.clone();
         t[self.rank * self.k..].fill(0.0);
         t
     }
 
     /// The orthonormal basis of symmetric matrices, but for what a matrix of this rank cannot do (the block of U).
-    pub(super) fn basis(&self) -> Vec<Vec<f64>> {
+    pub(crate) fn basis(&self) -> Vec<Vec<f64>> {
         let k = self.k;
         let pairs = (0..self.rank).flat_map(|j| (j..k).map(move |i| (i, j)));
         pairs.map(|(i, j)| unit(k, i, j)).collect()
     }
 
     /// Σ moved by S: T ← (T + τU S₂₁) chol(e^{S₁₁}).
-    pub(super) fn moved(&self, s: &[f64]) -> Option<Self> {
+    pub(crate) fn moved(&self, s: &[f64]) -> Option<Self> {
         let (k, r) = (self.k, self.rank);
         let mut own = vec![0.0; r * r];
         let mut w = self.w.clone();
@@ -73,7 +73,7 @@ impl Frame {
 
     /// The smallest standard deviation in any direction, relative to σ, of the effects scaled by their columns' rms;
     /// and the matrix without that direction.
-    pub(super) fn reduced(&self, rms: &[f64]) -> Option<(f64, Self)> {
+    pub(crate) fn reduced(&self, rms: &[f64]) -> Option<(f64, Self)> {
         let (k, r) = (self.k, self.rank);
         if r == 0 {
             return None;
@@ -84,7 +84,7 @@ impl Frame {
     }
 
     /// The same matrix with one more direction: `direction` among those of U, small.
-    pub(super) fn released(&self, direction: &[f64]) -> Self {
+    pub(crate) fn released(&self, direction: &[f64]) -> Self {
         let (k, r) = (self.k, self.rank);
         let mut out = self.clone();
         let old = &self.w[r * k..];
@@ -140,13 +140,13 @@ impl Frame {
     }
 
     /// Wᵀ Γ W.
-    pub(super) fn pulled(&self, gamma: &[f64]) -> Vec<f64> {
+    pub(crate) fn pulled(&self, gamma: &[f64]) -> Vec<f64> {
         small::congruence(&small::transposed(&self.w, self.k), gamma, self.k)
     }
 
     /// What a second derivative along basis matrices a, b gains because the chart is not affine: Γ (= WᵀΓW) against
     /// (S₁₁²)/2 and S₂₁S₁₂.
-    pub(super) fn bend(&self, gamma: &[f64], a: &[f64], b: &[f64]) -> f64 {
+    pub(crate) fn bend(&self, gamma: &[f64], a: &[f64], b: &[f64]) -> f64 {
         let (k, r) = (self.k, self.rank);
         let mut sum = 0.0;
         for j in 0..k {
@@ -164,7 +164,7 @@ impl Frame {
     }
 
     /// The smallest eigenvalue of the block of U of Γ (= WᵀΓW), and its vector; nothing if there is no such block.
-    pub(super) fn outward(&self, gamma: &[f64]) -> Option<(f64, Vec<f64>)> {
+    pub(crate) fn outward(&self, gamma: &[f64]) -> Option<(f64, Vec<f64>)> {
         let (k, r) = (self.k, self.rank);
         let count = k - r;
         if count == 0 {
@@ -178,7 +178,7 @@ impl Frame {
 }
 
 /// The basis matrix of entries (i, j) and (j, i), of Frobenius norm 1.
-pub(super) fn unit(k: usize, i: usize, j: usize) -> Vec<f64> {
+pub(crate) fn unit(k: usize, i: usize, j: usize) -> Vec<f64> {
     let mut out = vec![0.0; k * k];
     let value = if i == j { 1.0 } else { std::f64::consts::FRAC_1_SQRT_2 };
     (out[j * k + i], out[i * k + j]) = (value, value);

@@ -101,6 +101,17 @@ pub enum Error {
         /// The effect within it.
         effect: usize,
     },
+    /// Effects that can hardly be told apart.
+    #[error(
+        "term {term}: its effects can hardly be told apart (condition number {condition:.0e}): a slope's column is far \
+         from 0 compared with its spread; subtract a constant from it"
+    )]
+    IllConditioned {
+        /// The term.
+        term: usize,
+        /// The condition number of the effects of its factor.
+        condition: f64,
+    },
     /// As many effects as rows: they cannot be told from the noise.
     #[error(
         "term {term} has {columns} effects for {rows} rows and cannot be told from the noise; leave it out"

@@ -15,6 +15,9 @@ use super::statistics::Statistics;
 /// What of an effect's columns the fixed effects must leave, as a part of their sum of squares.
 const CONFOUNDED: f64 = 1e-10;
 
+/// The largest condition number that the effects of a factor may have.
+const HARDLY: f64 = 2e7;
+
 /// The estimated covariance matrix of one term.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TermFit {
@@ -28,6 +31,13 @@ pub struct TermFit {
     pub rank: usize,
     /// Standard errors of the log standard deviations, from the Hessian; empty if Σ is singular.
     pub log_sd_errors: Vec<f64>,
+}
+
+impl TermFit {
+    /// Pairs of effects, i > j, in the order in which correlations are listed.
+    pub fn pairs(effects: usize) -> impl Iterator<Item = (usize, usize)> {
+        (1..effects).flat_map(|i| (0..i).map(move |j| (i, j)))
+    }
 }
 
 /// The fit.
@@ -47,6 +57,9 @@ pub struct LinearMixedFit {
     pub sigma: f64,
     /// The standard error of log σ.
     pub log_sigma_error: f64,
+    /// The covariance matrix, from the Hessian, of: per term the log standard deviations of its effects, then the
+    /// artanh of their correlations ([`TermFit::pairs`]); log σ last. Rows of a term whose Σ is singular are 0.
+    pub covariance: Vec<f64>,
     /// β.
     pub fixed: Vec<f64>,
     /// Its covariance matrix, p × p.
@@ -79,9 +92,15 @@ fn identified(s: &Statistics, criterion: Criterion) -> Result<(), Error> {
             return Err(Error::AsManyAsRows { term, columns, rows: s.rows });
         }
     }
+    for (factor, condition) in s.conditions().into_iter().enumerate() {
+        if condition > HARDLY {
+            let term = s.layout.places.iter().position(|p| p.factor == factor).unwrap_or(0);
+            return Err(Error::IllConditioned { term, condition });
+        }
+    }
     for (term, (place, rms)) in s.layout.places.iter().zip(s.rms()).enumerate() {
         for (effect, rms) in rms.iter().enumerate() {
-            let all = rms * rms * s.rows as f64;
+            let all = rms * rms * s.weight;
             let explained = if criterion == Criterion::Reml { explained(s, place, effect) } else { 0.0 };
             let left = all - explained;
             if left <= CONFOUNDED * all {
@@ -122,14 +141,14 @@ fn describe(s: &Statistics, criterion: Criterion, found: &Found<'_>) -> LinearMi
     let d = directions.len();
     let mut factor = hessian;
     let regular = d == 0 || linalg::cholesky(&mut factor, d);
-    let error = |along: &[f64], part: f64| -> f64 {
-        if !regular {
-            return f64::NAN;
-        }
-        let mut solved = along.to_vec();
-        small::forward(&factor, d, &mut solved);
-        (2.0 * small::inner(&solved, &solved) + part * 2.0 / m).sqrt()
+    // functionals of (S, log σ²): what they are along S in the frame of H, and along log σ²
+    let mut functionals: Vec<Option<(Vec<f64>, f64)>> = Vec::new();
+    let solved = |mut along: Vec<f64>| -> Vec<f64> {
+        small::forward(&factor, d, &mut along);
+        along
     };
+    let covariance =
+        |a: &(Vec<f64>, f64), b: &(Vec<f64>, f64)| 2.0 * small::inner(&a.0, &b.0) + a.1 * b.1 * 2.0 / m;
     let half: Vec<f64> = derivatives.q1.iter().map(|q| 0.5 * q).collect();
     let factors: Vec<Vec<f64>> = place.frames.iter().map(super::chart::Frame::t).collect();
     let mut terms = Vec::new();
@@ -137,31 +156,55 @@ fn describe(s: &Statistics, criterion: Criterion, found: &Found<'_>) -> LinearMi
         let k = frame.k;
         let lower = linalg::lower_of_same_covariance(t, k);
         let relative = diagonal_of_square(t);
-        let covariance = small::congruence(t, &small::identity(k), k);
-        let along = |effect: usize| -> Vec<f64> {
-            let of = |(v, half): (&super::derivatives::Direction, &f64)| {
-                let change = if v.term == term {
-                    let e = s.layout.part(&s.layout.places[term], &v.e);
-                    e[effect * (k + 1)] / (2.0 * relative[effect] * relative[effect])
-                } else {
-                    0.0
+        let square = small::congruence(t, &small::identity(k), k);
+        let correlations: Vec<f64> =
+            (0..k * k).map(|e| square[e] / (relative[e % k] * relative[e / k])).collect();
+        // d log √S_ii = E_ii/2S_ii, the same relative to S_ij for correlations
+        let changes: Vec<Option<Vec<f64>>> = directions
+            .iter()
+            .map(|v| (v.term == term).then(|| s.layout.part(&s.layout.places[term], &v.e)))
+            .collect();
+        let log_sd = |e: &[f64], i: usize| e[i * (k + 1)] / (2.0 * relative[i] * relative[i]);
+        let first = functionals.len();
+        let known = regular && frame.rank == k;
+        let all = 0..k + k * (k - 1) / 2;
+        functionals.extend(all.map(|_| None));
+        if known {
+            for i in 0..k {
+                let each = changes.iter().zip(&half);
+                let of =
+                    |(e, half): (&Option<Vec<f64>>, &f64)| half + e.as_ref().map_or(0.0, |e| log_sd(e, i));
+                functionals[first + i] = Some((solved(each.map(of).collect()), 0.5));
+            }
+            for (at, (i, j)) in TermFit::pairs(k).enumerate() {
+                let r = correlations[j * k + i];
+                let of = |e: &[f64]| {
+                    let own = e[j * k + i] / (relative[i] * relative[j]);
+                    (own - r * (log_sd(e, i) + log_sd(e, j))) / (1.0 - r * r)
                 };
-                change + half
-            };
-            directions.iter().zip(&half).map(of).collect()
-        };
+                let along = changes.iter().map(|e| e.as_ref().map_or(0.0, |e| of(e))).collect();
+                functionals[first + k + at] = Some((solved(along), 0.0));
+            }
+        }
         terms.push(TermFit {
             theta: (0..k).flat_map(|j| (j..k).map(move |i| (i, j))).map(|(i, j)| lower[j * k + i]).collect(),
             sds: relative.iter().map(|r| r * variance.sqrt()).collect(),
-            correlations: (0..k * k).map(|e| covariance[e] / (relative[e % k] * relative[e / k])).collect(),
+            correlations,
             rank: frame.rank,
             log_sd_errors: if frame.rank == k {
-                (0..k).map(|effect| error(&along(effect), 0.25)).collect()
+                let error = |f: &Option<_>| f.as_ref().map_or(f64::NAN, |f| covariance(f, f).sqrt());
+                functionals[first..first + k].iter().map(error).collect()
             } else {
                 Vec::new()
             },
         });
     }
+    functionals.push(regular.then(|| (solved(half), 0.5)));
+    let count = functionals.len();
+    let entry = |e: usize| match (&functionals[e % count], &functionals[e / count]) {
+        (Some(a), Some(b)) => covariance(a, b),
+        _ => 0.0,
+    };
     LinearMixedFit {
         criterion,
         value: point.value,
@@ -169,7 +212,8 @@ fn describe(s: &Statistics, criterion: Criterion, found: &Found<'_>) -> LinearMi
         variance_parameters: 1 + place.frames.iter().map(|f| f.k * (f.k + 1) / 2).sum::<usize>(),
         terms,
         sigma: variance.sqrt(),
-        log_sigma_error: error(&half, 0.25),
+        log_sigma_error: functionals[count - 1].as_ref().map_or(f64::NAN, |f| covariance(f, f).sqrt()),
+        covariance: (0..count * count).map(entry).collect(),
         fixed: (0..p).map(|i| s.base[i] + slopes.beta[i]).collect(),
         fixed_covariance: slopes.xi.iter().map(|x| x * variance).collect(),
         iterations: found.iterations,
@@ -177,5 +221,58 @@ fn describe(s: &Statistics, criterion: Criterion, found: &Found<'_>) -> LinearMi
         decrement: found.decrement,
         proof: prove(s, place, &moments),
         factors,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::point::Point;
+    use super::super::sample::{Noise, random};
+    use super::*;
+
+    /// −2 log L at (log sds, artanh correlation) of two effects and log σ.
+    fn criterion(s: &Statistics, criterion: Criterion, at: &[f64]) -> f64 {
+        let [a, b] = [at[0], at[1]].map(|x| (x - at[3]).exp());
+        let r = at[2].tanh();
+        let t = vec![a, r * b, 0.0, (1.0 - r * r).sqrt() * b];
+        let point = Point::new(s, criterion, &[t]).expect("finite");
+        let m = point.freedom();
+        let ratio = point.q / (m * (2.0 * at[3]).exp());
+        point.value + m * (ratio - ratio.ln() - 1.0)
+    }
+
+    /// The stated covariance matrix is the inverse of half the Hessian, by differences.
+    #[test]
+    fn covariances_are_those_of_the_criterion() {
+        let s = random(&[12], &[(0, 2)], 150, &mut Noise(5));
+        for kind in [Criterion::Reml, Criterion::Ml] {
+            let found = fit(&s, kind).expect("converges");
+            let term = &found.terms[0];
+            assert_eq!(term.rank, 2);
+            let r = term.correlations[1];
+            let at = [term.sds[0].ln(), term.sds[1].ln(), r.atanh(), found.sigma.ln()];
+            let (step, n) = (1e-3, 4);
+            let moved = |i: usize, x: f64, j: usize, y: f64| {
+                let mut to = at;
+                to[i] += x;
+                to[j] += y;
+                criterion(&s, kind, &to)
+            };
+            let second = |i: usize, j: usize| {
+                let pairs = [(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)];
+                let sum: f64 = pairs.map(|(a, b)| a * b * moved(i, a * step, j, b * step)).iter().sum();
+                sum / (4.0 * step * step)
+            };
+            // half the Hessian times the covariance is the identity
+            for i in 0..n {
+                for j in 0..n {
+                    let product: f64 = (0..n).map(|l| 0.5 * second(i, l) * found.covariance[l * n + j]).sum();
+                    assert!(
+                        (product - f64::from(u8::from(i == j))).abs() < 1e-3,
+                        "{kind:?} {i} {j} {product}"
+                    );
+                }
+            }
+        }
     }
 }

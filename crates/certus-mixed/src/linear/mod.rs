@@ -23,8 +23,10 @@
 
 mod ball;
 mod boundary;
-mod chart;
+pub(crate) mod chart;
+mod conditional;
 mod derivatives;
+mod deviations;
 mod error;
 mod fit;
 mod layout;
@@ -34,19 +36,21 @@ mod point;
 mod profile;
 mod proof;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 mod search;
 mod slopes;
-mod small;
+pub(crate) mod small;
 mod statistics;
 mod sums;
 
 pub use ball::{Ball, Unproved};
+pub use conditional::{Coefficients, Conditional};
+pub use deviations::{deviation_len, deviations};
 pub use error::Error;
 pub use fit::{LinearMixedFit, TermFit, fit};
 pub use layout::{Design, Term};
-pub use modes::{Modes, modes};
-pub use point::Criterion;
+pub use modes::{Modes, level_covariances, modes};
+pub use point::{Criterion, criterion_at};
 pub use profile::{Interval, Scale, profile};
 pub use proof::Proof;
 pub use statistics::{LeastSquares, Statistics};

@@ -48,8 +48,8 @@ pub(super) struct Point<'a> {
 /// m of (1): rows less coefficients for REML.
 pub(super) fn freedom(statistics: &Statistics, criterion: Criterion) -> f64 {
     match criterion {
-        Criterion::Reml => (statistics.rows - statistics.layout.fixed) as f64,
-        Criterion::Ml => statistics.rows as f64,
+        Criterion::Reml => statistics.weight - statistics.layout.fixed as f64,
+        Criterion::Ml => statistics.weight,
     }
 }
 
@@ -100,7 +100,7 @@ impl<'a> Point<'a> {
         }
         let (root, m) = (lx[width * width - 1], freedom(s, criterion));
         let sum = root * root;
-        let value = log_det + m * (1.0 + (2.0 * std::f64::consts::PI * sum / m).ln()) - s.log_weights;
+        let value = log_det + m * (1.0 + (2.0 * std::f64::consts::PI * sum / m).ln());
         value.is_finite().then_some(Self {
             statistics: s,
             criterion,
@@ -123,6 +123,19 @@ impl<'a> Point<'a> {
     }
 }
 
+/// −2 log L at T of every term and σ: F + m(ρ − log ρ − 1) with ρ = Q/(mσ²).
+pub fn criterion_at(
+    statistics: &Statistics,
+    criterion: Criterion,
+    factors: &[Vec<f64>],
+    sigma: f64,
+) -> Result<f64, Error> {
+    let point = Point::new(statistics, criterion, factors)?;
+    let m = point.freedom();
+    let ratio = point.q / (m * sigma * sigma);
+    Ok(point.value + m * (ratio - ratio.ln() - 1.0))
+}
+
 /// √ of the diagonal of TTᵀ.
 pub(super) fn diagonal_of_square(t: &[f64]) -> Vec<f64> {
     let k = t.len().isqrt();
@@ -131,7 +144,7 @@ pub(super) fn diagonal_of_square(t: &[f64]) -> Vec<f64> {
 
 /// Step 1: per level W = I + TᵀAT = L_WL_Wᵀ, J = TL_W⁻ᵀ, G = T⁻ᵀW⁻¹Tᵀ or I − AJJᵀ, whichever keeps its digits; in all
 /// Σ log|W|, and the largest tr W.
-fn levels(s: &Statistics, t: &[f64]) -> Option<(Vec<f64>, Vec<f64>, f64, f64)> {
+pub(super) fn levels(s: &Statistics, t: &[f64]) -> Option<(Vec<f64>, Vec<f64>, f64, f64)> {
     let k = s.layout.factors[0].effects;
     let inverse = small::inverse(t, k);
     let mut both = vec![0.0; s.layout.factors[0].levels * (2 * k * k + 2)];

@@ -40,7 +40,13 @@ pub(super) fn perturbation(point: &Point<'_>) -> f64 {
     let factor = |q: f64, size: f64| gamma(q + 1.0) * size / (1.0 - gamma(q + 1.0));
     let k = s.layout.factors[0].effects as f64;
     let rows = (s.rows as f64).sqrt() + s.largest as f64 + 8.0;
-    factor(s.layout.rest() as f64, point.size) + factor(k, point.largest_block) + gamma(rows)
+    // effects that can hardly be told apart lose as many digits as their condition number has
+    let conditions = s.conditions();
+    let rest = conditions[1..].iter().copied().fold(1.0, f64::max);
+    let levels =
+        factor(s.layout.rest() as f64, point.size) * rest + factor(k, point.largest_block) * conditions[0];
+    // columns of X are rounded where they are centred and scaled
+    levels + gamma(rows) + 4.0 * u * s.spread * (s.weight / point.q).sqrt()
 }
 
 /// What can be proved at this place.

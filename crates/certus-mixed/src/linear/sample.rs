@@ -6,17 +6,17 @@ use super::statistics::Statistics;
 use super::sums::Row;
 
 /// Numbers in (−1, 1) without a pattern.
-pub(super) struct Noise(pub(super) u64);
+pub(crate) struct Noise(pub(crate) u64);
 
 impl Noise {
-    pub(super) fn next(&mut self) -> f64 {
+    pub(crate) fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
 }
 
 /// A random model: levels of factors, (factor, effects) of terms.
-pub(super) fn random(
+pub(crate) fn random(
     levels: &[usize],
     terms: &[(usize, usize)],
     rows: usize,

@@ -3,7 +3,7 @@
 use certus::linalg;
 
 /// out ← A B (k × k), or AᵀB.
-pub(super) fn product_into(a: &[f64], transpose: bool, b: &[f64], k: usize, out: &mut [f64]) {
+pub(crate) fn product_into(a: &[f64], transpose: bool, b: &[f64], k: usize, out: &mut [f64]) {
     for j in 0..k {
         for i in 0..k {
             let at = |l: usize| if transpose { a[i * k + l] } else { a[l * k + i] };
@@ -13,36 +13,36 @@ pub(super) fn product_into(a: &[f64], transpose: bool, b: &[f64], k: usize, out:
 }
 
 /// A B.
-pub(super) fn product(a: &[f64], b: &[f64], k: usize) -> Vec<f64> {
+pub(crate) fn product(a: &[f64], b: &[f64], k: usize) -> Vec<f64> {
     let mut out = vec![0.0; k * k];
     product_into(a, false, b, k, &mut out);
     out
 }
 
 /// Aᵀ.
-pub(super) fn transposed(a: &[f64], k: usize) -> Vec<f64> {
+pub(crate) fn transposed(a: &[f64], k: usize) -> Vec<f64> {
     (0..k * k).map(|e| a[(e % k) * k + e / k]).collect()
 }
 
 /// A B Aᵀ.
-pub(super) fn congruence(a: &[f64], b: &[f64], k: usize) -> Vec<f64> {
+pub(crate) fn congruence(a: &[f64], b: &[f64], k: usize) -> Vec<f64> {
     product(&product(a, b, k), &transposed(a, k), k)
 }
 
 /// ⟨A, B⟩, the sum of the products of their entries.
-pub(super) fn inner(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn inner(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
 /// I.
-pub(super) fn identity(k: usize) -> Vec<f64> {
+pub(crate) fn identity(k: usize) -> Vec<f64> {
     let mut out = vec![0.0; k * k];
     out.iter_mut().step_by(k + 1).for_each(|x| *x = 1.0);
     out
 }
 
 /// a ← its lower Cholesky factor, in place (what is above the diagonal stays); false if it is not positive definite.
-pub(super) fn cholesky(a: &mut [f64], k: usize) -> bool {
+pub(crate) fn cholesky(a: &mut [f64], k: usize) -> bool {
     for j in 0..k {
         let sum: f64 = (0..j).map(|l| a[l * k + j] * a[l * k + j]).sum();
         let pivot = a[j * k + j] - sum;
@@ -60,7 +60,7 @@ pub(super) fn cholesky(a: &mut [f64], k: usize) -> bool {
 }
 
 /// x ← L⁻¹ x.
-pub(super) fn forward(l: &[f64], k: usize, x: &mut [f64]) {
+pub(crate) fn forward(l: &[f64], k: usize, x: &mut [f64]) {
     for i in 0..k {
         let sum: f64 = (0..i).map(|j| l[j * k + i] * x[j]).sum();
         x[i] = (x[i] - sum) / l[i * k + i];
@@ -68,7 +68,7 @@ pub(super) fn forward(l: &[f64], k: usize, x: &mut [f64]) {
 }
 
 /// x ← L⁻ᵀ x.
-pub(super) fn backward(l: &[f64], k: usize, x: &mut [f64]) {
+pub(crate) fn backward(l: &[f64], k: usize, x: &mut [f64]) {
     for i in (0..k).rev() {
         let sum: f64 = (i + 1..k).map(|j| l[i * k + j] * x[j]).sum();
         x[i] = (x[i] - sum) / l[i * k + i];
@@ -76,7 +76,7 @@ pub(super) fn backward(l: &[f64], k: usize, x: &mut [f64]) {
 }
 
 /// A⁻¹ by elimination with row pivots; nothing if A is singular.
-pub(super) fn inverse(a: &[f64], k: usize) -> Option<Vec<f64>> {
+pub(crate) fn inverse(a: &[f64], k: usize) -> Option<Vec<f64>> {
     let (mut a, mut out) = (a.to_vec(), identity(k));
     for c in 0..k {
         let pivot = (c..k).max_by(|&i, &j| a[c * k + i].abs().total_cmp(&a[c * k + j].abs()))?;
@@ -104,7 +104,7 @@ pub(super) fn inverse(a: &[f64], k: usize) -> Option<Vec<f64>> {
 }
 
 /// f(A) for a symmetric A, eigenvalue by eigenvalue.
-pub(super) fn of_symmetric(a: &[f64], k: usize, f: impl Fn(f64) -> f64) -> Option<Vec<f64>> {
+pub(crate) fn of_symmetric(a: &[f64], k: usize, f: impl Fn(f64) -> f64) -> Option<Vec<f64>> {
     let (values, vectors) = linalg::eigen(a, k)?;
     let mut out = vec![0.0; k * k];
     for (value, v) in values.iter().zip(vectors.chunks_exact(k)) {
@@ -119,7 +119,7 @@ pub(super) fn of_symmetric(a: &[f64], k: usize, f: impl Fn(f64) -> f64) -> Optio
 }
 
 /// ‖A‖ of a rectangular matrix, rows × columns by columns.
-pub(super) fn norm(a: &[f64], rows: usize, columns: usize) -> f64 {
+pub(crate) fn norm(a: &[f64], rows: usize, columns: usize) -> f64 {
     let mut gram = vec![0.0; columns * columns];
     for j in 0..columns {
         for i in 0..columns {

@@ -1,13 +1,17 @@
 //! The sufficient statistics of a linear mixed model: cross-products of rows around their least-squares fit
 //! (docs/mixed.md, L0). After them no step looks at a row again.
 
+use certus::linalg;
+
 use super::error::Error;
-use super::layout::{Design, Layout};
+use super::layout::{Design, Factor, Layout};
 use super::small;
 use super::sums::{Row, Sums};
 
 /// What of a column of X must be left after the columns before it, as a part of its sum of squares.
 const COLLINEAR: f64 = 1e-13;
+/// Residuals of the fixed effects below this many roundings of the largest response are none.
+const PERFECT: f64 = 64.0;
 /// From this part of non-zero blocks on, products with Z₁ᵀZ₂ are dense.
 const DENSE: f64 = 0.1;
 
@@ -84,7 +88,8 @@ pub struct Statistics {
     pub(super) layout: Layout,
     pub(super) base: Vec<f64>,
     pub(super) rows: usize,
-    pub(super) log_weights: f64,
+    /// n = Σ w, what rows count for.
+    pub(super) weight: f64,
     /// Per factor, per level: Z_fᵀZ_f (k × k).
     pub(super) own: Vec<Vec<f64>>,
     /// Per factor, per level: Z_fᵀ[X r] (k × (p + 1)).
@@ -105,17 +110,19 @@ pub struct Statistics {
     pub(super) dense: bool,
     /// Rows of the largest level of factor 1.
     pub(super) largest: usize,
+    /// [`Sums::spread`].
+    pub(super) spread: f64,
 }
 
 impl Sums {
     /// The statistics of all rows that were pushed or merged.
     pub fn finish(self) -> Result<Statistics, Error> {
         let p = self.layout.fixed;
-        if self.rows <= p {
+        if self.rows <= p || self.weight <= p as f64 {
             return Err(Error::TooFewRows { rows: self.rows, fixed: p });
         }
         let change = normal(&self.fixed, p)?;
-        let Self { layout, mut base, rows, log_weights, own, mut cross, mut fixed, .. } = self;
+        let Self { layout, mut base, rows, weight, spread, own, mut cross, mut fixed, .. } = self;
         let (blocks, pairs, counts) = (self.blocks, self.pairs, self.counts);
         let width = p + 1;
         base.iter_mut().zip(&change).for_each(|(b, c)| *b += c);
@@ -142,7 +149,9 @@ impl Sums {
             (fixed[p * width + i], fixed[i * width + p]) = (new[i], new[i]);
         }
         fixed[p * width + p] = square;
-        if square.is_nan() || square <= 0.0 {
+        // as small as the rounding of the responses
+        let nothing = PERFECT * f64::EPSILON * self.largest;
+        if square.is_nan() || square <= weight * nothing * nothing {
             return Err(Error::PerfectFit);
         }
         let largest = counts.iter().copied().max().unwrap_or(0) as usize;
@@ -199,7 +208,7 @@ impl Sums {
             layout,
             base,
             rows,
-            log_weights,
+            weight,
             own,
             cross,
             rest,
@@ -210,6 +219,7 @@ impl Sums {
             meetings,
             dense,
             largest,
+            spread,
         })
     }
 }
@@ -235,7 +245,7 @@ impl Statistics {
         sums.finish()
     }
 
-    /// n.
+    /// Rows that were pushed.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -256,13 +266,30 @@ impl Statistics {
         (&self.columns[at.clone()], &self.meetings[at.start * k..at.end * k])
     }
 
+    /// Per factor, the condition number of Σ_g Z_gᵀZ_g, its diagonal scaled to 1: how well its effects can be told
+    /// apart.
+    pub(super) fn conditions(&self) -> Vec<f64> {
+        let of = |(factor, own): (&Factor, &Vec<f64>)| {
+            let k = factor.effects;
+            let mut sum = vec![0.0; k * k];
+            own.chunks_exact(k * k).for_each(|a| sum.iter_mut().zip(a).for_each(|(s, a)| *s += a));
+            let root: Vec<f64> = (0..k).map(|i| sum[i * (k + 1)].sqrt()).collect();
+            let scaled: Vec<f64> = (0..k * k).map(|e| sum[e] / (root[e % k] * root[e / k])).collect();
+            match linalg::extreme_eigenvalues(&scaled, k) {
+                Some((least, most)) if least > 0.0 => most / least,
+                _ => f64::INFINITY,
+            }
+        };
+        self.layout.factors.iter().zip(&self.own).map(of).collect()
+    }
+
     /// Per term, the root mean square of its effects' columns over the rows.
     pub(super) fn rms(&self) -> Vec<Vec<f64>> {
         let sizes = |f: usize, e: usize| -> f64 {
             let k = self.layout.factors[f].effects;
             self.own[f].chunks_exact(k * k).map(|a| a[e * k + e]).sum()
         };
-        let of = |s: f64| (s / self.rows as f64).sqrt();
+        let of = |s: f64| (s / self.weight).sqrt();
         let places = self.layout.places.iter();
         places.map(|p| (0..p.effects).map(|e| of(sizes(p.factor, p.first + e))).collect()).collect()
     }

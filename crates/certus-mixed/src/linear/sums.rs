@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use certus_likelihood::internals::add_exactly;
+
 use super::error::Error;
 use super::layout::{Design, Layout};
 
@@ -18,7 +20,7 @@ pub struct Row<'a> {
     pub fixed: &'a [f64],
     /// y.
     pub response: f64,
-    /// w: the noise of this row has variance σ²/w (precision weights; 1 without).
+    /// w: the row counts w times (frequency weights; 1 without).
     pub weight: f64,
 }
 
@@ -48,8 +50,11 @@ pub struct Sums {
     /// β₀.
     pub(super) base: Vec<f64>,
     pub(super) rows: usize,
-    /// Σ log w.
-    pub(super) log_weights: f64,
+    /// n = Σ w.
+    pub(super) weight: f64,
+    /// The largest |y|, and the largest Σ|xβ₀| over columns that are not 1: what rounding of the rows grows with.
+    pub(super) largest: f64,
+    pub(super) spread: f64,
     /// Per factor, per level: Σ w zzᵀ (k × k).
     pub(super) own: Vec<Vec<f64>>,
     /// Per factor, per level: Σ w z [x r]ᵀ (k × (p + 1), by columns).
@@ -85,7 +90,9 @@ impl Sums {
             blocks: Vec::new(),
             fixed: vec![0.0; width * width],
             rows: 0,
-            log_weights: 0.0,
+            weight: 0.0,
+            largest: 0.0,
+            spread: 0.0,
             layout,
             base,
         })
@@ -131,8 +138,10 @@ impl Sums {
     pub fn push(&mut self, row: &Row<'_>) -> Result<(), Error> {
         self.check(row)?;
         let (width, w) = (self.layout.fixed + 1, row.weight);
-        let fitted: f64 = row.fixed.iter().zip(&self.base).map(|(x, b)| x * b).sum();
-        let residual = row.response - fitted;
+        let residual = residual(row, &self.base);
+        self.largest = self.largest.max(row.response.abs());
+        let each = row.fixed.iter().zip(&self.base).filter(|(x, _)| **x != 1.0);
+        self.spread = self.spread.max(each.map(|(x, b)| (x * b).abs()).sum());
         let xr = |c: usize| if c + 1 == width { residual } else { row.fixed[c] };
         for c in 0..width {
             for r in 0..=c {
@@ -185,9 +194,7 @@ impl Sums {
             }
         }
         self.rows += 1;
-        if w != 1.0 {
-            self.log_weights += w.ln();
-        }
+        self.weight += w;
         Ok(())
     }
 
@@ -211,9 +218,22 @@ impl Sums {
             from += size;
         }
         self.rows += other.rows;
-        self.log_weights += other.log_weights;
+        self.weight += other.weight;
+        self.largest = self.largest.max(other.largest);
+        self.spread = self.spread.max(other.spread);
         Ok(())
     }
+}
+
+/// y − xᵀβ₀ with one rounding, however far y is from 0: products and sums keep what is rounded away.
+fn residual(row: &Row<'_>, base: &[f64]) -> f64 {
+    let (mut sum, mut low) = (row.response, 0.0);
+    for (x, b) in row.fixed.iter().zip(base) {
+        let product = x * b;
+        add_exactly(&mut sum, &mut low, -product);
+        low -= x.mul_add(*b, -product);
+    }
+    sum + low
 }
 
 /// Where the block of a pair begins; a new pair gets a block of zeros.

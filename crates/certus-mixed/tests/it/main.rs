@@ -7,6 +7,8 @@ mod collapsed_digits;
 mod collapsed_maxima;
 #[path = "../../../certus-models/tests/common/mod.rs"]
 mod common;
+mod correlated;
+mod crossed;
 mod density;
 mod linear;
 mod pair;

@@ -64,6 +64,11 @@ pub struct Weighed {
     pub too_long: bool,
 }
 
+/// Draws of the smallest attempt, and the products that it takes: values and gradients of each draw of its pairs.
+pub fn smallest_attempt(products: f64) -> (f64, f64) {
+    (2.0 * PAIRS * 4.0, 4.0 * products * PAIRS * 4.0)
+}
+
 /// What the weights say of the combinations `reported` of a model's latents. `products` is the number of products that
 /// a value of log p takes.
 pub fn weights(
@@ -85,7 +90,7 @@ pub fn weights(
     let neg_elbo = (value, rounding);
     let problem = WeightProblem { target: model, q, reported, neg_elbo, kappa, rounding, grain };
     // two gradients of every pair
-    let cost = |k: i32| 4.0 * products * PAIRS * 4f64.powi(k);
+    let cost = |k: i32| smallest_attempt(products).1 * 4f64.powi(k - 1);
     if cost(1) > goal.most {
         return Ok(Weighed { too_long: true, ..none(too_long(cost(1), goal.most)) });
     }

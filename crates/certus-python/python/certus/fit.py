@@ -142,13 +142,20 @@ class Fit:
 
     @property
     def groups(self) -> pd.DataFrame | None:
-        """Effects of groups whose sd was not given, one row per group: rows, mean, sd and quantiles of its deviation; otherwise None."""
+        """Effects of groups whose sd was not given, one row per group: rows, mean, sd and quantiles of its deviation; otherwise None.
+
+        With several effects the index is (term, group, coefficient), as in groups.parquet.
+        """
         found = self._fitted.groups()
         if found is None:
             return None
-        names, values = found
-        table = pd.DataFrame(values, columns=["rows", "mean", "sd", "q05", "q50", "q95"], index=pd.Index(names, name="group"))
-        return table.astype({"rows": int})
+        columns = ["rows", "mean", "sd", "q05", "q50", "q95"]
+        if len(found) == 1:
+            _, _, names, values = found[0]
+            return pd.DataFrame(values, columns=columns, index=pd.Index(names, name="group")).astype({"rows": int})
+        rows = [(term, name, coefficient) for term, coefficient, names, _ in found for name in names]
+        index = pd.MultiIndex.from_tuples(rows, names=["term", "group", "coefficient"])
+        return pd.DataFrame(np.vstack([values for *_, values in found]), columns=columns, index=index).astype({"rows": int})
 
     def latents(self, n: int, seed: int = 0) -> Array:
         """The latents of the draws of `sample`: the coordinates of the target, or the coefficients of the design inside a model."""

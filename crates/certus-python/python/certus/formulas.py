@@ -42,10 +42,18 @@ def read(text: str, frame: Frame, env: Environment) -> Formula:
     except UsageError as error:
         return Evaluated(text, frame, env, error)
     features = [name for term in fixed for name in term]
+    used = [*features, *(offset or ())]
+    absent = {name for name in used if name not in frame}
+    if absent:
+        # a name inside a call may be one in the caller's scope
+        try:
+            return Evaluated(text, frame, env, None)
+        except UsageError:
+            _require(frame, absent)
     if frame.pandas_like and not all(_in_our_order(series) for _, series in frame.pandas(features).items()):
         return Evaluated(text, frame, env, None)
     factors = [name for group in groups for name in group]
-    own = Formula(text, response, groups, [response, *features, *([] if offset is None else [offset])], factors)
+    own = Formula(text, response, groups, [response, *used], factors)
     own.offset_in_text = offset is not None
     _require(frame, {*own.plain})
     return own

@@ -104,10 +104,12 @@ class Model:
         if self._columns is not None and isinstance(data, np.ndarray):
             return matrix_columns(data, self._columns)
         frame = Frame(data)
-        return frame.columns() if self._formula is None else {**frame.columns(self._roles()), **self._formula.new_columns(frame, groups)}
+        columns = frame.columns() if self._formula is None else {**frame.columns(self._roles()), **self._formula.new_columns(frame, groups)}
+        # a model without features still has rows to predict
+        return columns or {"": ("number", np.zeros(frame.rows))}
 
     def _roles(self) -> list[str]:
-        return [self._words[role] for role in ("offset", "trials") if role in self._words]
+        return [self._words[role] for role in ("offset", "exposure", "trials") if role in self._words]
 
     def __repr__(self) -> str:
         groups = f", groups {', '.join(self._formula.groups)}" if self._formula is not None and self._formula.groups else ""
@@ -132,6 +134,17 @@ def _vector(name: str, values: Any, rows: int | None = None) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=np.float64)
 
 
+BINARY = ("logistic", "probit")
+
+
+def _response(values: Any, rows: int, binary: bool) -> np.ndarray | list[str | None]:
+    """Numbers, or the levels of a binary response as text."""
+    array = np.asarray(values)
+    if not binary or array.dtype.kind not in "OUS" or array.shape != (rows,):
+        return _vector("y", values, rows)
+    return [None if x is None or x != x else str(x) for x in array.tolist()]
+
+
 def _settings(
     model: str,
     *,
@@ -146,8 +159,18 @@ def _settings(
     dispersion: float | None,
     standardise: bool,
     missing: str,
+    reml: bool = False,
+    ml: bool = False,
+    event: Any = None,
 ) -> dict[str, Any]:
     words: dict[str, Any] = {"model": model}
+    if event is not None:
+        words["event"] = str(event).lower() if isinstance(event, (bool, np.bool_)) else str(event)
+    for name, asked in (("reml", reml), ("ml", ml)):
+        if not isinstance(asked, (bool, np.bool_)):
+            raise UsageError(f"{name} is {asked!r}, but True or False is required")
+        if asked:
+            words[name] = True
     for name, sd, usual in (("prior-sd", prior_sd, 2.5), ("intercept-prior-sd", intercept_prior_sd, 10.0)):
         if sd != usual:
             words[name] = number(name.replace("-", "_"), sd)
@@ -234,16 +257,16 @@ def _of_matrix(words: dict[str, Any], x: Any, y: Any, roles: dict[str, Any], int
     clash = next((n for n in (response, *given) if n in names), None)
     if clash is not None:
         raise UsageError(f"a column of X is called '{clash}', which is the name of another role: rename it with names=")
-    y = _vector("y", y, len(x))
-    words |= {"response": response, "features": list(names)} | {role: role for role in given}
+    y = _response(y, len(x), words["model"] in BINARY)
+    words |= {"response": response, "features": [_certus.quoted(n) for n in names]} | {role: role for role in given}
     if not intercept:
         words["no-intercept"] = True
     settings = infinite(words)
     model = None
-    if "missing" not in words:
+    if isinstance(y, np.ndarray) and not {"missing", "event", "exposure"} & words.keys():
         model = _certus.Model.of_matrix(x, y, list(names), settings, **given)
     if model is None:
-        columns = matrix_columns(x, names) | {response: ("number", y)} | {role: ("number", v) for role, v in given.items()}
+        columns = matrix_columns(x, names) | {response: ("number" if isinstance(y, np.ndarray) else "text", y)} | {role: ("number", v) for role, v in given.items()}
         model = _certus.Model(columns, settings)
     return Model(model, words, None, list(names))
 
@@ -262,53 +285,57 @@ def _model(model: str, formula: Any, y: Any, data: Any, roles: dict[str, Any], i
 
 
 def logistic(
-    formula: Any, y: Any = None, *, data: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
+    formula: Any, y: Any = None, *, data: Any = None, event: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
     intercept_prior_sd: float = 10.0, priors: Mapping[str, CoefficientPrior] | None = None, group_sd: float | Mapping[str, float] | None = None,
-    sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+    sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, ml: bool = False, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
-    """Logistic regression of a 0/1 or boolean response.
+    """Logistic regression of a response with two values: 0 and 1, True and False, or any two levels.
+
+    `event` is the level that counts as 1; by default 1, true or yes, else the last level in sort order.
 
     Give `formula` with `data`, or a matrix X and `y`. `prior_sd` is the prior sd of a coefficient, per sd of a numeric column and per step of a
     two-valued column or a level (per unit of the data with `standardise=False`); infinity is flat. `priors` sets the priors of single coefficients by
     name, in the same units: an sd, (mean, sd) or {"mean": ..., "sd": ...}. `group_sd`, a number or one per group, is the sd of the random effects.
     Without it the groups are integrated out, and the posterior of the sd is computed (`sd_prior` half-normal, half-t, exponential or flat, with
     `sd_prior_scale`), or the sd is estimated (`scales="estimate"`).
-    `offset` and `weights` are columns or arrays. `missing` is "error" or "drop". A float64 X in C order is not copied: do not change it
+    `ml=True` is maximum likelihood with flat priors, also of several random effects, `(1 | a) + (1 | b)`, `(1 | a/b)`, `(x | g)`; `scales="laplace"` is the
+    same by the Laplace approximation alone, as in lme4.
+    `offset` and `weights` are columns or arrays; weights are frequencies: a row with weight 3 counts as three equal rows. `missing` is "error" or "drop". A float64 X in C order is not copied: do not change it
     while the model is in use.
     """
     return _model(
         "logistic", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
         intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
         sd_prior_scale=sd_prior_scale, scales=scales, sigma=None, dispersion=None, standardise=standardise,
-        missing=missing,
+        missing=missing, event=event, ml=ml,
     )
 
 
 def probit(
-    formula: Any, y: Any = None, *, data: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
+    formula: Any, y: Any = None, *, data: Any = None, event: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
     intercept_prior_sd: float = 10.0, priors: Mapping[str, CoefficientPrior] | None = None, group_sd: float | Mapping[str, float] | None = None,
-    sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+    sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, ml: bool = False, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
-    """Probit regression of a 0/1 or boolean response; arguments as for `logistic`."""
+    """Probit regression of a response with two values; arguments as for `logistic`."""
     return _model(
         "probit", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
         intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
         sd_prior_scale=sd_prior_scale, scales=scales, sigma=None, dispersion=None, standardise=standardise,
-        missing=missing,
+        missing=missing, event=event, ml=ml,
     )
 
 
 def poisson(
-    formula: Any, y: Any = None, *, data: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
+    formula: Any, y: Any = None, *, data: Any = None, offset: Any = None, exposure: Any = None, weights: Any = None, prior_sd: float = 2.5,
     intercept_prior_sd: float = 10.0, priors: Mapping[str, CoefficientPrior] | None = None, group_sd: float | Mapping[str, float] | None = None,
-    sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+    sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, ml: bool = False, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
-    """Poisson regression of counts with the log link; arguments as for `logistic`."""
+    """Poisson regression of counts with the log link; the logarithm of `exposure`, a column or an array, is an offset; arguments as for `logistic`."""
     return _model(
-        "poisson", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
+        "poisson", formula, y, data, {"offset": offset, "exposure": exposure, "weights": weights}, intercept, names, prior_sd=prior_sd,
         intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
         sd_prior_scale=sd_prior_scale, scales=scales, sigma=None, dispersion=None, standardise=standardise,
-        missing=missing,
+        missing=missing, ml=ml,
     )
 
 
@@ -316,45 +343,47 @@ def linear(
     formula: Any, y: Any = None, *, data: Any = None, sigma: float | None = None, offset: Any = None, weights: Any = None,
     prior_sd: float = 2.5, intercept_prior_sd: float = 10.0, priors: Mapping[str, CoefficientPrior] | None = None,
     group_sd: float | Mapping[str, float] | None = None, sd_prior: str | None = None, sd_prior_scale: float | None = None,
-    scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+    scales: str | None = None, reml: bool = False, ml: bool = False, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Linear regression; arguments as for `logistic`.
 
     If the sd of the noise, `sigma`, is not given, it is inferred like the sd of groups. In both cases priors are in sds of the response, and the prior of
     the intercept is about the mean of the response (unless `standardise=False`).
+    `reml=True` and `ml=True` estimate a model with any number of random effects, `(x | g)`, `(1 | a) + (1 | b)`, `(1 | a/b)`, as lme4 does: by (restricted)
+    maximum likelihood, with flat priors of the coefficients. `scales="estimate"` is `reml=True` unless priors are given.
     """
     return _model(
         "linear", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
         intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
         sd_prior_scale=sd_prior_scale, scales=scales, sigma=sigma, dispersion=None, standardise=standardise,
-        missing=missing,
+        missing=missing, reml=reml, ml=ml,
     )
 
 
 def binomial(
     formula: Any, y: Any = None, *, data: Any = None, trials: Any = None, offset: Any = None, weights: Any = None, prior_sd: float = 2.5,
     intercept_prior_sd: float = 10.0, priors: Mapping[str, CoefficientPrior] | None = None, group_sd: float | Mapping[str, float] | None = None,
-    sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+    sd_prior: str | None = None, sd_prior_scale: float | None = None, scales: str | None = None, ml: bool = False, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Logistic regression of successes among `trials`, a column or an array (or prop(y, n) ~ ...); arguments as for `logistic`."""
     return _model(
         "binomial", formula, y, data, {"offset": offset, "weights": weights, "trials": trials}, intercept, names, prior_sd=prior_sd,
         intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
         sd_prior_scale=sd_prior_scale, scales=scales, sigma=None, dispersion=None, standardise=standardise,
-        missing=missing,
+        missing=missing, ml=ml,
     )
 
 
 def negative_binomial(
-    formula: Any, y: Any = None, *, data: Any = None, dispersion: float | None = None, offset: Any = None, weights: Any = None,
+    formula: Any, y: Any = None, *, data: Any = None, dispersion: float | None = None, offset: Any = None, exposure: Any = None, weights: Any = None,
     prior_sd: float = 2.5, intercept_prior_sd: float = 10.0, priors: Mapping[str, CoefficientPrior] | None = None,
     group_sd: float | Mapping[str, float] | None = None, sd_prior: str | None = None, sd_prior_scale: float | None = None,
-    scales: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+    scales: str | None = None, ml: bool = False, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
-    """Negative-binomial regression of counts; a `dispersion` that is not given is inferred like the sd of groups; arguments as for `logistic`."""
+    """Negative-binomial regression of counts with an `exposure` as for `poisson`; a `dispersion` that is not given is inferred like the sd of groups; arguments as for `logistic`."""
     return _model(
-        "negative-binomial", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
+        "negative-binomial", formula, y, data, {"offset": offset, "exposure": exposure, "weights": weights}, intercept, names, prior_sd=prior_sd,
         intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
         sd_prior_scale=sd_prior_scale, scales=scales, sigma=None, dispersion=dispersion, standardise=standardise,
-        missing=missing,
+        missing=missing, ml=ml,
     )

@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Every crate, and the crates of this workspace it may name (ARCHITECTURE.md).
-const CRATES: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 11] = [
     ("certus", &[]),
+    // depends on nothing at all
+    ("certus-check", &[]),
     ("certus-likelihood", &["certus"]),
     ("certus-verify", &["certus-likelihood"]),
     ("certus-models", &["certus", "certus-likelihood", "certus-verify"]),
@@ -15,7 +17,15 @@ const CRATES: [(&str, &[&str]); 10] = [
     ("certus-data", &["certus", "certus-likelihood", "certus-models"]),
     (
         "certus-fit",
-        &["certus", "certus-data", "certus-likelihood", "certus-mixed", "certus-models", "certus-verify"],
+        &[
+            "certus",
+            "certus-check",
+            "certus-data",
+            "certus-likelihood",
+            "certus-mixed",
+            "certus-models",
+            "certus-verify",
+        ],
     ),
     ("certus-cluster", &["certus", "certus-models"]),
     (

@@ -1,6 +1,7 @@
 //! A model whose scales are not all known (the sd of a group, the noise, the dispersion): the run, and what is found in
 //! the words of fit.json.
 
+mod terms;
 mod words;
 
 pub(crate) use words::KnownOfScales;
@@ -8,7 +9,7 @@ pub(crate) use words::KnownOfScales;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use crate::record::{GroupEffect, Parameter, RecordedLevel, Scale, Source};
+use crate::record::{CriterionValue, GroupEffect, GroupTerm, Parameter, RecordedLevel, Scale, Source};
 use certus::auto::TracePoint;
 use certus::certificate::significant;
 use certus::fit::Status;
@@ -26,6 +27,7 @@ use crate::progress::{RunObserver, RunProgress};
 use crate::variance::mixture::{Effects, MixturePosterior};
 use crate::variance::model::ScaleModel;
 use crate::variance::request::Scales;
+use crate::variance::several::SeveralEffects;
 use crate::variance::solver::JointMaximum;
 use certus_data::encoding::Group;
 
@@ -48,8 +50,14 @@ pub struct ScalesOutcome {
     pub parameters: Vec<Parameter>,
     /// The effects of groups over draws of the posterior, where these are printed.
     pub(crate) effects: Option<Vec<Effect>>,
+    /// [`Effects::deviations`] of the same.
+    pub(crate) deviations: Vec<f64>,
     /// What is known of the likelihood, in words.
     pub(crate) known: KnownOfScales,
+    /// `groups` and `criterion`, of a model with several group effects.
+    pub(crate) mixed: Option<(Vec<GroupTerm>, CriterionValue)>,
+    /// Its profile intervals, scale by scale.
+    profiles: Vec<Option<[f64; 2]>>,
 }
 
 impl ScalesOutcome {
@@ -67,10 +75,13 @@ impl Problem {
     /// What was found with the effects of groups that belong to the draws that are printed, where there are any.
     pub(crate) fn with_effects(&self, mut scales: ScalesOutcome) -> ScalesOutcome {
         if let (Some(effects), Some(scale_model)) = (scales.effects.take(), self.collapsed()) {
-            let group = self.prepared.encoding.groups.first();
-            scales.groups = words::on_user_scale(scale_model, group, &effects);
-            (scales.scale.smallest, scales.scale.largest) = words::extremes(&scales.groups);
-            scales.mixture_posterior.effects = Effects::new(&effects).filter(|e| !e.mean.is_empty());
+            scales.groups = words::on_user_scale(scale_model, &self.prepared.encoding.groups, &effects);
+            if scale_model.unknown_scales.effects.len() == 1 {
+                (scales.scale.smallest, scales.scale.largest) = words::extremes(&scales.groups);
+            }
+            let deviations = std::mem::take(&mut scales.deviations);
+            let kept = Effects::new(&effects).filter(|e| !e.mean.is_empty());
+            scales.mixture_posterior.effects = kept.map(|e| Effects { deviations, ..e });
         }
         scales
     }
@@ -97,13 +108,19 @@ impl Problem {
             .into());
         }
         goal.validate()?;
-        let group = self.prepared.encoding.groups.first();
+        let groups = &self.prepared.encoding.groups;
         let mut journal = saved.map_or(Ok(Journal::default()), Journal::decode)?;
         let mut run =
-            Run { scale_model, group, goal, observer, began: Instant::now(), passes: 0, late: false };
+            Run { scale_model, groups, goal, observer, began: Instant::now(), passes: 0, late: false };
         let (mut outcome, mut scales) = certus::parallel::install(goal.threads, || run.go(&mut journal))??;
-        scales.parameters =
-            scales.mixture_posterior.parameters(&self.quantities, &scale_model.unknown_scales);
+        let unknown_scales = &scale_model.unknown_scales;
+        scales.parameters = scales.mixture_posterior.parameters(&self.quantities, unknown_scales);
+        for (own, ends) in unknown_scales.scales.iter().zip(&scales.profiles) {
+            let row = scales.parameters.iter_mut().find(|row| row.name == own.name);
+            if let (Some(row), Some([low, high])) = (row, ends) {
+                (row.q05, row.q95) = (Some(low * own.unit), Some(high * own.unit));
+            }
+        }
         judge(&mut outcome, &scales.scale, asked, scale_model);
         Ok((outcome, scales))
     }
@@ -130,7 +147,7 @@ fn judge(outcome: &mut Outcome, scale: &Scale, asked: Option<RequiredLevel>, sca
 
 struct Run<'a> {
     scale_model: &'a ScaleModel,
-    group: Option<&'a Group>,
+    groups: &'a [Group],
     goal: &'a Goal,
     observer: &'a mut RunObserver<'a>,
     began: Instant,
@@ -171,6 +188,9 @@ impl Run<'_> {
         let scale_model = self.scale_model;
         let model = &scale_model.model;
         let found = model.estimate(journal, &mut |now, journal| self.pass(now, journal))?;
+        if let Some(several) = &found.several {
+            return self.several(&found, several, journal);
+        }
         identified(&found)?;
         let mut stopped = false;
         let grid_posterior = match scale_model.scales {
@@ -209,12 +229,60 @@ impl Run<'_> {
             }
         }
         mixture_posterior.effects = Effects::new(&effects).filter(|e| !e.mean.is_empty());
-        let groups = words::on_user_scale(scale_model, self.group, &effects);
+        let groups = words::on_user_scale(scale_model, self.groups, &effects);
         let known = KnownOfScales::new(scale_model, &found, grid_posterior.as_ref());
-        let scale = self.scale(&found, grid_posterior.as_ref(), &groups);
+        let scale = self.scale(&found, grid_posterior.as_ref(), grid_posterior.is_some(), &groups);
         let outcome = self.outcome(&found, grid_posterior.as_ref(), &mixture_posterior, &known, stopped)?;
-        let (parameters, effects) = (Vec::new(), None);
-        Ok((outcome, ScalesOutcome { mixture_posterior, scale, groups, parameters, effects, known }))
+        let (parameters, effects, mixed) = (Vec::new(), None, None);
+        let (profiles, deviations) = (Vec::new(), Vec::new());
+        let scales = ScalesOutcome {
+            mixture_posterior,
+            scale,
+            groups,
+            parameters,
+            effects,
+            deviations,
+            known,
+            mixed,
+            profiles,
+        };
+        Ok((outcome, scales))
+    }
+
+    /// What was found of several group effects, which come with the estimate.
+    fn several(
+        &mut self,
+        found: &JointMaximum,
+        several: &SeveralEffects,
+        journal: &Journal,
+    ) -> Result<(Outcome, ScalesOutcome), Error> {
+        let scale_model = self.scale_model;
+        if !scale_model.linear {
+            identified(found)?;
+        }
+        self.passes += several.evaluations;
+        let stopped = scale_model.scales == Scales::Posterior
+            && self.look(Stage::Posterior, "draws of the scales".into(), journal).is_break();
+        let mut mixture_posterior = found.mixture_posterior();
+        mixture_posterior.effects = several.kept().filter(|e| !e.mean.is_empty());
+        let groups = words::on_user_scale(scale_model, self.groups, &several.effects);
+        let known = KnownOfScales::new(scale_model, found, None);
+        let posterior = scale_model.scales == Scales::Posterior && !stopped;
+        let scale = self.scale(found, None, posterior, &groups);
+        let outcome = self.outcome(found, None, &mixture_posterior, &known, stopped)?;
+        let scales = ScalesOutcome {
+            mixture_posterior,
+            scale,
+            groups,
+            parameters: Vec::new(),
+            effects: None,
+            deviations: Vec::new(),
+            known,
+            mixed: (scale_model.scales == Scales::Estimate)
+                .then(|| terms::terms_and_criterion(scale_model, self.groups, found, several)),
+            profiles: several.profiles.clone(),
+        };
+        Ok((outcome, scales))
     }
 }
 

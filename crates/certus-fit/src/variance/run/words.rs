@@ -1,6 +1,6 @@
 //! What a run over unknown scales found, in the words of fit.json.
 
-use crate::record::{GroupEffect, OtherScale, RecordedLevel, Scale, ScaleMaximum, objective};
+use crate::record::{GroupEffect, OtherScale, RecordedLevel, Scale, ScaleMaximum};
 use certus::Outcome;
 use certus::auto::Counts;
 use certus::certificate::{Certificate, Gap, Posterior, counted, figure};
@@ -13,7 +13,7 @@ use certus_models::Error;
 use super::Run;
 use crate::variance::mixture::MixturePosterior;
 use crate::variance::model::ScaleModel;
-use crate::variance::request::{Scales, prior_words};
+use crate::variance::request::Scales;
 use crate::variance::solver::{GridPosterior, JointMaximum, ScaleSolver};
 
 /// Groups shown on either side.
@@ -21,29 +21,30 @@ const EXTREME: usize = 3;
 /// What is said of a likelihood whose error has no bound.
 const NOT_PROVED: &str = "the error of the likelihood is not proved";
 
-/// The effects of groups on the user's scale.
+/// The effects of groups on the user's scale, in the order of the model.
 pub(super) fn on_user_scale(
     scale_model: &ScaleModel,
-    group: Option<&Group>,
+    groups: &[Group],
     effects: &[Effect],
 ) -> Vec<GroupEffect> {
-    let (Some(random_effect), Some(group)) = (&scale_model.unknown_scales.effect, group) else {
-        return Vec::new();
-    };
-    let unit = random_effect.unit;
-    let one = |e: &Effect| {
-        let [q05, q50, q95] = e.quantiles.map(|q| q * unit);
-        GroupEffect {
-            group: group.level_name(e.group),
-            rows: e.rows as u64,
-            mean: e.mean * unit,
-            sd: e.sd * unit,
-            q05,
-            q50,
-            q95,
+    let mut out = Vec::with_capacity(effects.len());
+    for random_effect in &scale_model.unknown_scales.effects {
+        let (unit, group) = (random_effect.unit, &groups[random_effect.term]);
+        let own = random_effect.first..random_effect.first + random_effect.levels;
+        for e in effects.get(own).unwrap_or_default() {
+            let [q05, q50, q95] = e.quantiles.map(|q| q * unit);
+            out.push(GroupEffect {
+                group: group.level_name(e.group),
+                rows: e.rows as u64,
+                mean: e.mean * unit,
+                sd: e.sd * unit,
+                q05,
+                q50,
+                q95,
+            });
         }
-    };
-    effects.iter().map(one).collect()
+    }
+    out
 }
 
 /// The groups with the smallest effects and those with the largest.
@@ -65,6 +66,9 @@ pub(crate) struct KnownOfScales {
     linear: bool,
     /// False if the scales were estimated.
     on_a_grid: bool,
+    /// Of several group effects: whether standard errors of coefficients take the scales as known, and the scales that
+    /// have profile intervals.
+    several: Option<(bool, Vec<String>)>,
 }
 
 impl KnownOfScales {
@@ -93,7 +97,13 @@ impl KnownOfScales {
         } else {
             NOT_PROVED.into()
         };
-        Self { likelihood, which, linear: scale_model.linear, on_a_grid: grid_posterior.is_some() }
+        let (linear, on_a_grid) = (scale_model.linear, grid_posterior.is_some());
+        let names = || scale_model.unknown_scales.scales.iter().map(|own| own.name.clone());
+        let several = found.several.as_ref().map(|several| {
+            let profiled = names().zip(&several.profiles).filter(|(_, ends)| ends.is_some());
+            (several.scales_known, profiled.map(|(name, _)| name).collect())
+        });
+        Self { likelihood, which, linear, on_a_grid, several }
     }
 
     /// What is proved about the mixture, and what is only estimated.
@@ -109,6 +119,19 @@ impl KnownOfScales {
 
     fn assuming(&self, check: &str) -> String {
         let Self { likelihood, which, .. } = self;
+        if let Some((scales_known, profiled)) = &self.several {
+            let ends = match profiled.is_empty() {
+                false => format!(
+                    "intervals of {} are profile intervals, other errors of scales from the curvature",
+                    profiled.join(", ")
+                ),
+                true => "errors of scales from the curvature".into(),
+            };
+            let known = if *scales_known { "coefficients and effects" } else { "effects" };
+            return format!(
+                "estimated, not proved: standard errors of {known} take the scales as known; {ends}"
+            );
+        }
         let given = if self.linear {
             format!("the coefficients are normal given the {which}")
         } else {
@@ -125,6 +148,9 @@ impl KnownOfScales {
     /// weight, and what is only estimated.
     pub(crate) fn of_draws(&self, proved: Option<(f64, f64)>, effects: bool) -> String {
         let likelihood = match proved {
+            _ if self.several.is_some() => {
+                "the likelihood of every draw is computed in closed form (P1)".into()
+            }
             _ if self.likelihood == NOT_PROVED => NOT_PROVED.into(),
             Some((0.0, 0.0)) => "the likelihood of every draw is summed directly".into(),
             Some((error, unproved)) => {
@@ -147,36 +173,50 @@ impl Run<'_> {
         &self,
         found: &JointMaximum,
         grid_posterior: Option<&GridPosterior>,
+        posterior: bool,
         groups: &[GroupEffect],
     ) -> Scale {
         let (unknown_scales, finite) =
             (&self.scale_model.unknown_scales, |x: f64| x.is_finite().then_some(x));
-        let (smallest, largest) = extremes(groups);
+        // several effects are not compared with each other
+        let (smallest, largest) = match unknown_scales.effects.len() {
+            0 | 1 => extremes(groups),
+            _ => Default::default(),
+        };
         let (count, first) = (unknown_scales.scales.len(), &found.intervals[0]);
         let proved = first.proved.is_ok();
         let one = |j: usize| {
             let (own, variance) = (&unknown_scales.scales[j], found.log_covariance[j * (count + 1)]);
             OtherScale {
                 name: own.name.clone(),
-                prior: grid_posterior.map(|_| prior_words(self.scale_model.priors[j], own.unit)),
+                prior: self.scale_model.prior_of(j).filter(|_| posterior),
                 estimate: Some(found.scales[j] * own.unit),
                 log_standard_error: (variance > 0.0).then(|| variance.sqrt()),
             }
         };
         let OtherScale { name, prior, estimate, log_standard_error } = one(0);
+        let several = found.several.as_ref();
+        let ball = several.and_then(|several| several.ball.as_ref());
         Scale {
             name,
-            group: unknown_scales.effect.as_ref().map(|effect| effect.group.clone()),
+            group: unknown_scales.effects.first().map(|effect| effect.group.clone()),
             groups: self.scale_model.model.groups() as u64,
-            scales: if grid_posterior.is_some() { "posterior" } else { "estimate" }.into(),
+            scales: if posterior { "posterior" } else { "estimate" }.into(),
             prior,
-            objective: objective(self.scale_model.penalised).into(),
+            objective: self.scale_model.objective().into(),
             estimate,
             log_standard_error,
             interval: proved.then(|| first.sds.map(|s| s * unknown_scales.scales[0].unit)),
-            level: if proved { RecordedLevel::Proved } else { RecordedLevel::None },
-            theorem: proved.then(|| "Theorem K3".into()),
+            level: match proved {
+                true => RecordedLevel::Proved,
+                false if several.is_some_and(|several| several.estimated) => RecordedLevel::Estimated,
+                false => RecordedLevel::None,
+            },
+            theorem: proved.then(|| ball.map_or("Theorem K3", |ball| ball.theorem).into()),
             reason: first.proved.clone().err(),
+            radius: ball.map(|ball| ball.radius),
+            exclusion: ball.and_then(|ball| finite(ball.exclusion)),
+            zero: ball.map_or(Vec::new(), |ball| ball.zero.clone()),
             others: (1..count).map(one).collect(),
             maxima: found.maxima.iter().map(|m| self.maximum(m)).collect(),
             searched: found.excluded.as_ref().map(|e| e.searched.map(|s| s * unknown_scales.scales[0].unit)),
@@ -218,7 +258,7 @@ impl Run<'_> {
     ) -> Result<Outcome, Error> {
         let unknown_scales = &self.scale_model.unknown_scales;
         let several = unknown_scales.scales.len() > 1;
-        let objective = objective(self.scale_model.penalised);
+        let objective = self.scale_model.objective();
         let what = match grid_posterior {
             Some(grid_posterior) => {
                 format!(
@@ -230,6 +270,17 @@ impl Run<'_> {
             None => format!("{} estimated", unknown_scales.names()),
         };
         let mut message = match &found.intervals[0].proved {
+            proved if found.several.is_some() && self.scale_model.scales == Scales::Posterior => {
+                let how = if proved.is_ok() { "is proved up to rounding" } else { "is not proved" };
+                let count = counted(unknown_scales.scales.len(), "scale");
+                format!("posterior of the coefficients and {count}; a maximum of the {objective} {how}")
+            }
+            Ok(()) if found.several.is_some() => {
+                format!("{}, which is proved up to rounding", self.scale_model.estimated_by())
+            }
+            Err(_) if found.several.is_some() => {
+                format!("{}, which is not proved", self.scale_model.estimated_by())
+            }
             Ok(()) => format!("{what}; a maximum of the {objective} is bracketed (proved)"),
             Err(_) if several => format!("{what}; a maximum of the {objective} is not bracketed"),
             Err(why) => format!("{what}; a maximum of the {objective} is not bracketed: {why}"),

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use certus_mixed::linear::{
-    Criterion, Design, Error, Proof, Row, Scale, Statistics, Term, fit, modes, profile,
+    Criterion, Design, Error, Proof, Row, Scale, Statistics, Term, deviation_len, deviations, fit, modes,
+    profile,
 };
 
 use super::data::{Data, load};
@@ -243,26 +244,63 @@ fn statistics_merge_and_keep_their_digits() {
     }
 }
 
-/// A weight of w is a noise of σ²/w; doubled rows have other degrees of freedom and are another model.
+/// A weight of 2 is the row twice.
 #[test]
-fn weights_are_precisions() {
-    let plain = load("sleep");
-    let mut weighted: Data = plain.clone();
-    // rows scaled by hand against rows with weights
-    let mut scaled = plain;
-    let mut logs = 0.0;
-    for i in 0..weighted.response.len() {
-        let w: f64 = 0.5 + (i % 7) as f64;
-        weighted.weights[i] = w;
-        scaled.response[i] *= w.sqrt();
-        scaled.effects[i].iter_mut().for_each(|z| *z *= w.sqrt());
-        scaled.fixed[i].iter_mut().for_each(|x| *x *= w.sqrt());
-        logs += w.ln();
+fn weights_are_frequencies() {
+    let mut weighted = load("sleep");
+    let mut twice = weighted.clone();
+    for i in (0..weighted.response.len()).filter(|i| i % 3 == 0) {
+        weighted.weights[i] = 2.0;
+        twice.response.push(weighted.response[i]);
+        twice.effects.push(weighted.effects[i].clone());
+        twice.fixed.push(weighted.fixed[i].clone());
+        twice.levels.push(weighted.levels[i].clone());
+        twice.weights.push(1.0);
     }
-    let a = fit(&weighted.statistics(), Criterion::Reml).unwrap();
-    let b = fit(&scaled.statistics(), Criterion::Reml).unwrap();
-    close(a.value, b.value - logs, 1e-11);
-    close(a.sigma, b.sigma, 1e-10);
+    for criterion in [Criterion::Reml, Criterion::Ml] {
+        let a = fit(&weighted.statistics(), criterion).unwrap();
+        let b = fit(&twice.statistics(), criterion).unwrap();
+        close(a.value, b.value, 1e-11);
+        close(a.sigma, b.sigma, 1e-10);
+        close(a.log_sigma_error, b.log_sigma_error, 1e-8);
+    }
+}
+
+/// Draws have the covariances that `modes` and the fixed effects state.
+#[test]
+fn deviations_have_the_covariances_of_the_modes() {
+    for name in ["sleep", "penicillin"] {
+        let statistics = load(name).statistics();
+        let found = fit(&statistics, Criterion::Reml).unwrap();
+        let (length, p) = (deviation_len(&statistics), statistics.fixed());
+        // the draws are linear in the numbers, so that unit vectors give a root of the covariance matrix
+        let units: Vec<f64> =
+            (0..length * length).map(|e| f64::from(u8::from(e % length == e / length))).collect();
+        let root = deviations(&statistics, &found, &units).unwrap();
+        let covariance =
+            |i: usize, j: usize| root.chunks_exact(length).map(|draw| draw[i] * draw[j]).sum::<f64>();
+        for i in 0..p {
+            for j in 0..p {
+                close(covariance(i, j), found.fixed_covariance[i * p + j], 1e-9);
+            }
+        }
+        let mut at = p;
+        for modes in modes(&statistics, &found).unwrap() {
+            let k = modes.effects;
+            for level in 0..modes.means.len() / k {
+                for (i, j) in (0..k).flat_map(|i| (0..k).map(move |j| (i, j))) {
+                    let stated = modes.variances[(level * k + j) * k + i];
+                    assert!((covariance(at + i, at + j) - stated).abs() < 1e-9 * stated.abs().max(1.0));
+                }
+                for (i, c) in (0..k).flat_map(|i| (0..p).map(move |c| (i, c))) {
+                    let stated = modes.with_fixed[(level * k + i) * p + c];
+                    assert!((covariance(at + i, c) - stated).abs() < 1e-9 * stated.abs().max(1.0));
+                }
+                at += k;
+            }
+        }
+        assert_eq!(at, length);
+    }
 }
 
 /// Enough levels and columns that sums and products are shared between threads.

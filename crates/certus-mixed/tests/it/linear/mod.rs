@@ -1,5 +1,5 @@
 //! Linear mixed models against lme4, closed forms, differences and attacks on the theorems.
 
-mod data;
+pub(crate) mod data;
 mod estimates;
 mod large;

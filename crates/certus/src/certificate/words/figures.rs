@@ -172,6 +172,9 @@ fn decimals_of(x: f64, decimals: usize, rounding: Rounding) -> String {
 
 /// That many significant digits, without an exponent: for estimates of ordinary size, which are rounded to the nearest.
 pub fn significant(x: f64, digits: i32) -> String {
+    if x == 0.0 || !x.is_finite() {
+        return format!("{x}");
+    }
     let decimals = (digits - 1 - x.abs().log10().floor() as i32).max(0) as usize;
     format!("{x:.decimals$}")
 }
@@ -190,6 +193,13 @@ pub fn counted(count: impl fmt::Display + PartialEq + From<u8>, noun: &str) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn significant_digits() {
+        for (x, text) in [(0.0, "0"), (f64::INFINITY, "inf"), (12.3456, "12.35"), (-0.012_346, "-0.01235")] {
+            assert_eq!(significant(x, 4), text);
+        }
+    }
 
     #[test]
     fn figures_are_rounded_up() {

@@ -1,0 +1,183 @@
+//! Balls: a real number known to lie within `rad` of `mid`. The radius is computed in the usual rounding mode and
+//! then
+//! increased by more than its own rounding errors (docs/certificate-format.md, "Balls").
+
+/// Half the distance from 1 to the next number: a rounded sum, product, quotient or root is wrong by u of itself at
+/// most.
+pub(crate) const U: f64 = 1.0 / 9_007_199_254_740_992.0;
+/// More than what underflow takes from the radii.
+pub(crate) const TINY: f64 = 1e-250;
+/// Numbers beyond this are not followed: the radius becomes infinite, and nothing is proved.
+pub(crate) const LARGE: f64 = 1e50;
+
+/// An upper bound of an expression of nonnegative numbers that was computed as `x` with at most twelve roundings.
+pub(crate) fn up(x: f64) -> f64 {
+    x * (1.0 + 16.0 * U) + TINY
+}
+
+/// All real numbers within `rad` of `mid`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ball {
+    /// The centre.
+    pub mid: f64,
+    /// The radius, not negative; infinite if nothing is known.
+    pub rad: f64,
+}
+
+impl Ball {
+    /// 0.
+    pub const ZERO: Self = Self { mid: 0.0, rad: 0.0 };
+
+    /// A ball, unless its numbers are beyond what is followed.
+    pub fn new(mid: f64, rad: f64) -> Self {
+        // written so that NaN fails
+        if mid.abs() + rad <= LARGE { Self { mid, rad } } else { Self { mid: 0.0, rad: f64::INFINITY } }
+    }
+
+    /// The number itself.
+    pub fn exact(x: f64) -> Self {
+        Self::new(x, 0.0)
+    }
+
+    /// A number that is at most every member.
+    pub fn lower(self) -> f64 {
+        (self.mid - self.rad).next_down()
+    }
+
+    /// A number that is at least every member.
+    pub(crate) fn upper(self) -> f64 {
+        (self.mid + self.rad).next_up()
+    }
+
+    /// A number that is at least the absolute value of every member.
+    pub fn size(self) -> f64 {
+        (self.mid.abs() + self.rad).next_up()
+    }
+
+    /// The square root; of members below 0, which rounding has made, that of 0.
+    pub fn sqrt(self) -> Self {
+        let root = self.mid.max(0.0).sqrt();
+        if self.rad < self.mid {
+            return Self::new(root, up(self.rad / root + U * root));
+        }
+        let most = self.upper().max(0.0).sqrt().next_up();
+        Self::new(0.5 * most, up(0.5 * most))
+    }
+
+    /// e to the power of every member.
+    pub fn exp(self) -> Self {
+        let at = exp(self.mid);
+        if self.rad > 1.0 || self.rad.is_nan() {
+            return Self::new(0.0, f64::INFINITY);
+        }
+        // e^r − 1 ≤ r + r² for r ≤ 1
+        Self::new(at.mid, up((at.mid + at.rad) * (self.rad + self.rad * self.rad) + at.rad))
+    }
+
+    /// The absolute value.
+    pub fn abs(self) -> Self {
+        Self { mid: self.mid.abs(), rad: self.rad }
+    }
+}
+
+impl From<f64> for Ball {
+    fn from(x: f64) -> Self {
+        Self::exact(x)
+    }
+}
+
+impl std::ops::Neg for Ball {
+    type Output = Self;
+    fn neg(self) -> Self {
+        Self { mid: -self.mid, rad: self.rad }
+    }
+}
+
+impl<T: Into<Ball>> std::ops::Add<T> for Ball {
+    type Output = Self;
+    fn add(self, other: T) -> Self {
+        let other = other.into();
+        let mid = self.mid + other.mid;
+        Self::new(mid, up(self.rad + other.rad + U * mid.abs()))
+    }
+}
+
+impl<T: Into<Ball>> std::ops::Sub<T> for Ball {
+    type Output = Self;
+    fn sub(self, other: T) -> Self {
+        self + -other.into()
+    }
+}
+
+impl<T: Into<Ball>> std::ops::Mul<T> for Ball {
+    type Output = Self;
+    fn mul(self, other: T) -> Self {
+        let other = other.into();
+        let mid = self.mid * other.mid;
+        let from_radii = self.mid.abs() * other.rad + self.rad * (other.mid.abs() + other.rad);
+        Self::new(mid, up(from_radii + U * mid.abs()))
+    }
+}
+
+impl<T: Into<Ball>> std::ops::Div<T> for Ball {
+    type Output = Self;
+    fn div(self, other: T) -> Self {
+        let other = other.into();
+        let (mid, least) = (self.mid / other.mid, other.mid.abs() - other.rad);
+        if least.is_nan() || least <= 1.0 / LARGE {
+            return Self::new(0.0, f64::INFINITY);
+        }
+        Self::new(mid, up((self.rad + mid.abs() * other.rad) / least + U * mid.abs()))
+    }
+}
+
+/// e^x for one number, by x = k log 2 + r and thirteen terms: relative error below 2⁻⁵⁰ (docs/certificate-format.md,
+/// "The
+/// exponential function").
+pub fn exp(x: f64) -> Ball {
+    const LOG2_E: f64 = std::f64::consts::LOG2_E;
+    // 33 bits of log 2, so that k times it is exact, and the rest
+    const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
+    const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+    // adding and subtracting 1.5·2⁵² rounds to the nearest whole number
+    const SHIFT: f64 = 6_755_399_441_055_744.0;
+    const INVERSE_FACTORIALS: [f64; 14] = [
+        1.0,
+        1.0,
+        1.0 / 2.0,
+        1.0 / 6.0,
+        1.0 / 24.0,
+        1.0 / 120.0,
+        1.0 / 720.0,
+        1.0 / 5040.0,
+        1.0 / 40320.0,
+        1.0 / 362_880.0,
+        1.0 / 3_628_800.0,
+        1.0 / 39_916_800.0,
+        1.0 / 479_001_600.0,
+        1.0 / 6_227_020_800.0,
+    ];
+    if x < -700.0 {
+        return Ball { mid: 0.0, rad: 1e-300 };
+    }
+    if x.is_nan() || x > 700.0 {
+        return Ball::new(0.0, f64::INFINITY);
+    }
+    let k = (x * LOG2_E + SHIFT) - SHIFT;
+    let r = (x - k * LN2_HIGH) - k * LN2_LOW;
+    let mut sum = INVERSE_FACTORIALS[13];
+    for c in INVERSE_FACTORIALS[..13].iter().rev() {
+        sum = sum * r + c;
+    }
+    // 2^k, exact: |k| ≤ 1010
+    let power = f64::from_bits(((1023 + k as i64) as u64) << 52);
+    let mid = sum * power;
+    Ball::new(mid, mid * (8.0 * U))
+}
+
+/// a + b as a rounded sum and what rounding took away, exactly (Knuth's TwoSum).
+pub(crate) fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let of_b = sum - a;
+    (sum, (a - (sum - of_b)) + (b - of_b))
+}

@@ -1,0 +1,155 @@
+//! The sums over a block of rows, with radii that cover every rounding (docs/certificate-format.md, "Sums of a block").
+
+use crate::ball::{Ball, LARGE, TINY, U, two_sum, up};
+use crate::certificate::{Certificate, Refusal, Sums, triangle};
+use crate::moments::Quadrature;
+
+/// Sums of up to 2²⁰ nonnegative numbers are wrong by less than this part of themselves.
+const SUMMED: f64 = 1.0 + 1e-9;
+
+/// What is needed for every row.
+#[derive(Debug)]
+pub struct Rows<'a> {
+    certificate: &'a Certificate,
+    quadrature: Quadrature,
+    /// |C_j|, the norms of the rows of the factor.
+    norms: Vec<f64>,
+}
+
+/// One matrix Σ k ãã′ on its way.
+struct Matrix {
+    sum: Vec<f64>,
+    /// Σ k|ã|².
+    trace: f64,
+    rad: f64,
+}
+
+impl Matrix {
+    /// Adds k ãã′, where k and ã are within `inexact` and `eps` of what is given, and k ≥ 0.
+    fn add(&mut self, k: f64, inexact: f64, a: &[f64], norm: f64, eps: f64) {
+        let mut at = 0;
+        for i in 0..a.len() {
+            let left = k * a[i];
+            self.sum[at..=at + i].iter_mut().zip(a).for_each(|(sum, right)| *sum += left * right);
+            at += i + 1;
+        }
+        self.trace += k * norm * norm;
+        self.rad += inexact * (norm + eps) * (norm + eps) + k * eps * (2.0 * norm + eps);
+    }
+
+    /// The sum over n rows and its radius.
+    fn finish(self, n: f64, d: f64) -> (Vec<f64>, f64) {
+        let rad = up(SUMMED * (self.rad + 1.01 * (n + 4.0) * U * self.trace + n * d * d * TINY));
+        (self.sum, rad)
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// Prepares for the rows of a certificate.
+    pub fn new(certificate: &'a Certificate) -> Self {
+        let square = |row: &[f64]| row.iter().map(|x| Ball::exact(*x) * *x).fold(Ball::ZERO, |a, b| a + b);
+        let norms = triangle(&certificate.factor).map(|row| square(row).sqrt().upper()).collect();
+        Self { certificate, quadrature: Quadrature::new(), norms }
+    }
+
+    /// The sums over the rows of `bytes`, of which the first has the number `first`.
+    pub fn sums(&self, bytes: &[u8], first: u64) -> Result<Sums, Refusal> {
+        let certificate = self.certificate;
+        let (d, numbers) = (certificate.dim(), certificate.numbers());
+        let zeros = || vec![0.0; d * (d + 1) / 2];
+        let mut matrices = [(); 3].map(|()| Matrix { sum: zeros(), trace: 0.0, rad: 0.0 });
+        let (mut high, mut low, mut rad, mut sizes) = (vec![0.0; d], vec![0.0; d], 0.0, 0.0);
+        let (mut row, mut v, mut a) = (vec![0.0; numbers], vec![1.0; d], vec![0.0; d]);
+        let mut n = 0.0;
+        for (index, words) in bytes.chunks_exact(8 * numbers).enumerate() {
+            n += 1.0;
+            for (x, word) in row.iter_mut().zip(words.as_chunks().0) {
+                *x = f64::from_le_bytes(*word);
+            }
+            let at = first + index as u64;
+            let (x, rest) = row.split_at(numbers - 4);
+            let [y, trials, offset, weight] = [rest[0], rest[1], rest[2], rest[3]];
+            if !row.iter().all(|x| x.abs() <= LARGE) || weight < 0.0 {
+                return Err(Refusal::NotProved(format!("row {at} has a number that it must not have")));
+            }
+            if let Some(required) = certificate.likelihood.reject(y, trials) {
+                return Err(Refusal::NotProved(format!("row {at} must have {required}")));
+            }
+            let (c, norm, eps) = self.predictor(x, offset, &mut v, &mut a);
+            let s = Ball::new(norm, up((d as f64 + 4.0) * U * norm + eps));
+            let norm = s.upper();
+            let mut moments = self.quadrature.moments(certificate.likelihood, y, trials, c, s);
+            moments.slope = moments.slope * weight;
+            moments.curvature = moments.curvature.map(|p| p * weight);
+            if !(moments.slope.rad.is_finite() && moments.curvature.iter().all(|p| p.rad.is_finite())) {
+                return Err(Refusal::NotCheckable(format!(
+                    "row {at}, whose predictor has mean {:.3e} and sd {:.3e}, is beyond this arithmetic",
+                    c.mid, s.mid
+                )));
+            }
+            let e = moments.slope;
+            for i in 0..d {
+                let (sum, lost) = two_sum(high[i], e.mid * a[i]);
+                (high[i], low[i]) = (sum, low[i] + lost);
+            }
+            rad += e.mid.abs() * eps + e.rad * (norm + eps);
+            sizes += e.mid.abs() * norm;
+            let p0 = moments.curvature[0];
+            let (mean, factor) = self.split(&moments.curvature, s);
+            // any lower bounds of k_m and k_C may be summed, so these have no error of their own
+            let weights = [(p0.mid.max(0.0), p0.rad), (mean, 0.0), (factor, 0.0)];
+            for (matrix, (k, inexact)) in matrices.iter_mut().zip(weights) {
+                matrix.add(k, inexact, &a, norm, eps);
+            }
+        }
+        let gradient = high.iter().zip(&low).map(|(high, low)| high + low).collect();
+        let rounded = (4.0 * U + 2.0 * n * n * U * U) * sizes;
+        let gradient_rad = up(SUMMED * (rad + rounded + n * d as f64 * TINY));
+        let [p0, mean, factor] = matrices.map(|matrix| matrix.finish(n, d as f64));
+        Ok(Sums { parts: [gradient, p0.0, mean.0, factor.0], radii: [gradient_rad, p0.1, mean.1, factor.1] })
+    }
+
+    /// The mean c of the predictor, |ã| of what is computed of ã = C′v, and how far ã can be from that.
+    fn predictor(&self, x: &[f64], offset: f64, v: &mut [f64], a: &mut [f64]) -> (Ball, f64, f64) {
+        let certificate = self.certificate;
+        let from = usize::from(certificate.intercept);
+        for ((v, x), column) in v[from..].iter_mut().zip(x).zip(&certificate.columns) {
+            *v = (x - column.centre) / column.scale;
+        }
+        a.fill(0.0);
+        let (mut c, mut sizes, mut lengths) = (offset, offset.abs(), 0.0);
+        for (j, row) in triangle(&certificate.factor).enumerate() {
+            c += v[j] * certificate.mean[j];
+            sizes += (v[j] * certificate.mean[j]).abs();
+            lengths += v[j].abs() * self.norms[j];
+            a.iter_mut().zip(row).for_each(|(a, factor)| *a += v[j] * factor);
+        }
+        // v is rounded twice, products and sums once for each coefficient
+        let gamma = (a.len() as f64 + 8.0) * U;
+        let norm = a.iter().map(|a| a * a).sum::<f64>().sqrt();
+        let tiny = a.len() as f64 * TINY;
+        (Ball::new(c, up(gamma * sizes + tiny)), norm, up(gamma * lengths + tiny))
+    }
+
+    /// k_m and k_C of a row, rounded down (Lemma 3 with a θ of its own).
+    fn split(&self, p: &[Ball; 5], s: Ball) -> (f64, f64) {
+        let hints = self.certificate;
+        let bend = hints.likelihood.bend();
+        let reach = s * hints.radius * bend;
+        let half = reach / (Ball::exact(hints.tau) * hints.tau) * 0.5;
+        let shrink = (-reach).exp();
+        let [q0, q1, q2] = [0, 1, 2].map(|k| shrink * (p[k] - half * p[k + 2]));
+        // any θ > 0 is allowed, so this one need not be exact
+        let (x, y, z) = (q0.mid, q1.mid.abs(), q2.mid);
+        let floor = 0.5 * (0.5 * (x + z) - (0.5 * (x - z)).hypot(y));
+        if floor.is_nan() || floor <= 0.0 {
+            return (0.0, 0.0);
+        }
+        let most = if y > 0.0 { (x - floor) / y } else { f64::INFINITY };
+        let theta = hints.theta.min(most).max(y / (z - floor));
+        let mean = (q0 - q1.abs() * theta).lower();
+        let factor = q0.lower().min((q2 - q1.abs() / theta).lower());
+        let legal = theta > 1e-9 && theta < 1e9 && mean >= 0.0 && factor >= 0.0;
+        if legal { (mean, factor) } else { (0.0, 0.0) }
+    }
+}

@@ -1,0 +1,144 @@
+//! Certificates that are true, and the same with one thing wrong. They were written by a prover in Python that
+//! shares no
+//! code with this crate; the large corpus is that of certus-fit (tests/proofs.rs).
+
+use certus_check::{
+    Certificate, Likelihood, Refusal, Rows, Sums, check, check_block, check_without_rows, leaf, root,
+};
+
+const CASES: [(&str, &str, &[u8]); 4] = [
+    ("logistic", include_str!("../data/logistic.proof"), include_bytes!("../data/logistic.rows")),
+    ("binomial", include_str!("../data/binomial.proof"), include_bytes!("../data/binomial.rows")),
+    ("poisson", include_str!("../data/poisson.proof"), include_bytes!("../data/poisson.rows")),
+    ("linear", include_str!("../data/linear.proof"), include_bytes!("../data/linear.rows")),
+];
+
+fn judge(certificate: &Certificate, mut rows: &[u8]) -> Result<(), Refusal> {
+    let again = Certificate::read(&certificate.write()).unwrap();
+    assert_eq!(&again, certificate, "what is written is what is read");
+    check(certificate, &mut rows).map(drop)
+}
+
+/// The same with the sums and hashes of these rows.
+fn coherent(mut certificate: Certificate, rows: &[u8]) -> Certificate {
+    let width = 8 * certificate.numbers();
+    certificate.rows = (rows.len() / width) as u64;
+    let mut blocks = Vec::new();
+    for (k, bytes) in rows.chunks(certificate.block_rows as usize * width).enumerate() {
+        let first = certificate.block_rows * k as u64;
+        let sums = Rows::new(&certificate).sums(bytes, first).unwrap();
+        blocks.push((leaf(bytes), Sums { radii: sums.radii.map(|rad| 4.0 * rad), ..sums }));
+    }
+    certificate.root = root(&blocks.iter().map(|(hash, _)| *hash).collect::<Vec<_>>());
+    certificate.blocks = blocks;
+    certificate
+}
+
+#[test]
+fn true_ones_are_proved_and_so_is_every_block() {
+    for (name, text, rows) in CASES {
+        let certificate = Certificate::read(text).unwrap();
+        assert_eq!(judge(&certificate, rows), Ok(()), "{name}");
+        let proof = check_without_rows(&certificate).unwrap();
+        // the claim is 10⁻⁶ larger than what its prover, in other arithmetic, found
+        assert!((certificate.bound / proof.bound - 1.000_001).abs() < 1e-9, "{name}: {proof:?}");
+        let all = Rows::new(&certificate);
+        let width = 8 * certificate.numbers();
+        for (k, bytes) in rows.chunks(certificate.block_rows as usize * width).enumerate() {
+            assert_eq!(check_block(&all, &certificate, k, bytes), Ok(()), "{name} {k}");
+            let mut other = bytes.to_vec();
+            other[0] ^= 1;
+            assert!(check_block(&all, &certificate, k, &other).is_err(), "{name} {k}");
+        }
+        // sums and hashes of our own are as good
+        assert_eq!(judge(&coherent(certificate, rows), rows), Ok(()), "{name}");
+    }
+}
+
+/// What is wrong, and a part of the reason that must be given.
+type Flaw = (&'static str, &'static str, fn(&mut Certificate, &mut Vec<u8>));
+
+#[test]
+fn false_ones_are_not_proved() {
+    let flaws: [Flaw; 21] = [
+        ("bound 0.1 % too small", "the claim is", |c, _| c.bound *= 0.999),
+        ("a negative bound", "positive", |c, _| c.bound = -1.0),
+        ("another likelihood", "", |c, _| {
+            c.likelihood = match c.likelihood {
+                Likelihood::Poisson => Likelihood::Linear(1.0),
+                Likelihood::Linear(sd) => Likelihood::Linear(1.001 * sd),
+                _ => Likelihood::Poisson,
+            }
+        }),
+        ("sign of a mean", "", |c, _| c.mean[1] = -c.mean[1]),
+        ("sign of a mean, coherent", "", |c, rows| {
+            c.mean[1] = -c.mean[1];
+            *c = coherent(c.clone(), rows);
+        }),
+        ("sign of the gradient", "", |c, _| c.blocks[0].1.parts[0].iter_mut().for_each(|x| *x = -*x)),
+        ("a row dropped from the file", "fewer rows", |_, rows| rows.truncate(440)),
+        ("a row dropped everywhere", "", |c, rows| {
+            rows.drain(..40);
+            *c = coherent(c.clone(), rows);
+        }),
+        ("a row more in the file", "more rows", |_, rows| rows.extend_from_within(..40)),
+        ("a bit of a row", "hash", |_, rows| rows[3] ^= 16),
+        ("another unit", "", |c, _| c.columns[0].scale *= 1.001),
+        ("another unit, coherent", "", |c, rows| {
+            c.columns[0].scale *= 2.54;
+            *c = coherent(c.clone(), rows);
+        }),
+        ("another root", "root", |c, _| c.root[0] ^= 1),
+        ("lambda of the mean", "lambda-mean", |c, _| c.lambda_mean *= 1.001),
+        ("lambda of the factor", "lambda-factor", |c, _| c.lambda_factor *= 1.001),
+        // residuals u cost |u|²/λ − u′H⁻¹u only, which is small where all curvatures are alike
+        ("solution of the mean", "", |c, _| c.solution_mean.iter_mut().for_each(|x| *x *= -30.0)),
+        ("solution of the factor", "", |c, _| c.solution_factor.iter_mut().for_each(|x| *x *= -30.0)),
+        ("radius too small", "the theorem requires ρ²", |c, rows| {
+            c.radius *= 0.2;
+            *c = coherent(c.clone(), rows);
+        }),
+        ("more curvature than there is", "lower-mean", |c, _| c.blocks[1].1.parts[2][0] *= 1.000_000_1),
+        ("radii that cannot be proved", "gradient", |c, _| c.blocks[2].1.radii[0] = 0.0),
+        ("a negative diagonal of the factor", "diagonal", |c, _| c.factor[2] = -c.factor[2]),
+    ];
+    for (name, text, rows) in CASES {
+        for (what, reason, flaw) in &flaws {
+            let (mut certificate, mut rows) = (Certificate::read(text).unwrap(), rows.to_vec());
+            flaw(&mut certificate, &mut rows);
+            match judge(&certificate, &rows) {
+                Ok(()) => panic!("{name}, {what}: proved"),
+                Err(refusal) => assert!(refusal.to_string().contains(reason), "{name}, {what}: {refusal}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_unknown_is_not_checkable() {
+    let text = CASES[0].1;
+    for (from, to) in [
+        ("certus-proof 1", "certus-proof 2"),
+        ("gap-of-all-gaussians", "gap-of-diagonal-gaussians"),
+        ("likelihood logistic", "likelihood probit"),
+        ("theorem D", "theorem E"),
+        ("dimension 2", "dimension 401"),
+    ] {
+        assert!(text.contains(from));
+        let found = Certificate::read(&text.replacen(from, to, 1));
+        assert!(matches!(found, Err(Refusal::NotCheckable(_))), "{to}: {found:?}");
+    }
+    for (from, to) in [
+        ("rows 12", "rows twelve"),
+        ("dimension 2", "dimension 3"),
+        ("tau ", "tau nan "),
+        ("theta 0.71", "theta inf"),
+        ("end", "end\nmore"),
+        ("end", ""),
+        ("column x 0.5", "column x"),
+        ("block ", "block 0"),
+    ] {
+        let found = Certificate::read(&text.replacen(from, to, 1));
+        assert!(matches!(found, Err(Refusal::NotProved(_))), "{to}: {found:?}");
+    }
+}

@@ -1,0 +1,294 @@
+//! Linear mixed models on the command line: the reference fits of lme4, what is proved of them, and everything that a
+//! fit is used for.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::common::{certus, expect, scratch};
+
+fn data(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../certus-mixed/tests/data");
+    path.join(format!("{name}.csv")).to_str().unwrap().into()
+}
+
+fn fitted(file: &str, formula: &str, more: &[&str]) -> Value {
+    let output = certus(&[&["fit", "linear", file, formula, "--json", "--quiet"], more].concat());
+    expect(&output, 0, "");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+fn close(found: f64, expected: f64, relative: f64) {
+    assert!((found - expected).abs() <= relative * expected.abs(), "{found} {expected}");
+}
+
+/// (file, formula, θ, σ, REML criterion, θ by ML, −2 log L): lme4 1.1-31, bobyqa, rhoend 1e-10.
+type Reference = (&'static str, &'static str, &'static [f64], f64, f64, &'static [f64], f64);
+
+const REFERENCES: [Reference; 7] = [
+    (
+        "sleepstudy",
+        "Reaction ~ Days + (Days | Subject)",
+        &[0.96673291381, 0.01516905702, 0.23090959445],
+        25.5918157,
+        1743.628271958,
+        &[0.92922530342, 0.01816572322, 0.22264542481],
+        1751.939344463,
+    ),
+    (
+        "sleepstudy",
+        "Reaction ~ Days + (Days || Subject)",
+        &[0.9798961447, 0.2342305866],
+        25.56528557,
+        1743.669293581,
+        &[0.9458106946, 0.2269282307],
+        1752.00325514,
+    ),
+    (
+        "penicillin",
+        "diameter ~ 1 + (1 | plate) + (1 | sample)",
+        &[1.539677603, 3.512415364],
+        0.5499231367,
+        330.8605889911,
+        &[1.537593489, 3.219753461],
+        332.1883486685,
+    ),
+    (
+        "pastes",
+        "strength ~ 1 + (1 | batch/cask)",
+        &[1.563460092, 3.526901743],
+        0.823407566,
+        246.9907458535,
+        &[1.329912218, 3.526901738],
+        247.9944658624,
+    ),
+    (
+        "dyestuff",
+        "Yield ~ 1 + (1 | Batch)",
+        &[0.8483237832],
+        49.51009997,
+        319.6542768423,
+        &[0.7525806953],
+        327.3270598811,
+    ),
+    ("dyestuff2", "Yield ~ 1 + (1 | Batch)", &[0.0], 3.715684274, 161.8282778123, &[0.0], 162.8730366538),
+    (
+        "machines",
+        "score ~ Machine + (Machine | Worker)",
+        &[4.242281978, 2.958336793, -1.400626327, 5.348920819, 2.075424165, 2.907868741],
+        0.9615766881,
+        208.3112183164,
+        &[3.865477535, 2.719970888, -1.266592702, 4.860684469, 1.890200019, 2.642436856],
+        216.4178273096,
+    ),
+];
+
+fn thetas(fit: &Value) -> Vec<f64> {
+    let groups = fit["groups"].as_array().unwrap();
+    groups.iter().flat_map(|g| g["theta"].as_array().unwrap().iter().map(number)).collect()
+}
+
+#[test]
+fn estimates_are_those_of_lme4() {
+    for (file, formula, theta, sigma, reml, theta_ml, ml) in REFERENCES {
+        for (flag, theta, value) in [("--reml", theta, reml), ("--ml", theta_ml, ml)] {
+            let fit = fitted(&data(file), formula, &[flag]);
+            let own = thetas(&fit);
+            assert_eq!(own.len(), theta.len(), "{formula}");
+            for (a, b) in own.iter().zip(theta) {
+                assert!((a - b).abs() <= (2e-5 * b.abs()).max(1e-6), "{formula} {flag}: {own:?} {theta:?}");
+            }
+            let criterion = &fit["criterion"];
+            assert!((number(&criterion["value"]) - value).abs() < 1e-6, "{formula} {flag}: {criterion}");
+            assert_eq!(criterion["kind"], if flag == "--reml" { "REML" } else { "ML" });
+            let scale = &fit["certificate"]["scale"];
+            assert_eq!(scale["level"], "proved", "{formula} {flag}: {scale}");
+            assert!(number(&scale["radius"]) < 1e-8, "{formula}: {scale}");
+            if flag == "--reml" {
+                let parameters = fit["parameters"].as_array().unwrap();
+                let own = parameters.iter().find(|p| p["name"] == "sigma").unwrap();
+                close(number(&own["mean"]), sigma, 1e-6);
+            }
+        }
+    }
+    // estimates without priors are REML; Dyestuff2's sd is proved to be 0
+    let fit = fitted(&data("dyestuff2"), "Yield ~ 1 + (1 | Batch)", &["--scales", "estimate"]);
+    assert_eq!(fit["criterion"]["kind"], "REML");
+    assert_eq!(fit["certificate"]["scale"]["zero"], serde_json::json!(["sd(Batch)"]));
+    assert_eq!(fit["certificate"]["scale"]["theorem"], "Theorem L2");
+}
+
+/// lme4's summary of `lmer(Reaction ~ Days + (Days | Subject))`, as its documentation prints it.
+#[test]
+fn the_table_is_that_of_lme4() {
+    let fit = fitted(&data("sleepstudy"), "Reaction ~ Days + (Days | Subject)", &["--reml"]);
+    let rows: Vec<(&str, f64)> = fit["parameters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| (p["name"].as_str().unwrap(), number(&p["mean"])))
+        .collect();
+    let expected = [
+        ("(Intercept)", 251.405, 5e-6),
+        ("Days", 10.467, 5e-5),
+        ("sd(Subject)", 24.741, 5e-5),
+        ("sd(Subject: Days)", 5.922, 1e-4),
+        ("cor(Subject: (Intercept), Days)", 0.066, 1e-2),
+        ("sigma", 25.592, 5e-5),
+    ];
+    assert_eq!(rows.len(), expected.len(), "{rows:?}");
+    for ((name, value), (own, printed, digits)) in rows.iter().zip(expected) {
+        assert_eq!(*name, own);
+        close(*value, printed, digits);
+    }
+    let sds: Vec<f64> = fit["parameters"].as_array().unwrap()[..2].iter().map(|p| number(&p["sd"])).collect();
+    close(sds[0], 6.8245564, 1e-6);
+    close(sds[1], 1.5457889, 1e-6);
+    // −2·(−871.8141359789…) and 6 parameters of 180 rows
+    close(number(&fit["criterion"]["aic"]), 1755.628, 1e-6);
+    close(number(&fit["criterion"]["bic"]), 1774.786, 1e-6);
+}
+
+fn predictions(dir: &Path, fit: &str, file: &str, groups: &str) -> Vec<Vec<f64>> {
+    let to: PathBuf = dir.join(format!("{groups}.csv"));
+    let output =
+        certus(&["predict", fit, file, "--groups", groups, "--overwrite", "--to", to.to_str().unwrap()]);
+    expect(&output, 0, "predictions");
+    let text = std::fs::read_to_string(to).unwrap();
+    let lines = text.lines().filter(|l| !l.starts_with('#')).skip(1);
+    lines.map(|l| l.split(',').map(|c| c.parse().unwrap()).collect()).collect()
+}
+
+/// Fitted, verified, predicted, sampled and reported from its directory.
+#[test]
+fn a_directory_is_used_like_any_other() {
+    let dir = scratch("mixed-directory");
+    for (name, file, formula) in [
+        ("slopes", data("sleepstudy"), "Reaction ~ Days + (Days | Subject)"),
+        ("crossed", data("penicillin"), "diameter ~ 1 + (1 | plate) + (1 | sample)"),
+        ("nested", data("pastes"), "strength ~ 1 + (1 | batch/cask)"),
+    ] {
+        let out = dir.join(name);
+        let out = out.to_str().unwrap();
+        let printed = certus(&["fit", "linear", &file, formula, "--reml", "--out", out]);
+        expect(&printed, 0, "REML criterion");
+        expect(&certus(&["verify", out]), 0, "");
+        expect(&certus(&["report", out]), 0, "");
+        let sample = dir.join(format!("{name}.csv"));
+        expect(&certus(&["sample", out, "--draws", "10", "--to", sample.to_str().unwrap()]), 0, "");
+        assert!(Path::new(out).join("groups.parquet").exists());
+        let known = predictions(&dir, out, &file, "known");
+        let new = predictions(&dir, out, &file, "new");
+        let population = predictions(&dir, out, &file, "population");
+        // columns: mean, sd, …; a known group is known better, and all are about the same line
+        for ((known, new), population) in known.iter().zip(&new).zip(&population) {
+            assert!(known[1] < new[1] && population[1] < new[1], "{name}: {known:?} {new:?}");
+            close(new[0], population[0], 1e-9);
+        }
+        let edited = std::fs::read_to_string(Path::new(out).join("fit.json")).unwrap();
+        assert!(edited.contains("\"theta\""));
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_what_to_type() {
+    let file = data("sleepstudy");
+    let slopes = "Reaction ~ Days + (Days | Subject)";
+    for (arguments, words) in [
+        (&[slopes, "--reml", "--ml"][..], "--ml"),
+        (&[slopes, "--reml", "--prior-sd", "1"], "--prior-sd applies only to fits without --reml"),
+        (&[slopes, "--scales", "estimate", "--prior-sd", "1"], "leave out --prior-sd"),
+        (&[slopes, "--reml", "--scales", "posterior"], "--scales posterior applies only"),
+        (&[slopes, "--reml", "--gap", "0.1"], "--gap"),
+        (&["Reaction ~ Days", "--reml"], "--reml applies only to linear models with groups"),
+        (&["Reaction ~ Days + (1 | Subject)", "--reml", "--sigma", "25"], "--reml applies only"),
+    ] {
+        let output = certus(&[&["fit", "linear", &file], arguments].concat());
+        expect(&output, 64, words);
+    }
+}
+
+/// (name, mean, sd) of 80,000 NUTS draws by NumPyro with the same priors; their own errors are below 0.006 sd and
+/// 0.5 %.
+const LONG_RUN: [(&str, f64, f64); 6] = [
+    ("(Intercept)", 251.3989, 7.5298),
+    ("Days", 10.45206, 1.72112),
+    ("sd(Subject)", 27.3029, 6.9856),
+    ("sd(Subject: Days)", 6.57295, 1.51476),
+    ("cor(Subject: (Intercept), Days)", 0.0647, 0.27491),
+    ("sigma", 25.90084, 1.54922),
+];
+
+/// Without --reml the posterior is printed. The stated errors are 2.6 standard errors; 12 numbers are compared.
+#[test]
+fn the_posterior_is_that_of_a_long_run() {
+    let fit = fitted(&data("sleepstudy"), "Reaction ~ Days + (Days | Subject)", &["--seed", "1"]);
+    assert_eq!(fit["table"]["source"], "importance");
+    for (own, (name, mean, sd)) in fit["parameters"].as_array().unwrap().iter().zip(LONG_RUN) {
+        assert_eq!(own["name"], name);
+        let off = (number(&own["mean"]) - mean).abs() / sd;
+        assert!(off < 1.2 * number(&own["mean_error"]) + 0.006, "{name}: {own}");
+        let off = (number(&own["sd"]) / sd - 1.0).abs();
+        assert!(off < 1.2 * number(&own["sd_error"]) + 0.005, "{name}: {own}");
+    }
+    // an sd whose estimate is 0, and draws that are kept
+    let dir = scratch("mixed-posterior");
+    let out = dir.join("fit");
+    let out = out.to_str().unwrap();
+    let pastes = data("pastes");
+    expect(&certus(&["fit", "linear", &pastes, "strength ~ 1 + (1 | batch/cask)", "--out", out]), 0, "draws");
+    expect(&certus(&["verify", out]), 0, "");
+    for groups in ["known", "new", "population"] {
+        let rows = predictions(&dir, out, &pastes, groups);
+        assert!(rows.iter().all(|r| r.iter().all(|x| x.is_finite())), "{groups}");
+    }
+    let singular = fitted(&data("dyestuff2"), "Yield ~ 1 + (1 | Batch)", &[]);
+    assert_eq!(singular["status"], "reached");
+}
+
+/// Nested models: the deviance test of one sd takes the boundary into account, that of a slope with its correlation
+/// too; other rows are refused with the reason.
+#[test]
+fn nested_models_are_compared() {
+    let dir = scratch("nested");
+    let mut text = String::from("y,x,g\n");
+    for i in 0..240 {
+        let (g, t) = (i % 12, f64::from(i));
+        let x = (t * 0.77).sin();
+        let y = 1.0 + 0.5 * x + (f64::from(g) * 1.9).sin() * (1.0 + 0.4 * x) + 0.8 * (t * 2.13).cos();
+        text.push_str(&format!("{y},{x},g{g}\n"));
+    }
+    let (data, text_of_data) = (dir.join("data.csv"), text.clone());
+    std::fs::write(&data, &text).unwrap();
+    let fewer = dir.join("fewer.csv");
+    std::fs::write(&fewer, text.lines().take(200).collect::<Vec<_>>().join("\n")).unwrap();
+    let fit = |data: &Path, name: &str, formula: &str| {
+        let out = dir.join(name).to_str().unwrap().to_string();
+        expect(&certus(&["fit", "linear", data.to_str().unwrap(), formula, "--ml", "--out", &out]), 0, "");
+        let record: Value =
+            serde_json::from_str(&std::fs::read_to_string(Path::new(&out).join("fit.json")).unwrap())
+                .unwrap();
+        (out, record["criterion"]["value"].as_f64().unwrap())
+    };
+    let small = fit(&data, "small", "y ~ x + (1 | g)");
+    let none = fit(&data, "none", "y ~ 1 + (1 | g)");
+    let large = fit(&data, "large", "y ~ x + (x | g)");
+    let other = fit(&fewer, "other", "y ~ x + (1 | g)");
+    let output = certus(&["compare", &large.0, &none.0, &small.0]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let coefficient = format!("none in {}: deviance {:.4}, p = ", small.0, none.1 - small.1);
+    let slope = format!("small in {}: deviance {:.4}, p = ", large.0, small.1 - large.1);
+    assert!(text.contains(&coefficient) && text.contains("(chi-squared with 1 df)"), "{text}");
+    assert!(text.contains(&slope), "{text}");
+    assert!(text.contains("(an equal mixture of chi-squared with 1 and 2 df)"), "{text}");
+    expect(&certus(&["compare", &small.0, &other.0]), 0, "has 240 rows and");
+    let moved = dir.join("moved.csv");
+    std::fs::write(&moved, text_of_data.replacen("\n1", "\n2", 1)).unwrap();
+    let moved = fit(&moved, "moved", "y ~ x + (1 | g)");
+    expect(&certus(&["compare", &small.0, &moved.0]), 0, "the responses, trials or weights of");
+}

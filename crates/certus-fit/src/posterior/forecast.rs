@@ -1,0 +1,75 @@
+//! What a plan says of the ladder: the rungs that will be tried, with what each takes.
+
+use certus::Goal;
+use certus::certificate::words::figure;
+use certus_models::posterior::smallest_attempt;
+
+use super::gaussian::{ENVELOPE, accuracy};
+use super::ladder::{NUTS_DRAWS, PosteriorChoice, goal_words};
+use super::table::kept;
+use crate::problem::{ModelKind, Problem};
+use crate::record::Source;
+
+impl Problem {
+    /// Which sources of the posterior's numbers are tried, in this order, until one is accurate enough.
+    pub(crate) fn forecast(&self, goal: &Goal, choice: PosteriorChoice) -> String {
+        let alone = match &self.model_kind {
+            ModelKind::Dense(model) if model.likelihood().is_quadratic() => true,
+            ModelKind::Grouped(model) if model.likelihood().is_quadratic() => true,
+            _ => false,
+        };
+        if alone {
+            return "Gaussian: its distance from the fit is the gap".into();
+        }
+        if let ModelKind::Collapsed(model) = &self.model_kind {
+            return match (choice, model.density()) {
+                (PosteriorChoice::Auto, Some(_)) => {
+                    let rungs = [Source::Importance, Source::Nuts].map(Source::words);
+                    format!(
+                        "of coefficients and scales: {}{}",
+                        rungs.join(", then "),
+                        goal_words(accuracy(goal))
+                    )
+                }
+                (PosteriorChoice::Only(source), Some(_)) => source.words().into(),
+                (_, None) => Source::Mixture.words().into(),
+            };
+        }
+        let rungs = match choice {
+            _ if kept(self.meaning.dim()).is_none() => vec![Source::Gaussian],
+            choice => choice.rungs(),
+        };
+        let tried: Vec<String> =
+            rungs.into_iter().filter_map(|rung| self.takes(rung, goal, choice)).collect();
+        match &tried[..] {
+            [] => "not compared: this many rows would take long (give an accuracy, or name a source)".into(),
+            tried => format!("{}{}", tried.join(", else "), goal_words(accuracy(goal))),
+        }
+    }
+
+    /// A rung with what it takes; `None` if it is left out.
+    fn takes(&self, rung: Source, goal: &Goal, choice: PosteriorChoice) -> Option<String> {
+        let asked = choice != PosteriorChoice::Auto;
+        let (draws, work) = match rung {
+            Source::Corrected => {
+                let (draws, work) = smallest_attempt(self.products());
+                (work <= self.weight_work(asked || goal.accuracy.is_some())).then_some((draws, work))?
+            }
+            Source::Exact
+                if matches!(self.model_kind, ModelKind::Dense(_)) && self.meaning.dim() <= ENVELOPE =>
+            {
+                let draws = self.draws_in_seconds()? as f64;
+                (draws, draws * self.products())
+            }
+            Source::Exact => return None,
+            Source::Nuts => (NUTS_DRAWS, self.nuts_work(goal, choice).ok()?),
+            Source::Importance => {
+                let draws = self.importance_draws(choice)? as f64;
+                (draws, draws * self.products())
+            }
+            Source::Gaussian | Source::Mixture => return Some(rung.words().into()),
+        };
+        let most = if rung == Source::Corrected { " or more" } else { "" };
+        Some(format!("{} ({draws:.0} draws{most}, about {} multiplications)", rung.words(), figure(work)))
+    }
+}

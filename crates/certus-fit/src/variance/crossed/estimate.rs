@@ -1,0 +1,146 @@
+//! The estimate of a model with several group effects: scales in the order of the model, effects of the groups, what is
+//! known of the likelihood in words, and the check of what a file claims.
+
+use std::ops::ControlFlow;
+
+use certus::certificate::{counted, figure};
+use certus::gaussian::NORMAL_95;
+use certus::random::{Purpose, Random};
+use certus_mixed::collapsed::{Confirmed, Effect};
+use certus_mixed::crossed::{
+    Correction, CrossedFit, Method, Sampling, deviation_len, deviations, fit, likelihood_at, modes,
+};
+use certus_mixed::{Evaluation, Journal, ScaleObserver, Stage};
+use certus_models::Error;
+
+use super::model::CrossedMixed;
+use crate::variance::several::SeveralEffects;
+
+/// Draws of the effects that are kept for predictions, and numbers of them, at most.
+const DRAWS: usize = 1000;
+const NUMBERS: usize = 4_000_000;
+/// The stream of their normal numbers ([`Purpose`] lists them all).
+const STREAM: u64 = 1 << 46;
+
+/// The smallest number of draws, for a correction that is not used.
+const LEAST: usize = 32;
+
+/// Draws of each set of an estimate; none if they are not part of its likelihood.
+fn draws_of(found: &CrossedFit) -> Option<usize> {
+    found.correction.as_ref().filter(|c| c.trusted).map(|c| c.draws)
+}
+
+/// What is known of the likelihood: nothing is proved.
+pub(crate) fn known(found: &CrossedFit) -> String {
+    let Some(found) = &found.correction else {
+        return "the likelihood is the Laplace approximation at the mode of all effects, as in lme4; its error is \
+                not known"
+                .into();
+    };
+    let Correction { value, standard_error, draws, sets, efficiency, sampled, .. } = found;
+    if *sampled == 0 {
+        return "the likelihood is integrated by sums over the groups, without a bound of their error".into();
+    }
+    let tail = found.k_hat.map_or(String::new(), |k| format!(", Pareto k {k:.2}"));
+    let by = format!(
+        "{} of {draws} draws, at least {:.0} % of them effective{tail}",
+        counted(*sets, "set"),
+        100.0 * efficiency
+    );
+    match found.trusted {
+        true => format!(
+            "log likelihood by importance sampling: {} ± {} nats above the Laplace approximation ({by})",
+            figure(*value),
+            figure(*standard_error)
+        ),
+        false => format!(
+            "the largest factor is integrated out and the rest by the Laplace approximation, whose error is not \
+                    known: importance weights say nothing of it ({by})"
+        ),
+    }
+}
+impl CrossedMixed {
+    /// The estimate with the effects of all groups.
+    pub(crate) fn estimate(
+        &self,
+        journal: &Journal,
+        observer: &mut ScaleObserver<'_>,
+    ) -> Result<(CrossedFit, SeveralEffects), Error> {
+        let mut count = 0;
+        let mut watch = |parameters: &[f64], log_likelihood: f64| -> ControlFlow<()> {
+            count += 1;
+            let scales = self.scales_of(parameters);
+            observer(&Evaluation { stage: Stage::Estimate, count, scales, log_likelihood }, journal)
+        };
+        let found = self.named(fit(&self.model, self.method, &mut watch))?;
+        let _ = self.draws.set(draws_of(&found));
+        let all = self.named(modes(&self.model, &found))?;
+        let (p, length) = (self.dim(), deviation_len(&self.model));
+        let draws = (NUMBERS / length.max(1)).clamp(1, DRAWS);
+        let mut normals = vec![0.0; draws * length];
+        Random::new(0, Purpose::Sample, 0).normals(STREAM, 0, length, &mut normals);
+        let drawn = self.named(deviations(&self.model, &found, &normals))?;
+        let mut kept = Vec::with_capacity(drawn.len());
+        for draw in drawn.chunks_exact(drawn.len() / draws) {
+            kept.extend_from_slice(&draw[..p]);
+            kept.extend(self.terms.ordered(&draw[p..]));
+        }
+        let mut effects = Vec::new();
+        for effect in 0..self.terms.unknown_scales.effects.len() {
+            let (term, e) = self.terms.place(effect);
+            let (own, rows) = (&all[term], &self.terms.rows[self.terms.list[term].group]);
+            let k = own.effects;
+            for (level, rows) in rows.iter().enumerate() {
+                let at = level * k + e;
+                let (mean, sd) = (own.means[at], own.variances[at * k + e].max(0.0).sqrt());
+                effects.push(Effect {
+                    group: level,
+                    rows: *rows,
+                    mean,
+                    sd,
+                    quantiles: [mean - NORMAL_95 * sd, mean, mean + NORMAL_95 * sd],
+                    covariance: own.with_fixed[at * p..][..p].to_vec(),
+                });
+            }
+        }
+        let estimate = SeveralEffects {
+            effects,
+            between: Vec::new(),
+            deviations: kept,
+            profiles: Vec::new(),
+            evaluations: 0,
+            thetas: self.terms.thetas(&found.terms),
+            parameters: found.variance_parameters(),
+            weight: self.weight,
+            ball: None,
+            estimated: true,
+            scales_known: false,
+        };
+        Ok((found, estimate))
+    }
+
+    /// The scales of an estimate in the order of the model: of every group sds, then correlations.
+    pub(crate) fn scales(&self, found: &CrossedFit) -> Vec<f64> {
+        self.scales_of(&found.parameters)
+    }
+
+    /// The likelihood at stored coefficients and scales, as the estimate has it: with the correction of the run.
+    pub(crate) fn confirm(&self, beta: &[f64], stored: &[f64]) -> Result<Confirmed, Error> {
+        let draws = match self.draws.get() {
+            Some(draws) => *draws,
+            None => {
+                let mut watch = |_: &[f64], _: f64| ControlFlow::Continue(());
+                draws_of(&self.named(fit(&self.model, self.method, &mut watch))?)
+            }
+        };
+        let method = match self.method {
+            Method::Corrected(sampling) => {
+                Method::Corrected(Sampling { draws: draws.or(Some(LEAST)), ..sampling })
+            }
+            Method::Laplace => Method::Laplace,
+        };
+        let at = self.named(likelihood_at(&self.model, &self.parameters(beta, stored), method))?;
+        let log_likelihood = at.approximation + if draws.is_some() { at.correction } else { 0.0 };
+        Ok(Confirmed { log_likelihood, value: -log_likelihood, error: f64::NAN, margins: [1.0; 2] })
+    }
+}

@@ -1,0 +1,11 @@
+//! Group terms of models that are not linear, with several sds that are not given: their maximum likelihood estimate,
+//! by the Laplace approximation or corrected (docs/mixed.md, X0 to X2), and for correlated effects of one group by sums
+//! over lattices (G1 and G2).
+
+mod correlated;
+mod estimate;
+mod model;
+
+pub(crate) use correlated::{CorrelatedMixed, MOST_CORRELATED};
+pub(crate) use estimate::known;
+pub(crate) use model::CrossedMixed;

@@ -1,0 +1,160 @@
+//! The estimate of a linear mixed model: scales in the order of the model, effects of the groups, profile intervals,
+//! and the check of what a file claims.
+
+use certus::gaussian::NORMAL_95;
+use certus::random::{Purpose, Random};
+use certus_mixed::collapsed::{Confirmed, Effect};
+use certus_mixed::linear::{
+    Error as MixedError, LinearMixedFit, Modes, Scale, TermFit, deviation_len, deviations, fit,
+    level_covariances, modes, profile,
+};
+use certus_models::Error;
+
+use super::model::LinearMixed;
+use crate::variance::several::SeveralEffects;
+
+/// Draws of the effects of several factors that are kept for predictions, and numbers of them, at most.
+const DRAWS: usize = 1000;
+const NUMBERS: usize = 4_000_000;
+/// Levels of all groups up to which profile intervals are computed.
+const PROFILED: usize = 1000;
+/// The 90 % quantile of χ² with one degree of freedom.
+const CUT: f64 = NORMAL_95 * NORMAL_95;
+/// The stream of their normal numbers ([`Purpose`] lists them all).
+const STREAM: u64 = 1 << 42;
+
+impl LinearMixed {
+    /// The estimate with the effects of all groups.
+    pub(crate) fn estimate(&self) -> Result<(LinearMixedFit, SeveralEffects), Error> {
+        let found = self.named(fit(&self.statistics, self.criterion))?;
+        let all = self.named(modes(&self.statistics, &found))?;
+        let effects = self.effects(&all);
+        let (mut between, mut kept) = (Vec::new(), Vec::new());
+        if self.terms.unknown_scales.effects.len() > 1 {
+            match self.named(level_covariances(&self.statistics, &found))? {
+                Some(covariances) => between = self.between(&covariances),
+                None => kept = self.named(self.deviations(&found))?,
+            }
+        }
+        let estimate = SeveralEffects {
+            effects,
+            between,
+            deviations: kept,
+            profiles: self.profiles(&found),
+            evaluations: found.evaluations,
+            thetas: self.terms.thetas(&found.terms),
+            parameters: found.variance_parameters,
+            weight: self.weight,
+            ball: self.proved(&found),
+            estimated: false,
+            scales_known: true,
+        };
+        Ok((found, estimate))
+    }
+
+    /// Profile intervals of sds, where they take no longer than the fit or so; an end that cannot be found is left to
+    /// the curvature.
+    fn profiles(&self, found: &LinearMixedFit) -> Vec<Option<[f64; 2]>> {
+        let mut out = vec![None; self.terms.unknown_scales.scales.len()];
+        if self.groups() > PROFILED {
+            return out;
+        }
+        let of = |scale: Scale| {
+            let interval = profile(&self.statistics, found, scale, CUT).ok().flatten()?;
+            (interval.low.is_finite() && interval.high.is_finite()).then_some([interval.low, interval.high])
+        };
+        for (t, term) in self.terms.list.iter().enumerate() {
+            for (e, effect) in term.effects.iter().enumerate() {
+                out[self.terms.unknown_scales.effects[*effect].scale] =
+                    of(Scale::Effect { term: t, effect: e });
+            }
+        }
+        if let Some(last) = out.last_mut() {
+            *last = of(Scale::Noise);
+        }
+        out
+    }
+
+    /// The effects in the order of the model: per effect, its levels.
+    fn effects(&self, all: &[Modes]) -> Vec<Effect> {
+        let p = self.dim();
+        let mut out = Vec::new();
+        for effect in 0..self.terms.unknown_scales.effects.len() {
+            let (term, e) = self.terms.place(effect);
+            let (own, rows) = (&all[term], &self.terms.rows[self.terms.list[term].group]);
+            let k = own.effects;
+            for (level, rows) in rows.iter().enumerate() {
+                let at = level * k + e;
+                let (mean, sd) = (own.means[at], own.variances[at * k + e].max(0.0).sqrt());
+                out.push(Effect {
+                    group: level,
+                    rows: *rows,
+                    mean,
+                    sd,
+                    quantiles: [mean - NORMAL_95 * sd, mean, mean + NORMAL_95 * sd],
+                    covariance: own.with_fixed[at * p..][..p].to_vec(),
+                });
+            }
+        }
+        out
+    }
+
+    /// Covariances between the effects of a level, pair after pair.
+    fn between(&self, covariances: &[f64]) -> Vec<f64> {
+        let k = self.terms.unknown_scales.effects.len();
+        let each = covariances.chunks_exact(k * k);
+        each.flat_map(|c| TermFit::pairs(k).map(|(i, j)| c[j * k + i]).collect::<Vec<_>>()).collect()
+    }
+
+    /// Draws of what is not known of coefficients and effects, these in the order of the model.
+    fn deviations(&self, found: &LinearMixedFit) -> Result<Vec<f64>, MixedError> {
+        let (p, length) = (self.dim(), deviation_len(&self.statistics));
+        let count = (NUMBERS / length).clamp(1, DRAWS);
+        let mut normals = vec![0.0; count * length];
+        Random::new(0, Purpose::Sample, 0).normals(STREAM, 0, length, &mut normals);
+        let drawn = deviations(&self.statistics, found, &normals)?;
+        let mut out = Vec::with_capacity(drawn.len());
+        for draw in drawn.chunks_exact(length) {
+            out.extend_from_slice(&draw[..p]);
+            out.extend(self.terms.ordered(&draw[p..]));
+        }
+        Ok(out)
+    }
+
+    /// The scales of an estimate in the order of the model: sds, correlations, σ.
+    pub(crate) fn scales(&self, found: &LinearMixedFit) -> Vec<f64> {
+        let mut out = vec![0.0; self.terms.unknown_scales.scales.len()];
+        for (term, own) in self.terms.list.iter().zip(&found.terms) {
+            for (sd, effect) in own.sds.iter().zip(&term.effects) {
+                out[self.terms.unknown_scales.effects[*effect].scale] = *sd;
+            }
+            if let Some(at) = term.correlations {
+                let k = own.sds.len();
+                for (place, (i, j)) in TermFit::pairs(k).enumerate() {
+                    let r = own.correlations[j * k + i];
+                    // beside an sd of 0 there is none
+                    out[at + place] = if r.is_finite() { r.clamp(-1.0, 1.0) } else { 0.0 };
+                }
+            }
+        }
+        if let Some(last) = out.last_mut() {
+            *last = found.sigma;
+        }
+        out
+    }
+
+    /// The likelihood at stored scales, and whether an interval of the first holds that of the estimate.
+    pub(crate) fn confirm(&self, stored: &[f64], interval: Option<[f64; 2]>) -> Result<Confirmed, Error> {
+        let value = self.value_at(stored)?;
+        let found = self.named(fit(&self.statistics, self.criterion))?;
+        let own = self.intervals(&found).swap_remove(0);
+        let inside = |[low, high]: [f64; 2]| own.proved.is_ok() && low <= own.sds[0] && own.sds[1] <= high;
+        let margin = if interval.is_none_or(inside) { 1.0 } else { -1.0 };
+        Ok(Confirmed {
+            log_likelihood: self.log_likelihood(value),
+            value: 0.5 * (value + self.log_units),
+            error: f64::NAN,
+            margins: [margin; 2],
+        })
+    }
+}

@@ -1,0 +1,9 @@
+//! Linear mixed models: the model, its estimate by REML or ML with what is proved of it, and its posterior.
+
+mod density;
+mod estimate;
+mod model;
+mod proof;
+
+pub(crate) use density::{LKJ, MixedDensity, ScaleProposal};
+pub(crate) use model::LinearMixed;

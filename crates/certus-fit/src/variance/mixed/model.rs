@@ -1,0 +1,191 @@
+//! A linear mixed model with any number of group terms: its rows as sums of cross-products, the names and the order of
+//! its effects (docs/mixed.md).
+
+use certus_data::Prepared;
+use certus_mixed::linear::{
+    Conditional, Criterion, Error as MixedError, LeastSquares, Row, Statistics, Sums, criterion_at,
+};
+use certus_models::Error;
+use certus_models::error::InvalidModel;
+
+use crate::variance::names::{ScaleName, UnknownScales};
+use crate::variance::several::{EffectRow, EffectTerms, each_row};
+
+/// The rows of a linear mixed model, summed up.
+pub struct LinearMixed {
+    pub(super) statistics: Statistics,
+    pub(super) criterion: Criterion,
+    pub(super) terms: EffectTerms,
+    /// What −2 log L of the columns of the data is above that of the design's: they are divided by their units, which
+    /// REML counts.
+    pub(super) log_units: f64,
+    /// n, the sum of the weights.
+    pub(super) weight: f64,
+}
+
+impl LinearMixed {
+    /// Sums up the rows, in two passes: least squares, then cross-products around it.
+    pub(crate) fn new(
+        prepared: &Prepared,
+        unknown_scales: &UnknownScales,
+        criterion: Criterion,
+    ) -> Result<Self, Error> {
+        let encoding = &prepared.encoding;
+        let terms = EffectTerms::new(prepared, unknown_scales);
+        let design = terms.design();
+        let (_, scale) = encoding.center_and_scale();
+        let named = |error: MixedError| refused(&error, &terms.coefficients, &terms.names);
+        let mut first = LeastSquares::new(design.fixed);
+        let mut weight = 0.0;
+        each_row(prepared, &terms, &mut |row| {
+            weight += row.weight;
+            first.push(&linear(row));
+        })?;
+        let base = first.solve().map_err(named)?;
+        let mut sums = Sums::new(&design, base).map_err(named)?;
+        let mut pushed = Ok(());
+        each_row(prepared, &terms, &mut |row| {
+            if pushed.is_ok() {
+                pushed = sums.push(&linear(row));
+            }
+        })?;
+        pushed.map_err(named)?;
+        let statistics = sums.finish().map_err(named)?;
+        let log_units = match criterion {
+            Criterion::Reml => 2.0 * scale.iter().map(|s| s.ln()).sum::<f64>(),
+            Criterion::Ml => 0.0,
+        };
+        Ok(Self { statistics, criterion, terms, log_units, weight })
+    }
+
+    /// Coefficients.
+    pub(crate) fn dim(&self) -> usize {
+        self.statistics.fixed()
+    }
+
+    /// Levels of all groups.
+    pub(crate) fn groups(&self) -> usize {
+        self.terms.levels()
+    }
+
+    /// Which likelihood is maximised.
+    pub(crate) fn criterion(&self) -> Criterion {
+        self.criterion
+    }
+
+    /// log L of the user's columns, from −2 log L of the design's.
+    pub(crate) fn log_likelihood(&self, value: f64) -> f64 {
+        -0.5 * (value + self.log_units)
+    }
+
+    /// T of every term and σ at some scales of the model.
+    fn factors(&self, scales: &[f64]) -> (Vec<Vec<f64>>, f64) {
+        let sigma = scales.last().copied().unwrap_or(f64::NAN);
+        let names = &self.terms.unknown_scales.scales;
+        let relative = |(own, x): (&ScaleName, &f64)| if own.correlation { *x } else { x / sigma };
+        let relative: Vec<f64> = names.iter().zip(scales).map(relative).collect();
+        (self.terms.list.iter().map(|term| self.terms.factor(term, &relative)).collect(), sigma)
+    }
+
+    /// −2 log L at some scales of the model.
+    pub(super) fn value_at(&self, scales: &[f64]) -> Result<f64, Error> {
+        let (factors, sigma) = self.factors(scales);
+        self.named(criterion_at(&self.statistics, self.criterion, &factors, sigma))
+    }
+
+    /// The model at some scales.
+    pub(crate) fn conditional(&self, scales: &[f64]) -> Result<Conditional<'_>, Error> {
+        let (factors, sigma) = self.factors(scales);
+        self.named(Conditional::new(&self.statistics, &factors, sigma))
+    }
+
+    /// What the engine says, by the names of the model.
+    pub(crate) fn named<T>(&self, result: Result<T, MixedError>) -> Result<T, Error> {
+        result.map_err(|error| refused(&error, &self.terms.coefficients, &self.terms.names))
+    }
+
+    /// The scales that are not given.
+    pub(crate) fn unknown_scales(&self) -> &UnknownScales {
+        &self.terms.unknown_scales
+    }
+
+    /// Effects of all levels.
+    pub(crate) fn effect_count(&self) -> usize {
+        self.terms.unknown_scales.effects.iter().map(|e| e.levels).sum()
+    }
+
+    /// The level of every effect and its rows, in the order of the model.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.terms
+            .unknown_scales
+            .effects
+            .iter()
+            .flat_map(|e| self.terms.rows[e.term].iter().copied().enumerate())
+    }
+
+    /// What an evaluation takes, in terms of a sum over rows: levels with their matrices, and a dense factor of the
+    /// factors but one.
+    pub(crate) fn cost(&self) -> f64 {
+        let effects = |g: usize| self.terms.unknown_scales.effects.iter().filter(|e| e.term == g).count();
+        let rows = &self.terms.rows;
+        let columns: Vec<usize> = (0..rows.len()).map(|g| rows[g].len() * effects(g)).collect();
+        let all: usize = columns.iter().sum();
+        let rest = (all - columns.iter().max().copied().unwrap_or(0)) as f64;
+        let width = (self.dim() + 1) as f64;
+        10.0 * all as f64 * (1.0 + 0.1 * width * width) + rest.powi(3) / 20.0
+    }
+
+    /// Numbers per effect from the engine's order to that of the model.
+    pub(crate) fn ordered(&self, numbers: &[f64]) -> Vec<f64> {
+        self.terms.ordered(numbers)
+    }
+}
+
+/// A row as the engine takes it.
+fn linear<'a>(row: &EffectRow<'a>) -> Row<'a> {
+    let response = row.datum.y - row.offset;
+    Row { levels: row.levels, effects: row.effects, fixed: row.fixed, response, weight: row.weight }
+}
+
+/// An error of the engine by the names of the model.
+fn refused(error: &MixedError, coefficients: &[String], terms: &[String]) -> Error {
+    let name = |t: usize| terms.get(t).cloned().unwrap_or_default();
+    let (what, remedy) = match error {
+        MixedError::Collinear { column } => (
+            format!(
+                "the coefficient of {} is not identified: its column is a combination of those before it",
+                coefficients.get(*column).cloned().unwrap_or_default()
+            ),
+            "leave it out",
+        ),
+        MixedError::Confounded { term, .. } => (
+            format!("the fixed effects explain {} completely, so its sd is not identified", name(*term)),
+            "leave the term out",
+        ),
+        MixedError::IllConditioned { term, .. } => (
+            format!(
+                "the effects of {} can hardly be told apart: the column of a slope is far from 0 compared with its \
+                    spread",
+                name(*term)
+            ),
+            "subtract a constant from it, such as its mean",
+        ),
+        MixedError::PerfectFit => (
+            "the fixed effects fit the response without error, so there is no noise to estimate".into(),
+            "leave out features, or check the response",
+        ),
+        MixedError::AsManyAsRows { term, columns, rows } => (
+            format!(
+                "{} has {columns} effects for {rows} rows and cannot be told from the noise",
+                name(*term)
+            ),
+            "leave the term out",
+        ),
+        MixedError::TooFewRows { rows, fixed } => (
+            format!("{rows} rows (by weight or in number) are too few for {fixed} coefficients"),
+            "leave out features",
+        ),
+        other => (other.to_string(), "see docs/mixed.md"),
+    };
+    InvalidModel::Unsupported { what, remedy }.into()
+}

@@ -1,0 +1,76 @@
+//! What is proved of the estimate of a linear mixed model (docs/mixed.md, L1 and L2), by the names of its scales.
+
+use certus_mixed::collapsed::Interval;
+use certus_mixed::linear::{Ball, LinearMixedFit, Proof, Unproved};
+
+use super::model::LinearMixed;
+use crate::variance::several::ProvedBall;
+
+impl LinearMixed {
+    /// What is proved of every sd and σ (correlations have what the first sd of their group has).
+    pub(crate) fn intervals(&self, found: &LinearMixedFit) -> Vec<Interval> {
+        let nothing = |why: String| Interval { sds: [f64::NAN; 2], proved: Err(why) };
+        let scaled = |sd: f64, (low, high): (f64, f64)| Interval {
+            sds: [(sd * low).next_down().max(0.0), (sd * high).next_up()],
+            proved: Ok(()),
+        };
+        let of = |t: usize, sd: f64, ball: Option<&Ball>, zero: &[usize]| {
+            let place = ball.and_then(|ball| Some((ball, ball.terms.iter().position(|own| *own == t)?)));
+            match place {
+                Some((ball, index)) => scaled(sd, ball.sd_factors(index)),
+                None if zero.contains(&t) => Interval { sds: [0.0; 2], proved: Ok(()) },
+                None => nothing("the term is not part of the proof".into()),
+            }
+        };
+        let mut out = vec![nothing("no proof".into()); self.terms.unknown_scales.scales.len()];
+        for (t, (term, own)) in self.terms.list.iter().zip(&found.terms).enumerate() {
+            for (sd, effect) in own.sds.iter().zip(&term.effects) {
+                out[self.terms.unknown_scales.effects[*effect].scale] = match &found.proof {
+                    Proof::Ball(ball) => of(t, *sd, Some(ball), &[]),
+                    Proof::Boundary { zero, ball, .. } => of(t, *sd, ball.as_ref(), zero),
+                    Proof::None { reason } => nothing(self.unproved(reason)),
+                };
+            }
+        }
+        out
+    }
+
+    /// How far, of itself, every Σ/σ² is from that of the minimum at most; how far from it no other stationary point
+    /// is; and the groups whose sd is 0 at it.
+    pub(super) fn proved(&self, found: &LinearMixedFit) -> Option<ProvedBall> {
+        let numbers = |ball: &Ball| {
+            let largest = ball.relative_error.iter().copied().fold(0.0, f64::max);
+            (largest, ball.excluded.iter().copied().fold(f64::INFINITY, f64::min))
+        };
+        match &found.proof {
+            Proof::Ball(ball) => {
+                let (radius, exclusion) = numbers(ball);
+                Some(ProvedBall { theorem: "Theorem L1", radius, exclusion, zero: Vec::new() })
+            }
+            Proof::Boundary { zero, ball, .. } => {
+                let (radius, exclusion) = ball.as_ref().map_or((0.0, f64::INFINITY), numbers);
+                let name = |t: &usize| {
+                    let effect = &self.terms.unknown_scales.effects[self.terms.list[*t].effects[0]];
+                    self.terms.unknown_scales.scales[effect.scale].name.clone()
+                };
+                let zero = zero.iter().map(name).collect();
+                Some(ProvedBall { theorem: "Theorem L2", radius, exclusion, zero })
+            }
+            Proof::None { .. } => None,
+        }
+    }
+
+    /// Why nothing is proved, by names.
+    fn unproved(&self, reason: &Unproved) -> String {
+        match reason {
+            Unproved::Singular { term } => format!(
+                "the covariance matrix of {} is singular, for which there is no proof yet",
+                self.terms.names[*term]
+            ),
+            Unproved::Level { term, .. } => {
+                format!("the criterion hardly increases where the sd of {} leaves 0", self.terms.names[*term])
+            }
+            other => other.to_string(),
+        }
+    }
+}

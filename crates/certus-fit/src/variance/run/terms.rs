@@ -1,0 +1,54 @@
+//! `groups` and `criterion` of fit.json, of an estimate with several group effects.
+
+use crate::record::{CriterionValue, GroupTerm};
+use certus_data::encoding::Group;
+use certus_mixed::linear::TermFit;
+
+use crate::variance::model::ScaleModel;
+use crate::variance::several::SeveralEffects;
+use crate::variance::solver::JointMaximum;
+
+/// `groups` and `criterion` at a maximum.
+pub(super) fn terms_and_criterion(
+    scale_model: &ScaleModel,
+    groups: &[Group],
+    found: &JointMaximum,
+    several: &SeveralEffects,
+) -> (Vec<GroupTerm>, CriterionValue) {
+    let unknown_scales = &scale_model.unknown_scales;
+    let mut terms = Vec::new();
+    for ((term, group), theta) in groups.iter().enumerate().zip(&several.thetas) {
+        let (effects, correlations) = unknown_scales.term(term);
+        let k = effects.len();
+        let mut correlation = vec![vec![None; k]; k];
+        (0..k).for_each(|i| correlation[i][i] = Some(1.0));
+        for (place, (i, j)) in TermFit::pairs(k).enumerate() {
+            // beside an sd of 0 there is none
+            let both = found.scales[effects[i].scale] * found.scales[effects[j].scale] > 0.0;
+            let own = match correlations {
+                Some(at) => both.then(|| found.scales[at + place]),
+                None => Some(0.0),
+            };
+            (correlation[i][j], correlation[j][i]) = (own, own);
+        }
+        terms.push(GroupTerm {
+            name: group.name.clone(),
+            effects: effects.iter().map(|e| e.coefficient.clone()).collect(),
+            levels: group.levels.len() as u64,
+            sd: effects.iter().map(|e| found.scales[e.scale] * e.unit).collect(),
+            correlation,
+            theta: theta.clone(),
+        });
+    }
+    let df = (found.beta.len() + several.parameters) as f64;
+    let value = -2.0 * found.log_likelihood;
+    let criterion = CriterionValue {
+        kind: scale_model.criterion().unwrap_or("ML").into(),
+        value,
+        log_likelihood: found.log_likelihood,
+        df: df as u64,
+        aic: value + 2.0 * df,
+        bic: value + df * several.weight.ln(),
+    };
+    (terms, criterion)
+}

@@ -1,0 +1,309 @@
+//! Several group effects whose sds are not given: the terms of a model, its rows, and an estimate as it is told.
+
+use certus_data::Prepared;
+use certus_data::encoding::Encoding;
+use certus_likelihood::Datum;
+use certus_mixed::collapsed::Effect;
+use certus_mixed::linear::{Design, Term, TermFit};
+use certus_models::Error;
+use certus_models::rows::leaves;
+
+use crate::variance::mixture::Effects;
+use crate::variance::names::UnknownScales;
+use crate::variance::request::term_of;
+
+/// A term of the model: correlated effects of a group, or one of several independent ones.
+pub(crate) struct EffectTerm {
+    /// The group.
+    pub(crate) group: usize,
+    /// Its effects among those of the model.
+    pub(crate) effects: Vec<usize>,
+    /// The first of its correlations among the scales.
+    pub(crate) correlations: Option<usize>,
+}
+
+/// The terms of a model, with the names that errors need.
+pub(crate) struct EffectTerms {
+    pub(crate) list: Vec<EffectTerm>,
+    pub(crate) unknown_scales: UnknownScales,
+    /// Rows by level, group after group.
+    pub(crate) rows: Vec<Vec<usize>>,
+    /// Columns of the fixed effects.
+    pub(crate) fixed: usize,
+    /// The names of the coefficients, and of every term.
+    pub(crate) coefficients: Vec<String>,
+    pub(crate) names: Vec<String>,
+}
+
+impl EffectTerms {
+    /// Correlated effects together, independent ones apart.
+    pub(crate) fn new(prepared: &Prepared, unknown_scales: &UnknownScales) -> Self {
+        let encoding = &prepared.encoding;
+        let mut list = Vec::new();
+        for group in 0..encoding.groups.len() {
+            let (_, correlations) = unknown_scales.term(group);
+            let places = unknown_scales.effects.iter().enumerate().filter(|(_, e)| e.term == group);
+            let places: Vec<usize> = places.map(|(k, _)| k).collect();
+            match correlations {
+                Some(_) => list.push(EffectTerm { group, effects: places, correlations }),
+                None => list.extend(places.iter().map(|k| EffectTerm {
+                    group,
+                    effects: vec![*k],
+                    correlations: None,
+                })),
+            }
+        }
+        Self {
+            names: list.iter().map(|t| term_of(encoding, &encoding.groups[t.group])).collect(),
+            list,
+            unknown_scales: unknown_scales.clone(),
+            rows: prepared.rows_by_level(),
+            fixed: encoding.features.len() + usize::from(encoding.intercept),
+            coefficients: encoding.coefficients(),
+        }
+    }
+
+    /// The shape, as the engines take it.
+    pub(crate) fn design(&self) -> Design {
+        Design {
+            levels: self.rows.iter().map(Vec::len).collect(),
+            terms: self.list.iter().map(|t| Term { factor: t.group, effects: t.effects.len() }).collect(),
+            fixed: self.fixed,
+        }
+    }
+
+    /// Levels of all groups.
+    pub(crate) fn levels(&self) -> usize {
+        self.rows.iter().map(Vec::len).sum()
+    }
+
+    /// The term of an effect, and its place there.
+    pub(crate) fn place(&self, effect: usize) -> (usize, usize) {
+        let found = |(t, term): (usize, &EffectTerm)| {
+            term.effects.iter().position(|e| *e == effect).map(|place| (t, place))
+        };
+        self.list.iter().enumerate().find_map(found).unwrap_or((0, 0))
+    }
+
+    /// Numbers per effect from the engine's order to that of the model.
+    pub(crate) fn ordered(&self, numbers: &[f64]) -> Vec<f64> {
+        let mut first = Vec::with_capacity(self.list.len());
+        let mut at = 0;
+        for term in &self.list {
+            first.push(at);
+            at += term.effects.len() * self.rows[term.group].len();
+        }
+        let mut out = Vec::with_capacity(numbers.len());
+        for effect in 0..self.unknown_scales.effects.len() {
+            let (term, e) = self.place(effect);
+            let (k, levels) = (self.list[term].effects.len(), self.rows[self.list[term].group].len());
+            out.extend((0..levels).map(|level| numbers[first[term] + level * k + e]));
+        }
+        out
+    }
+
+    /// T of a term, k × k by columns, at some scales of the model.
+    pub(crate) fn factor(&self, term: &EffectTerm, scales: &[f64]) -> Vec<f64> {
+        let k = term.effects.len();
+        let sd = |e: usize| scales[self.unknown_scales.effects[term.effects[e]].scale];
+        let mut square: Vec<f64> = (0..k * k).map(|e| sd(e % k) * sd(e / k)).collect();
+        if let Some(at) = term.correlations {
+            for (place, (i, j)) in TermFit::pairs(k).enumerate() {
+                square[j * k + i] *= scales[at + place];
+                square[i * k + j] = square[j * k + i];
+            }
+        }
+        root(square, k)
+    }
+
+    /// The sds of a term and its correlations at T, k × k by columns, among the scales of the model.
+    pub(crate) fn set(&self, term: &EffectTerm, t: &[f64], scales: &mut [f64]) {
+        let k = term.effects.len();
+        let product = |i: usize, j: usize| (0..k).map(|l| t[l * k + i] * t[l * k + j]).sum::<f64>();
+        for (e, effect) in term.effects.iter().enumerate() {
+            scales[self.unknown_scales.effects[*effect].scale] = product(e, e).sqrt();
+        }
+        if let Some(at) = term.correlations {
+            for (place, (i, j)) in TermFit::pairs(k).enumerate() {
+                let r = product(i, j) / (product(i, i) * product(j, j)).sqrt();
+                // beside an sd of 0 there is none
+                scales[at + place] = if r.is_finite() { r.clamp(-1.0, 1.0) } else { 0.0 };
+            }
+        }
+    }
+
+    /// lme4's θ of every group on the user's scale: the lower factor of Σ (of linear models Σ/σ²) by columns, of
+    /// independent effects their sds.
+    pub(crate) fn thetas(&self, found: &[TermFit]) -> Vec<Vec<f64>> {
+        let mut out: Vec<Vec<f64>> = vec![Vec::new(); self.rows.len()];
+        for (term, own) in self.list.iter().zip(found) {
+            let k = own.sds.len();
+            let rows = (0..k).flat_map(|j| j..k);
+            let units = rows.map(|i| self.unknown_scales.effects[term.effects[i]].unit);
+            out[term.group].extend(own.theta.iter().zip(units).map(|(t, unit)| t * unit));
+        }
+        out
+    }
+}
+
+/// A lower factor of a positive semidefinite matrix, by columns.
+fn root(mut a: Vec<f64>, k: usize) -> Vec<f64> {
+    for j in 0..k {
+        let pivot = a[j * k + j];
+        let size = if pivot > 1e-14 * a[j * k..][..k].iter().fold(0.0f64, |m, x| m.max(x.abs())) {
+            pivot.sqrt()
+        } else {
+            0.0
+        };
+        for i in 0..k {
+            a[j * k + i] = if i < j || size == 0.0 { 0.0 } else { a[j * k + i] / size };
+        }
+        for c in j + 1..k {
+            for i in c..k {
+                a[c * k + i] -= a[j * k + i] * a[j * k + c];
+            }
+        }
+    }
+    a
+}
+
+/// A row of the model: its levels, the columns of its effects in the order of the terms, as the user has them but for
+/// their units, and those of the design.
+pub(crate) struct EffectRow<'a> {
+    pub(crate) levels: &'a [u32],
+    pub(crate) effects: &'a [f64],
+    pub(crate) fixed: &'a [f64],
+    pub(crate) datum: Datum,
+    pub(crate) offset: f64,
+    pub(crate) weight: f64,
+}
+
+/// Visits the rows of positive weight.
+pub(crate) fn each_row(
+    prepared: &Prepared,
+    terms: &EffectTerms,
+    visit: &mut dyn FnMut(&EffectRow<'_>),
+) -> Result<(), Error> {
+    let encoding: &Encoding = &prepared.encoding;
+    let (center, scale) = encoding.center_and_scale();
+    let first = usize::from(encoding.intercept);
+    let order: Vec<usize> = terms.list.iter().flat_map(|t| t.effects.iter().copied()).collect();
+    let mut fixed = vec![1.0; first + scale.len()];
+    let mut effects = vec![0.0; order.len()];
+    let mut levels = vec![0; prepared.codes.len()];
+    for index in 0..leaves(&*prepared.rows) {
+        prepared.rows.leaf(index, &mut |leaf| {
+            for i in 0..leaf.y.len() {
+                let weight = leaf.weight_of(i);
+                // a row of weight 0 is not there
+                if weight == 0.0 {
+                    continue;
+                }
+                for j in 0..scale.len() {
+                    fixed[first + j] = (leaf.x.get(i, j) - center[j]) / scale[j];
+                }
+                for (z, effect) in effects.iter_mut().zip(&order) {
+                    let effect = &terms.unknown_scales.effects[*effect];
+                    *z = fixed[effect.feature] + effect.shift;
+                }
+                for (level, codes) in levels.iter_mut().zip(&prepared.codes) {
+                    *level = codes[leaf.first + i];
+                }
+                let (datum, offset) = (leaf.datum(i), leaf.offset_of(i));
+                let (levels, effects, fixed) = (&levels[..], &effects[..], &fixed[..]);
+                visit(&EffectRow { levels, effects, fixed, datum, offset, weight });
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Rows in memory, for engines that visit them again and again.
+#[derive(Default)]
+pub(crate) struct EffectRows {
+    levels: Vec<u32>,
+    effects: Vec<f64>,
+    fixed: Vec<f64>,
+    others: Vec<(Datum, f64, f64)>,
+}
+
+impl EffectRows {
+    pub(crate) fn new(prepared: &Prepared, terms: &EffectTerms) -> Result<Self, Error> {
+        let mut out = Self::default();
+        each_row(prepared, terms, &mut |row| {
+            out.levels.extend(row.levels);
+            out.effects.extend(row.effects);
+            out.fixed.extend(row.fixed);
+            out.others.push((row.datum, row.offset, row.weight));
+        })?;
+        Ok(out)
+    }
+
+    /// Σ w.
+    pub(crate) fn weight(&self) -> f64 {
+        self.others.iter().map(|(_, _, weight)| weight).sum()
+    }
+
+    /// Row after row.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = EffectRow<'_>> {
+        let n = self.others.len().max(1);
+        let [groups, width, p] = [self.levels.len(), self.effects.len(), self.fixed.len()].map(|x| x / n);
+        self.others.iter().enumerate().map(move |(i, (datum, offset, weight))| EffectRow {
+            levels: &self.levels[i * groups..][..groups],
+            effects: &self.effects[i * width..][..width],
+            fixed: &self.fixed[i * p..][..p],
+            datum: *datum,
+            offset: *offset,
+            weight: *weight,
+        })
+    }
+}
+
+/// What is proved of covariance matrices.
+#[derive(Clone)]
+pub(crate) struct ProvedBall {
+    /// By which theorem.
+    pub(crate) theorem: &'static str,
+    /// How far every matrix is from that of a maximum at most, as a part of it.
+    pub(crate) radius: f64,
+    /// No other stationary point is this near; infinite if that is not stated.
+    pub(crate) exclusion: f64,
+    /// Sds that are 0 at it.
+    pub(crate) zero: Vec<String>,
+}
+
+/// An estimate of several group effects, as it is told.
+#[derive(Clone)]
+pub(crate) struct SeveralEffects {
+    /// In the order of the model: per effect, its levels.
+    pub(crate) effects: Vec<Effect>,
+    /// [`Effects::between`] and [`Effects::deviations`].
+    pub(crate) between: Vec<f64>,
+    pub(crate) deviations: Vec<f64>,
+    /// Profile intervals of the scales, 90 %, of sds that have one.
+    pub(crate) profiles: Vec<Option<[f64; 2]>>,
+    /// Evaluations that no observer has seen.
+    pub(crate) evaluations: usize,
+    /// lme4's θ of every group.
+    pub(crate) thetas: Vec<Vec<f64>>,
+    /// Parameters of the variances.
+    pub(crate) parameters: usize,
+    /// n, the sum of the weights.
+    pub(crate) weight: f64,
+    /// What is proved.
+    pub(crate) ball: Option<ProvedBall>,
+    /// True if the likelihood itself is an estimate.
+    pub(crate) estimated: bool,
+    /// True if standard errors of coefficients take the scales as known.
+    pub(crate) scales_known: bool,
+}
+
+impl SeveralEffects {
+    /// The effects with what predictions need beside their own laws.
+    pub(crate) fn kept(&self) -> Option<Effects> {
+        let mut kept = Effects::new(&self.effects)?;
+        kept.between.clone_from(&self.between);
+        kept.deviations.clone_from(&self.deviations);
+        Some(kept)
+    }
+}

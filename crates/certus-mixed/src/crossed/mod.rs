@@ -1,0 +1,29 @@
+//! Generalised linear mixed models with any number of terms, nested or crossed, by maximum likelihood: the Laplace
+//! approximation of lme4, and its correction by importance sampling after the largest factor is integrated out
+//! (docs/mixed.md, X0 to X2).
+
+mod at;
+mod conditional;
+mod corrected;
+mod correction;
+mod effects;
+mod error;
+mod fit;
+mod gradient;
+mod group;
+mod inner;
+mod integral;
+mod layout;
+mod mode;
+mod model;
+mod points;
+mod search;
+mod start;
+
+pub use at::{LikelihoodValue, likelihood_at};
+pub use corrected::Sampling;
+pub use effects::{CrossedModes, deviation_len, deviations, modes};
+pub use error::Error;
+pub use fit::{Correction, CrossedFit, Method, fit};
+pub use model::{CrossedModel, Observation};
+pub use search::Watch;

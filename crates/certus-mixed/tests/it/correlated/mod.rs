@@ -1,0 +1,5 @@
+//! Correlated effects of one factor against published data, quadrature by tensor grids and the models with one effect.
+
+mod data;
+mod estimates;
+mod integrals;

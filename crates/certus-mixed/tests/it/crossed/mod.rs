@@ -1,0 +1,6 @@
+//! Generalised linear mixed models with several terms, against lme4, brute-force integration and differences.
+
+mod data;
+mod integrals;
+mod properties;
+mod reference;

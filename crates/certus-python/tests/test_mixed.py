@@ -1,0 +1,107 @@
+"""Linear mixed models: predictions and effects against dense matrices, and what the fit offers.
+
+The reference fits of lme4 are in the tests of the command line, which reads the same settings.
+"""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_groups import table
+
+import certus
+
+
+def row(fit, name):
+    return next(p for p in fit.parameters if p.name == name)
+
+
+def dense(y, X, Z, G, sigma):
+    """Means and covariance of (beta, b) given the variances: Henderson's equations."""
+    W = np.hstack([X, Z])
+    precision = W.T @ W / sigma**2
+    p = X.shape[1]
+    precision[p:, p:] += np.linalg.inv(G)
+    covariance = np.linalg.inv(precision)
+    return covariance @ (W.T @ y) / sigma**2, covariance
+
+
+def slopes():
+    data = table("lme4", "sleepstudy")
+    fit = certus.linear("Reaction ~ Days + (Days | Subject)", data=data, reml=True).fit()
+    codes, levels = pd.factorize(data["Subject"].astype(str), sort=True)
+    one, days = np.ones(len(data)), data["Days"].to_numpy(float)
+    member = np.eye(len(levels))[codes]
+    Z = np.hstack([member, member * days[:, None]])
+    sds = [row(fit, n).mean for n in ("sd(Subject)", "sd(Subject: Days)")]
+    r = row(fit, "cor(Subject: (Intercept), Days)").mean
+    S = np.array([[sds[0] ** 2, r * sds[0] * sds[1]], [r * sds[0] * sds[1], sds[1] ** 2]])
+    G = np.kron(S, np.eye(len(levels)))
+    return data, fit, np.column_stack([one, days]), Z, G, data["Reaction"].to_numpy()
+
+
+def crossed():
+    data = table("lme4", "Penicillin")
+    fit = certus.linear("diameter ~ 1 + (1 | plate) + (1 | sample)", data=data, reml=True).fit()
+    Z = np.hstack([np.eye(len(lv))[c] for c, lv in (pd.factorize(data[k], sort=True) for k in ("plate", "sample"))])
+    sds = [row(fit, f"sd({k})").mean for k in ("plate", "sample")]
+    G = np.diag(np.repeat([sds[0] ** 2, sds[1] ** 2], [24, 6]))
+    return data, fit, np.ones((len(data), 1)), Z, G, data["diameter"].to_numpy()
+
+
+@pytest.mark.parametrize(("make", "sd_error"), [(slopes, 1e-6), (crossed, 0.12)])
+def test_effects_and_predictions(make, sd_error):
+    """Those of crossed factors have sds from 1,000 draws, whose standard error is 2.2 %."""
+    data, fit, X, Z, G, y = make()
+    p = X.shape[1]
+    mean, covariance = dense(y, X, Z, G, row(fit, "sigma").mean)
+    assert fit.mean[:p] == pytest.approx(mean[:p], rel=1e-8)
+    assert fit.groups["mean"].to_numpy() == pytest.approx(mean[p:], rel=1e-6, abs=1e-8)
+    assert fit.groups["sd"].to_numpy() == pytest.approx(np.sqrt(np.diag(covariance)[p:]), rel=1e-6)
+    W = np.hstack([X, Z])
+    known = fit.predict(data)
+    assert known["mean"].to_numpy() == pytest.approx(W @ mean, rel=1e-8)
+    sd = np.sqrt(np.einsum("ij,jk,ik->i", W, covariance, W))
+    assert known["sd"].to_numpy() == pytest.approx(sd, rel=sd_error)
+    new = fit.predict(data, groups="new")
+    sd = np.sqrt(np.einsum("ij,jk,ik->i", X, covariance[:p, :p], X) + np.einsum("ij,jk,ik->i", Z, G, Z))
+    assert new["mean"].to_numpy() == pytest.approx(X @ mean[:p], rel=1e-8)
+    assert new["sd"].to_numpy() == pytest.approx(sd, rel=1e-6)
+    again = pickle.loads(pickle.dumps(fit))
+    pd.testing.assert_frame_equal(again.predict(data), known)
+
+
+def test_what_a_fit_says():
+    fit = slopes()[1]
+    assert fit.criterion.kind == "REML" and fit.criterion.value == pytest.approx(1743.628271958, abs=1e-6)
+    (group,) = fit.to_dict()["groups"]
+    assert group["name"] == "Subject" and group["effects"] == ["(Intercept)", "Days"] and group["levels"] == 18
+    assert list(fit.groups.index.names) == ["term", "group", "coefficient"]
+    # lme4's ranef()
+    assert fit.groups.loc[("Subject", "308", "(Intercept)"), "mean"] == pytest.approx(2.2585654, rel=1e-4)
+    assert fit.groups.loc[("Subject", "308", "Days"), "mean"] == pytest.approx(9.1989719, rel=1e-5)
+    assert any("restricted likelihood" in line for line in fit.verdict)
+
+
+def test_weights_are_frequencies():
+    data = table("lme4", "sleepstudy")
+    weights = np.where(np.arange(len(data)) % 3 == 0, 2.0, 1.0)
+    twice = pd.concat([data, data[weights == 2.0]])
+    model = "Reaction ~ Days + (Days | Subject)"
+    weighted = certus.linear(model, data=data, weights=weights, ml=True).fit()
+    repeated = certus.linear(model, data=twice, ml=True).fit()
+    assert weighted.mean == pytest.approx(repeated.mean, rel=1e-7)
+    assert weighted.criterion.value == pytest.approx(repeated.criterion.value, abs=1e-7)
+
+
+def test_what_is_refused():
+    data = table("lme4", "sleepstudy")
+    with pytest.raises(certus.UsageError, match="prior_sd applies only to fits without reml"):
+        certus.linear("Reaction ~ Days + (Days | Subject)", data=data, reml=True, prior_sd=1.0)
+
+
+def test_rows_without_columns():
+    """A model without features predicts as many rows as there are."""
+    data = table("lme4", "Penicillin")
+    assert len(certus.linear("diameter ~ 1", data=data, sigma=1.0).fit().predict(data)) == len(data)

@@ -1,0 +1,484 @@
+#!/usr/bin/env python3
+"""Checks a certificate of certus, from docs/certificate-format.md alone; standard library only.
+
+    check_certificate.py FILE.proof FILE.rows     exit codes: 0 proved, 1 not proved, 2 not checkable
+    check_certificate.py --corpus DIRECTORY       judges true-*.proof and false-*.proof; 1 if one is judged wrongly
+
+Section 5 of the document is computed in exact rational numbers. Rows are summed in decimals of 50 digits; wherever these
+are not exact, 1e-28 of the sizes involved is allowed for, which is 10^15 times more than their rounding errors: fewer
+than 10^5 operations are chained, on numbers below 10^12 of those sizes (checked), each wrong by 10^-49 of itself.
+"""
+
+import hashlib
+import math
+import struct
+import sys
+from decimal import Decimal, getcontext
+from fractions import Fraction
+from pathlib import Path
+
+getcontext().prec = 50
+getcontext().Emax = 10**6
+getcontext().Emin = -(10**6)
+SMALL = Decimal("1e-28")
+PI = Decimal("3.14159265358979323846264338327950288419716939937510")
+TWO_PI = 2 * PI
+
+
+class NotProved(Exception):
+    pass
+
+
+class NotCheckable(Exception):
+    pass
+
+
+def require(holds, why):
+    if not holds:
+        raise NotProved(why)
+
+
+class Lines:
+    """The lines of the file, each with the key that must come next."""
+
+    def __init__(self, text):
+        self.lines = text.split("\n")
+        self.at = 0
+
+    def peek(self):
+        words = self.lines[self.at].split() if self.at < len(self.lines) else []
+        return words[0] if words else ""
+
+    def words(self, key):
+        require(self.at < len(self.lines), f"{key} is missing")
+        words = self.lines[self.at].split()
+        self.at += 1
+        require(words and words[0] == key, f"line {self.at}: {key} is expected")
+        return words[1:]
+
+    def word(self, key):
+        words = self.words(key)
+        require(len(words) == 1, f"line {self.at}: one value is expected")
+        return words[0]
+
+    def whole(self, key):
+        word = self.word(key)
+        require(word.isascii() and word.isdigit() and int(word) < 2**48, f"line {self.at}: a whole number is expected")
+        return int(word)
+
+    def number(self, word):
+        try:
+            value = float(word) if word.isascii() and "_" not in word else math.nan
+        except ValueError:
+            value = math.nan
+        require(abs(value) <= 1e50, f"line {self.at}: {word} is not a number")
+        return value
+
+    def numbers(self, key, count):
+        words = self.words(key)
+        require(len(words) == count, f"line {self.at}: {count} values are expected")
+        return [self.number(word) for word in words]
+
+    def one(self, key):
+        return self.numbers(key, 1)[0]
+
+    def triangle(self, key, d):
+        return [self.numbers(key, i + 1) for i in range(d)]
+
+    def hash(self, key):
+        word = self.word(key)
+        require(len(word) == 64 and all(c in "0123456789abcdefABCDEF" for c in word), f"line {self.at}: a hash")
+        return bytes.fromhex(word)
+
+
+def rows_of_triangle(flat, d):
+    return [flat[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2] for i in range(d)]
+
+
+def read(text):
+    """Section 2."""
+    lines = Lines(text)
+    p = {}
+    version = lines.words("certus-proof")
+    require(len(version) > 0, "no version")
+    if version != ["1"]:
+        raise NotCheckable("another version")
+    if lines.word("claim") != "gap-of-all-gaussians":
+        raise NotCheckable("another claim")
+    p["bound"] = lines.one("bound")
+    p["likelihood"] = lines.word("likelihood")
+    if p["likelihood"] not in ("linear", "logistic", "binomial", "poisson"):
+        raise NotCheckable("another likelihood")
+    p["sd"] = lines.one("sd") if p["likelihood"] == "linear" else 1.0
+    d = p["d"] = lines.whole("dimension")
+    if not 1 <= d <= 400:
+        raise NotCheckable("too many coefficients")
+    word = lines.word("intercept")
+    require(word in ("yes", "no"), "intercept is yes or no")
+    p["intercept"] = word == "yes"
+    p["columns"] = []
+    for _ in range(d - p["intercept"]):
+        words = lines.words("column")
+        require(len(words) == 3, "a column has a name and two numbers")
+        p["columns"].append((lines.number(words[1]), lines.number(words[2])))
+    p["prior_mean"] = lines.numbers("prior-mean", d)
+    if lines.peek() == "prior-diagonal":
+        diagonal = lines.numbers("prior-diagonal", d)
+        p["diagonal"] = True
+        p["J"] = [[diagonal[i] if i == j else 0.0 for j in range(d)] for i in range(d)]
+    else:
+        p["diagonal"] = False
+        p["J"] = [lines.numbers("prior-row", d) for _ in range(d)]
+    p["rows"] = lines.whole("rows")
+    p["block_rows"] = lines.whole("block-rows")
+    if not 1 <= p["block_rows"] <= 2**20:
+        raise NotCheckable("blocks of another size")
+    p["root"] = lines.hash("root")
+    p["mean"] = lines.numbers("mean", d)
+    p["factor"] = lines.triangle("factor-row", d)
+    if lines.word("theorem") != "D":
+        raise NotCheckable("another theorem")
+    for key in ("radius", "tau", "theta", "lambda-mean", "lambda-factor"):
+        p[key] = lines.one(key)
+    p["x"] = lines.numbers("solution-mean", d)
+    p["X"] = lines.triangle("solution-row", d)
+    p["blocks"] = []
+    for _ in range(-(-p["rows"] // p["block_rows"])):
+        block = {"hash": lines.hash("block")}
+        for k, key in enumerate(("gradient", "curvature", "lower-mean", "lower-factor")):
+            flat = lines.numbers(key, 1 + (d * (d + 1) // 2 if k else d))
+            block[key] = (flat[0], flat[1:])
+        p["blocks"].append(block)
+    require(lines.words("end") == [], "end has no values")
+    require(all(not line.strip() for line in lines.lines[lines.at :]), "nothing may follow end")
+    for holds, what in (
+        (p["bound"] > 0, "bound > 0"),
+        (p["sd"] > 0, "sd > 0"),
+        (all(scale > 1e-50 for _, scale in p["columns"]), "scale > 1e-50"),
+        (all(row[-1] > 0 for row in p["factor"]), "the diagonal of the factor is positive"),
+        (0 < p["radius"] < p["tau"], "0 < r < tau"),
+        (p["theta"] > 0 and p["lambda-mean"] > 0 and p["lambda-factor"] >= 0, "theta and lambdas"),
+        (all(b[k][0] >= 0 for b in p["blocks"] for k in b if k != "hash"), "radii are not negative"),
+    ):
+        require(holds, what)
+    return p
+
+
+def tree(hashes):
+    level = list(hashes)
+    while len(level) > 1:
+        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+        level = [hashlib.sha256(b"\x01" + a[0] + a[1]).digest() if len(a) == 2 else a[0] for a in pairs]
+    return level[0] if level else hashlib.sha256(b"").digest()
+
+
+# Section 5, in rational numbers
+
+
+def root_above(x):
+    """A rational number that is at least the square root of x >= 0."""
+    if x == 0:
+        return Fraction(0)
+    shift = 0
+    # about 100 bits
+    size = x.numerator.bit_length() - x.denominator.bit_length()
+    shift = 100 - size // 2
+    scaled = x * Fraction(4) ** shift
+    return Fraction(math.isqrt(math.ceil(scaled)) + 1) / Fraction(2) ** shift
+
+
+def norm_above(values):
+    return root_above(sum((v * v for v in values), Fraction(0)))
+
+
+def flat(matrix):
+    return [x for row in matrix for x in row]
+
+
+def product(a, b):
+    columns = list(zip(*b))
+    return [[sum((x * y for x, y in zip(row, column)), Fraction(0)) for column in columns] for row in a]
+
+
+def full(triangle, d):
+    return [[Fraction(triangle[max(i, j)][min(i, j)]) for j in range(d)] for i in range(d)]
+
+
+def least_eigenvalue(h, radius, hint):
+    """hint - |H - hint I - LL'| - radius, or None."""
+    d = len(h)
+    a = [[float(h[i][j] - (hint if i == j else 0)) for j in range(d)] for i in range(d)]
+    l = [[0.0] * d for _ in range(d)]
+    for j in range(d):
+        for i in range(j, d):
+            left = a[i][j] - sum(l[i][k] * l[j][k] for k in range(j))
+            if i == j:
+                if not left > 0:
+                    return None
+                l[i][i] = math.sqrt(left)
+            else:
+                l[i][j] = left / l[j][j]
+    exact = [[Fraction(x) for x in row] for row in l]
+    square = product(exact, [list(column) for column in zip(*exact)])
+    rest = [h[i][j] - (hint if i == j else 0) - square[i][j] for i in range(d) for j in range(d)]
+    return hint - norm_above(rest) - radius
+
+
+def prove(p):
+    d = p["d"]
+    c_matrix = [[Fraction(p["factor"][i][j]) if j <= i else Fraction(0) for j in range(d)] for i in range(d)]
+    transposed = [list(column) for column in zip(*c_matrix)]
+    j_matrix = [[Fraction(x) for x in row] for row in p["J"]]
+    if p["diagonal"]:
+        require(all(j_matrix[i][i] >= 0 for i in range(d)), "J >= 0")
+    else:
+        require(all(j_matrix[i][k] == j_matrix[k][i] for i in range(d) for k in range(d)), "J is symmetric")
+        trace = sum(j_matrix[i][i] for i in range(d))
+        least = least_eigenvalue(j_matrix, Fraction(0), Fraction(float(trace) * 1e-12))
+        require(least is not None and least >= 0, "J is positive")
+    prior = product(transposed, product(j_matrix, c_matrix))
+    away = [[Fraction(m) - Fraction(mu)] for m, mu in zip(p["mean"], p["prior_mean"])]
+    prior_slope = flat(product(transposed, product(j_matrix, away)))
+
+    def total(key, count):
+        sums, radius = [Fraction(0)] * count, Fraction(0)
+        for block in p["blocks"]:
+            radius += Fraction(block[key][0])
+            sums = [a + Fraction(b) for a, b in zip(sums, block[key][1])]
+        return sums, radius
+
+    gradient, g_rad = total("gradient", d)
+    g = [a + b for a, b in zip(gradient, prior_slope)]
+    matrices = []
+    for key in ("curvature", "lower-mean", "lower-factor"):
+        sums, radius = total(key, d * (d + 1) // 2)
+        whole = full(rows_of_triangle(sums, d), d)
+        matrices.append(([[whole[i][j] + prior[i][j] for j in range(d)] for i in range(d)], radius))
+    (s, s_rad), (h_m, m_rad), (h_c, c_rad) = matrices
+    s = [[s[i][j] - (i == j) for j in range(d)] for i in range(d)]
+    r, tau = Fraction(p["radius"]), Fraction(p["tau"])
+    c = 1 / (1 + r / tau) ** 2
+    least_m = least_eigenvalue(h_m, m_rad, Fraction(p["lambda-mean"]))
+    require(least_m is not None and least_m > 0, "lambda-mean is not proved")
+    least_h = Fraction(0)
+    if p["lambda-factor"] > 0:
+        least_h = least_eigenvalue(h_c, c_rad, Fraction(p["lambda-factor"]))
+        require(least_h is not None and least_h >= 0, "lambda-factor is not proved")
+    least_c = least_h + c
+    x = [Fraction(v) for v in p["x"]]
+    hx = flat(product(h_m, [[v] for v in x]))
+    u = [a - b for a, b in zip(g, hx)]
+    x_norm = norm_above(x)
+    u_rad = g_rad + m_rad * x_norm
+    rho = sum((a + b) * v for a, b, v in zip(g, u, x)) + (g_rad + u_rad) * x_norm
+    rho += (norm_above(u) + u_rad) ** 2 / least_m
+    big = full(p["X"], d)
+    hx = product(h_c, big)
+    x_norm = norm_above(flat(big))
+    rest = [s[i][j] - (hx[i][j] + hx[j][i]) / 2 - c * big[i][j] for i in range(d) for j in range(d)]
+    rest_rad = s_rad + c_rad * x_norm
+    rho += sum((a + b) * v for a, b, v in zip(flat(s), rest, flat(big))) + (s_rad + rest_rad) * x_norm
+    rho += (norm_above(rest) + rest_rad) ** 2 / least_c
+    limit = r * r * min(least_m, least_c / tau**2)
+    require(rho <= limit, f"rho^2 = {float(rho):.6e} is above {float(limit):.6e}")
+    require(rho / 2 <= Fraction(p["bound"]), f"only {float(rho / 2):.9e} is proved")
+    return float(rho / 2)
+
+
+# Sections 3, 4 and 6, in decimals
+
+
+class Rule:
+    """Nodes and weights for row sds up to a limit, with the error of section 6; ends at 12."""
+
+    END = 12
+
+    def __init__(self, most):
+        a = min(Decimal("2.5") / most, Decimal(6)) * (1 - SMALL)
+        step = Decimal(1)
+        growth = 6 * (4 + 2 * a**2 + a**4) * (a**2 / 2).exp()
+        while growth / ((TWO_PI * a / step).exp() - 1) > Decimal("1e-30"):
+            step /= 2
+        self.error = growth / ((TWO_PI * a / step).exp() - 1)
+        end = Decimal(self.END)
+        density = (-(end**2) / 2).exp() / TWO_PI.sqrt()
+        # the largest of the five integrals, twice
+        self.error += 2 * density * (end**3 + 3 * end + 3 / end)
+        count = int(end / step)
+        self.nodes = []
+        for j in range(-count, count + 1):
+            x = j * step
+            self.nodes.append((x, step * (-(x**2) / 2).exp() / TWO_PI.sqrt()))
+
+
+RULES = {}
+
+
+def rule(s):
+    """For sds up to a power of two."""
+    power = max(-2, math.ceil(math.log2(float(s))) if s > 0 else -2)
+    while Decimal(2) ** power < s:
+        power += 1
+    if power > 7:
+        raise NotCheckable("the sd of a predictor is above 128")
+    if power not in RULES:
+        RULES[power] = Rule(Decimal(2) ** power)
+    return RULES[power]
+
+
+def moments(p, y, trials, c, s):
+    """E phi' and E phi'' x^k, k = 0 ... 4, and an allowance for each of them."""
+    if not (abs(c) < 10**6 and s < 10**6):
+        raise NotCheckable("a predictor is too large")
+    if p["likelihood"] == "linear":
+        precision = 1 / Decimal(p["sd"]) ** 2
+        return (c - y) * precision, [precision, 0, precision, 0, 3 * precision], SMALL * precision * (1 + abs(c) + abs(y))
+    if p["likelihood"] == "poisson":
+        rate = (c + s * s / 2).exp()
+        powers = [1, s, 1 + s**2, 3 * s + s**3, 3 + 6 * s**2 + s**4]
+        return rate - y, [rate * power for power in powers], SMALL * (y + rate * (1 + abs(c) + s) ** 5)
+    used = rule(s)
+    slope, curvature = Decimal(0), [Decimal(0)] * 5
+    for x, weight in used.nodes:
+        e = (-abs(c + s * x)).exp()
+        b = 1 / (1 + e)
+        slope += weight * (b if c + s * x >= 0 else e * b)
+        term = weight * e * b * b
+        for k in range(5):
+            curvature[k] += term
+            term *= x
+    return trials * slope - y, [trials * v for v in curvature], (1 + trials) * (used.error + SMALL)
+
+
+def sums(p, data, count):
+    """G, A, M and K of a block with their radii: section 4."""
+    d, width = p["d"], len(p["columns"]) + 4
+    kappa = 0 if p["likelihood"] == "linear" else 1
+    r, tau, theta = (Decimal(p[key]) for key in ("radius", "tau", "theta"))
+    columns = [(Decimal(centre), Decimal(scale)) for centre, scale in p["columns"]]
+    mean = [Decimal(m) for m in p["mean"]]
+    factor = [[Decimal(x) for x in row] for row in p["factor"]]
+    row_sizes = [sum(abs(x) for x in row) for row in factor]
+    pairs = [(i, j) for i in range(d) for j in range(i + 1)]
+    parts = [[Decimal(0)] * d] + [[Decimal(0)] * len(pairs) for _ in range(3)]
+    radii = [Decimal(0)] * 4
+    for n in range(count):
+        row = struct.unpack_from(f"<{width}d", data, 8 * width * n)
+        require(all(abs(v) <= 1e50 for v in row), "a row has a number that it must not have")
+        y, trials, offset, weight = (Decimal(v) for v in row[-4:])
+        whole = y >= 0 and y == int(y)
+        legal = {
+            "linear": trials == 1,
+            "logistic": trials == 1 and y in (0, 1),
+            "poisson": trials == 1 and whole,
+            "binomial": whole and trials == int(trials) and y <= trials,
+        }
+        require(legal[p["likelihood"]] and weight >= 0, "a row has a response or weight that it must not have")
+        v = [Decimal(1)] if p["intercept"] else []
+        v += [(Decimal(x) - centre) / scale for x, (centre, scale) in zip(row, columns)]
+        c = offset + sum(a * m for a, m in zip(v, mean))
+        a = [sum(v[i] * factor[i][j] for i in range(j, d)) for j in range(d)]
+        s = sum(x * x for x in a).sqrt()
+        # c and the entries of a are exact but for 1e-47 of these; how much smaller c and s are than them is limited
+        size_c, size_a = 1 + abs(offset) + sum(abs(x * m) for x, m in zip(v, mean)), sum(abs(x) * w for x, w in zip(v, row_sizes))
+        if size_c > 10**12 or size_a > 10**12 * (1 if s == 0 else min(1, s)) and s != 0:
+            raise NotCheckable("cancellation in a predictor")
+        slope, curvature, allowed = moments(p, y, trials, c, s)
+        allowed += SMALL * (1 + abs(curvature[0])) * (1 + trials)
+        e, p_k = weight * slope, [weight * q for q in curvature]
+        wrong = weight * allowed
+        delta = kappa * r * s / tau**2
+        shrink = (-kappa * r * s).exp()
+        q0, q1, q2 = (shrink * (p_k[k] - delta / 2 * p_k[k + 2]) for k in range(3))
+        q1 = abs(q1)
+        low = ((q0 + q2) / 2 - (((q0 - q2) / 2) ** 2 + q1**2).sqrt()) / 2
+        k_m = k_c = Decimal(0)
+        if low > 0:
+            own = theta if q1 == 0 else max(min(theta, (q0 - low) / q1), q1 / (q2 - low))
+            if Decimal("1e-9") < own < Decimal("1e9"):
+                # all of the moments of the row may be wrong by what is allowed
+                slack = wrong * (4 + delta) * (1 + own + 1 / own)
+                k_m, k_c = q0 - own * q1 - slack, min(q0, q2 - q1 / own) - slack
+            if k_m < 0 or k_c < 0:
+                k_m = k_c = Decimal(0)
+        for i in range(d):
+            parts[0][i] += e * a[i]
+        outer = [a[i] * a[j] for i, j in pairs]
+        for k, weight_k in ((1, p_k[0]), (2, k_m), (3, k_c)):
+            target = parts[k]
+            for at, value in enumerate(outer):
+                target[at] += weight_k * value
+            radii[k] += s * s * (wrong + SMALL * abs(weight_k))
+        radii[0] += s * (wrong + SMALL * abs(e))
+    return parts, radii
+
+
+def check_block(p, block, data, count):
+    require(hashlib.sha256(b"\x00" + data).digest() == block["hash"], "a block has another hash")
+    parts, radii = sums(p, data, count)
+    d = p["d"]
+    for k, key in enumerate(("gradient", "curvature", "lower-mean", "lower-factor")):
+        radius, stated = block[key]
+        differences = [a - Decimal(b) for a, b in zip(parts[k], stated)]
+        twice = [1] * d if k == 0 else [1 if i == j else 2 for i in range(d) for j in range(i + 1)]
+        apart = sum(t * x * x for t, x in zip(twice, differences)).sqrt() * (1 + SMALL) + radii[k]
+        require(apart <= Decimal(radius), f"{key} of a block is {float(apart):.3e} away, and {radius:.3e} is stated")
+
+
+def check(text, rows):
+    p = read(text)
+    require(tree(block["hash"] for block in p["blocks"]) == p["root"], "another root")
+    bound = prove(p)
+    width = 8 * (len(p["columns"]) + 4)
+    require(len(rows) == width * p["rows"], "another number of rows")
+    for k, block in enumerate(p["blocks"]):
+        first = k * p["block_rows"]
+        count = min(p["block_rows"], p["rows"] - first)
+        check_block(p, block, rows[width * first : width * (first + count)], count)
+    return p, bound
+
+
+def judge(proof):
+    """0, 1 or 2, and a sentence."""
+    try:
+        p, bound = check(proof.read_text(encoding="utf-8"), proof.with_suffix(".rows").read_bytes())
+    except NotProved as why:
+        return 1, f"not proved: {why}"
+    except NotCheckable as why:
+        return 2, f"not checkable: {why}"
+    return 0, (
+        f"proved: no Gaussian has an ELBO that is more than {p['bound']!r} nats above that of the stated one, for the "
+        f"{p['likelihood']} regression of {p['rows']} rows (SHA-256 {p['root'].hex()}) on {p['d']} coefficients with "
+        f"the stated prior (the bound that follows from the sums is {bound!r})."
+    )
+
+
+def corpus(directory):
+    counts, wrong = {}, 0
+    for proof in sorted(Path(directory).glob("*.proof")):
+        true, kind = proof.stem.startswith("true-"), proof.stem.split("-", 2)[2]
+        code, words = judge(proof)
+        right = (code == 0) == true
+        wrong += not right
+        line = counts.setdefault(("true" if true else "false", kind), [0, 0, 0])
+        line[code] += 1
+        if not right:
+            print(f"WRONG {proof.name}: {words}")
+    print(f"{'certificates':<40} proved  not proved  not checkable")
+    for (true, kind), (a, b, c) in sorted(counts.items()):
+        print(f"{true + ', ' + kind:<40} {a:>6} {b:>11} {c:>14}")
+    print(f"judged wrongly: {wrong}")
+    return int(wrong > 0 or not counts)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] == "--corpus":
+        sys.exit(corpus(sys.argv[2]))
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    path = Path(sys.argv[1])
+    if len(sys.argv) == 3 and Path(sys.argv[2]) != path.with_suffix(".rows"):
+        sys.exit("the rows must be in the file beside the certificate that ends in .rows")
+    code, words = judge(path)
+    print(words)
+    sys.exit(code)
