@@ -210,7 +210,8 @@ fn models(found: &ModelComparison) -> String {
         };
         let more = if test.conservative { "; conservative: several sds are tested against 0" } else { "" };
         out.push_str(&format!(
-            "\n{smaller} in {larger}: deviance {statistic:.4}, p = {p_value:.4} ({law}{more})\n"
+            "\n{smaller} in {larger}: deviance {statistic:.4}, p {} ({law}{more})\n",
+            if *p_value < 1e-4 { "< 0.0001".into() } else { format!("= {p_value:.4}") }
         ));
     }
     out

@@ -153,7 +153,7 @@ fn refuse_processes(terms: &Terms, storage: &Storage) -> Result<(), SpecError> {
 
 /// A constant column is confounded with the intercept, and dropped if there is one.
 fn confounded(product: &Product, value: f64) -> UnusedColumn {
-    let reason = format!("is {value} in every row, so confounded with the intercept");
+    let reason = format!("is {value} in every row, so it is confounded with the intercept");
     UnusedColumn { name: product.name.clone(), reason }
 }
 

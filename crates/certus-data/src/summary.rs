@@ -2,6 +2,7 @@
 //! columns follow from others. Sums run over leaves in the one fixed tree, so that they do not depend on threads or
 //! ranks.
 
+use certus::linalg;
 use certus_models::ranks::{self, halves, whole};
 use certus_models::rows::{LEAF, Leaf, Rows, add, leaves};
 
@@ -238,7 +239,7 @@ fn dependent_on(rows: &dyn Rows, encoding: &Encoding, which: &[usize]) -> Result
             }
             for j in 0..d {
                 for k in 0..=j {
-                    out[j * d + k] += dot(&a[j * n..][..n], &a[k * n..][..n]);
+                    out[j * d + k] += linalg::dot_in_lanes(&a[j * n..][..n], &a[k * n..][..n]);
                 }
             }
         },
@@ -250,7 +251,7 @@ fn dependent_on(rows: &dyn Rows, encoding: &Encoding, which: &[usize]) -> Result
     for j in 0..d {
         let mut row: Vec<f64> = Vec::with_capacity(independent.len());
         for (place, &k) in independent.iter().enumerate() {
-            let inner: f64 = (0..place).map(|m| row[m] * l[k * d + m]).sum();
+            let inner = linalg::dot_in_lanes(&row, &l[k * d..][..place]);
             row.push((gram[j * d + k] - inner) / l[k * d + place]);
         }
         let left = gram[j * d + j] - row.iter().map(|x| x * x).sum::<f64>();
@@ -270,16 +271,6 @@ fn dependent_on(rows: &dyn Rows, encoding: &Encoding, which: &[usize]) -> Result
         }
     }
     Ok(found)
-}
-
-/// Σ aᵢbᵢ in eight sums that are kept apart, so that it is vectorised.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let ((xs, x_rest), (ys, y_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    let mut lanes = [0.0; 8];
-    for (x, y) in xs.iter().zip(ys) {
-        (0..8).for_each(|k| lanes[k] += x[k] * y[k]);
-    }
-    lanes.iter().sum::<f64>() + x_rest.iter().zip(y_rest).map(|(x, y)| x * y).sum::<f64>()
 }
 
 /// h ← mix(h, word): both steps can be undone, so that a change of one word always shows.

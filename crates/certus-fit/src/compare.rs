@@ -75,6 +75,8 @@ impl ModelComparison {
 
 fn row(name: &str, record: &Record) -> ModelRow {
     let criterion = record.criterion.as_ref();
+    // the evidence of flat priors is a number without a unit
+    let proper = criterion.is_none() && !record.notes.iter().any(|note| note.contains("~ flat"));
     let interval = record.certificate.posterior.log_evidence.map(|[low, high]| (low, high));
     ModelRow {
         name: name.into(),
@@ -83,8 +85,8 @@ fn row(name: &str, record: &Record) -> ModelRow {
         kind: criterion.map(|c| c.kind.clone()),
         aic: criterion.map(|c| c.aic),
         bic: criterion.map(|c| c.bic),
-        elbo: record.neg_elbo.map(|f| -f),
-        log_evidence: interval.or_else(|| record.log_evidence().map(|x| (x, x))),
+        elbo: record.neg_elbo.map(|f| -f).filter(|_| proper),
+        log_evidence: interval.or_else(|| record.log_evidence().map(|x| (x, x))).filter(|_| proper),
     }
 }
 
@@ -95,7 +97,7 @@ fn difference((a, first): &(String, &Record), (b, second): &(String, &Record)) -
         return Some(format!("{a} or {b} does not say which responses it is about: fit it again"));
     }
     if rows(first) != rows(second) {
-        let words = "rows with missing values are left out, so give all models the same rows";
+        let words = "criteria need the same rows (those with missing values may have been left out)";
         return Some(format!("{a} has {} rows and {b} {}: {words}", rows(first), rows(second)));
     }
     if first.data.responses != second.data.responses {
@@ -105,6 +107,17 @@ fn difference((a, first): &(String, &Record), (b, second): &(String, &Record)) -
     if discrete(first) != discrete(second) {
         let words = "a density of y and a probability of y are not comparable";
         return Some(format!("{a} is {} and {b} {}: {words}", first.model, second.model));
+    }
+    if let (Some(one), Some(two)) = (&first.criterion, &second.criterion) {
+        if one.kind != two.kind {
+            let words = "likelihoods of different kinds are not comparable; fit both by ML";
+            return Some(format!("{a} was fitted by {} and {b} by {}: {words}", one.kind, two.kind));
+        }
+        if one.kind == "REML" && coefficients(first) != coefficients(second) {
+            let words = "restricted likelihoods of models with different coefficients are not comparable; fit \
+                both by ML";
+            return Some(format!("{a} and {b} have different coefficients: {words}"));
+        }
     }
     None
 }

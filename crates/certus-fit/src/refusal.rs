@@ -129,8 +129,8 @@ pub enum RequestError {
     },
     /// Several sds of a model that is not linear, of which there is no posterior.
     #[error(
-        "{effects} sds of random effects are not given, of which there is no posterior unless the response is linear: \
-            add `ml` (or `scales` estimate) for their maximum likelihood, or give them (`group-sd`)"
+        "the sds of {effects} random effects are not given, and models that are not linear have no posterior of \
+            several sds yet: add `ml` (or `scales` estimate) for their maximum likelihood, or give them (`group-sd`)"
     )]
     NoPosterior {
         /// Effects of all terms.

@@ -81,8 +81,10 @@ impl Settings {
             return Err(RequestError::no_effect(asked.0, owner));
         }
         if !mixed && !other {
-            let owner =
-                "models with groups whose sds are not given; of a linear one sigma is not given either";
+            let owner = match own {
+                Some(Auxiliary::Dispersion) if unknown => "models whose dispersion is given (`dispersion`)",
+                _ => "models with groups whose sds are not given; of a linear one sigma is not given either",
+            };
             return Err(RequestError::no_effect(asked.0, owner));
         }
         match given {

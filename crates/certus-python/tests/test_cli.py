@@ -29,11 +29,11 @@ CASES = {
     "poisson": ("poisson", "count ~ a", {"offset": "b", "prior_sd": 1.0}, ["--offset", "b", "--prior-sd", "1"]),
     "noise": ("linear", "value ~ a + (1 | site)", {}, []),
     "dispersion": ("negative_binomial", "count ~ a", {}, []),
-    "nested": ("poisson", "count ~ a*city + (1 | city:site) - a:city", {"group_sd": {"city:site": 0.5}, "posterior": "gaussian"}, ["--group-sd", "city/site=0.5", "--posterior", "gaussian"]),
+    "nested": ("poisson", "count ~ a*city + (1 | city:site) - a:city", {"group_sd": {"city:site": 0.5}, "posterior": "gaussian", "accuracy": 1.0}, ["--group-sd", "city/site=0.5", "--posterior", "gaussian", "--accuracy", "1"]),
     "offset": ("poisson", "count ~ 1 + offset(b)", {}, []),
     "diagonal": ("probit", "y ~ a + b", {"factor": "diagonal"}, ["--factor", "diagonal"]),
 }
-RUN = ("method", "seed", "factor", "posterior")
+RUN = ("method", "seed", "factor", "posterior", "accuracy")
 
 
 def run(*arguments, code=0):

@@ -145,7 +145,7 @@ def test_max_time_holds(levels, method, seconds):
 
 
 def test_a_stopped_fit_leaves_the_model_as_it_was():
-    frame = wide(600)
+    frame = wide(200)
     fresh = certus.logistic("y ~ g", data=frame).fit(progress=False)
     model = certus.logistic("y ~ g", data=frame)
     for seconds in (0.0, 0.05, 0.2):

@@ -121,10 +121,10 @@ def test_nested_and_joined_groups(df):
 
 def test_what_formulae_evaluates_has_our_group_terms(df):
     ours = certus.logistic("y ~ a + b + (a || site)", data=df, group_sd=0.5)
-    theirs = certus.logistic("y ~ I(a) + b + (I(a) || site)", data=df, group_sd=0.5)
-    assert theirs._words["formula"] == "y ~ 1 + `I(a)` + b + (1 + `I(a)` || site)" and ours._words["formula"] == "y ~ a + b + (a || site)"
+    theirs = certus.logistic("y ~ np.positive(a) + b + (np.positive(a) || site)", data=df, group_sd=0.5)
+    assert theirs._words["formula"] == "y ~ 1 + `np.positive(a)` + b + (1 + `np.positive(a)` || site)" and ours._words["formula"] == "y ~ a + b + (a || site)"
     assert np.array_equal(ours.fit().mean, theirs.fit().mean)
-    assert "I(a)[site=s3]" in theirs.names and theirs.fit().predict(df.head(2)).shape == (2, 7)
+    assert "np.positive(a)[site=s3]" in theirs.names and theirs.fit().predict(df.head(2)).shape == (2, 7)
     with pytest.raises(certus.UsageError, match="not available yet"):
         certus.linear("value ~ np.log(n) + (np.log(n) | site)", data=df, sigma=1.0)
 
@@ -273,7 +273,6 @@ def test_matrices_that_are_none(df):
         ((x.astype(str), y), certus.DataError, "X has dtype"),
         ((x[0], y), certus.DataError, "X has shape"),
         ((x, y[:3]), certus.DataError, "y has shape"),
-        ((x, y.astype(object)), certus.DataError, "y has dtype object"),
         ((x, np.array([0, 1, 2, 1])), certus.DataError, "row 3, column 'y'"),
         ((x,), certus.UsageError, "response"),
         ((np.empty((0, 2)), np.empty(0)), certus.DataError, "no row"),

@@ -341,6 +341,18 @@ pub fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(a, b)| a * b).sum()
 }
 
+/// Σ x y in eight sums that are kept apart, so that it is vectorised; never inlined, so that crates which are built
+/// without optimisation have it too.
+#[inline(never)]
+pub fn dot_in_lanes(x: &[f64], y: &[f64]) -> f64 {
+    let ((xs, x_rest), (ys, y_rest)) = (x.as_chunks::<8>(), y.as_chunks::<8>());
+    let mut lanes = [0.0; 8];
+    for (x, y) in xs.iter().zip(ys) {
+        (0..8).for_each(|k| lanes[k] += x[k] * y[k]);
+    }
+    lanes.iter().sum::<f64>() + x_rest.iter().zip(y_rest).map(|(x, y)| x * y).sum::<f64>()
+}
+
 /// y += alpha x.
 pub(crate) fn add_scaled(y: &mut [f64], alpha: f64, x: &[f64]) {
     const RUN: usize = 4096;

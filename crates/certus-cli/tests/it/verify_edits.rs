@@ -369,7 +369,7 @@ impl Count {
 /// Every edit of every leaf. Those after which the fit is computed again are a quarter of them all unless CERTUS_FULL
 /// is set.
 fn json_edits(case: &Case, known: Option<&Own>, allowed: &dyn Fn(&str) -> bool, count: &mut Count) {
-    let mut again = 0;
+    let (mut again, everything) = (0, full());
     for file in ["fit.json", "settings.json", "meaning.json"] {
         let Ok(original) = std::fs::read(case.out.join(file)) else { continue };
         let value: Value = serde_json::from_slice(&original).unwrap();
@@ -393,7 +393,7 @@ fn json_edits(case: &Case, known: Option<&Own>, allowed: &dyn Fn(&str) -> bool, 
                     .filter(|_| !["", "status", "message"].contains(&leaf.as_str()) || file != "fit.json");
                 if known.is_some() && fixed.is_none() {
                     again += 1;
-                    if again % 4 != 1 && !full() {
+                    if again % 4 != 1 && !everything {
                         continue;
                     }
                 }

@@ -57,8 +57,8 @@ pub enum ColumnError {
     /// A column of numbers and text.
     #[error(
         "column '{name}' mixes numbers and text: the first number is {number}, the first other cell {other}; if they \
-            are levels, write factor({}) in a formula or name the column in `categorical`; else correct the cells, \
-            say which of them are missing (`na`), or leave the column out",
+            are levels, write factor({}) in a formula or name the column in `categorical`; else correct the cells or \
+            leave the column out",
         quoted(name)
     )]
     Mixed {

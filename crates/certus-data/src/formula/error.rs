@@ -36,7 +36,7 @@ pub enum Fault {
     },
     /// A function that formulas do not have.
     #[error(
-        "{call} is not a function of formulas: there are log, log2, log10, log1p, sqrt, exp, abs, I(x^2), scale, \
+        "{call} is not supported in formulas: there are log, log2, log10, log1p, sqrt, exp, abs, I(x^2), scale, \
             poly, bs, ns, factor and offset; make any other column first, on the command line with --sql \"SELECT *, \
             x*x AS new FROM data\""
     )]

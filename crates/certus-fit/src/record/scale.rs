@@ -30,17 +30,17 @@ pub struct Scale {
     pub log_standard_error: Option<f64>,
     /// An interval that holds a maximum; null if nothing is stated.
     pub interval: Option<[f64; 2]>,
-    /// How strong that is: proved, or none.
+    /// How strong that is: proved, estimated (models whose likelihood is sampled), or none.
     pub level: RecordedLevel,
-    /// Its label in docs/collapsed.md.
+    /// Its label in docs/collapsed.md or docs/mixed.md.
     pub theorem: Option<String>,
     /// Why nothing is proved.
     pub reason: Option<String>,
-    /// Of a linear mixed model: how far every covariance matrix of effects, relative to sigma², is from that of a
-    /// maximum at most, as a part of it; only with a proof.
+    /// Of several group effects: the variance of every combination of a group's effects (of linear models relative
+    /// to sigma²) at a maximum differs by at most this part of it; only with a proof.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub radius: Option<f64>,
-    /// No other stationary point has all its matrices within this part of these; only with a proof.
+    /// No other stationary point has all these variances within this part of them; only with a proof.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusion: Option<f64>,
     /// Sds that are proved to be 0 at the maximum.

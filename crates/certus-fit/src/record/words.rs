@@ -113,6 +113,14 @@ impl Scale {
         }
     }
 
+    /// What a proof about several group effects allows for and does not enclose.
+    pub fn proved_up_to(&self) -> &'static str {
+        match self.theorem.as_deref() {
+            Some("Theorem G2") => "rounding and the quadrature of second and third derivatives",
+            _ => "rounding",
+        }
+    }
+
     /// Of a model with several group effects, whose estimates are in the table.
     fn of_mixed(&self) -> String {
         let objective = &self.objective;
@@ -133,20 +141,22 @@ impl Scale {
             known.push(format!("{} 0 at a maximum of the {objective}", are(&self.zero)));
         }
         if self.zero.is_empty() || radius > 0.0 {
-            let (radius, whose) = (upward(radius, 2), if posterior { "these" } else { "the printed ones" });
+            let (radius, whose) =
+                (upward(radius, 2), if posterior { "that of these" } else { "the estimate's" });
             let noise = self.others.last().is_some_and(|own| own.name == "sigma");
             let relative = if noise { ", relative to sigma²," } else { "" };
             known.push(format!(
-                "a maximum of the {objective} has covariance matrices of effects{relative} that differ from {whose} by \
-                    at most {radius} of them"
+                "a maximum of the {objective} is so near that the variance of every combination of a group's \
+                    effects{relative} differs from {whose} by at most {radius} of it"
             ));
         }
         if let Some(exclusion) = self.exclusion {
             let part = downward(100.0 * exclusion.min(1.0), 2);
-            known.push(format!("no other stationary point has all of them within {part} %"));
+            known.push(format!("no other stationary point has all of these variances within {part} %"));
         }
         let theorem = self.theorem.as_deref().unwrap_or_default();
-        format!("{these}{} (proved up to rounding, {theorem})", known.join("; "))
+        let up_to = self.proved_up_to();
+        format!("{these}{} (proved up to {up_to}, {theorem})", known.join("; "))
     }
 
     /// What is known about other maxima, in words: those that were found, and where others are not excluded.

@@ -10,6 +10,7 @@ use certus_mixed::crossed::{Method, Sampling};
 use certus_mixed::density::{CollapsedDensity, CountDensity, EffectDensity};
 use certus_mixed::linear::Criterion;
 use certus_mixed::scales::{Dispersion, Grouping, LinearNoise};
+use certus_models::rows::{Leaf, leaves};
 use certus_models::{Design, Glm};
 
 use crate::error::Error;
@@ -44,6 +45,8 @@ pub struct ScaleModel {
     pub(super) linear: bool,
     /// True if a coefficient has a prior, so that what is maximised is a penalised likelihood.
     pub penalised: bool,
+    /// n, the sum of the weights, of one effect of one group that is estimated by maximum likelihood.
+    pub(super) weight: Option<f64>,
 }
 
 impl ScaleModel {
@@ -96,7 +99,16 @@ impl ScaleModel {
             };
             let linear = false;
             let priors = Vec::new();
-            return Ok(Some(Self { model, unknown_scales, scales, priors, prior, linear, penalised }));
+            return Ok(Some(Self {
+                model,
+                unknown_scales,
+                scales,
+                priors,
+                prior,
+                linear,
+                penalised,
+                weight: None,
+            }));
         }
         if noise && (request.scale.criterion().is_some() || several) {
             if scales == Scales::Estimate && penalised {
@@ -109,7 +121,16 @@ impl ScaleModel {
             let count = unknown_scales.scales.iter().filter(|own| !own.correlation).count();
             let (priors, linear) = (vec![of_units(); count], true);
             let penalised = false;
-            return Ok(Some(Self { model, unknown_scales, scales, priors, prior, linear, penalised }));
+            return Ok(Some(Self {
+                model,
+                unknown_scales,
+                scales,
+                priors,
+                prior,
+                linear,
+                penalised,
+                weight: None,
+            }));
         }
         let codes: Vec<usize> = prepared.codes.first().into_iter().flatten().map(|c| *c as usize).collect();
         let grouping = unknown_scales.effects.first().map(|effect| Grouping {
@@ -138,7 +159,18 @@ impl ScaleModel {
         };
         let priors = vec![of_units(); unknown_scales.scales.len()];
         let linear = response.link() == Link::Identity;
-        Ok(Some(Self { model, unknown_scales, scales, priors, prior: own_prior, linear, penalised }))
+        let mut weight = None;
+        let one = matches!(model, ScaleSolver::Effect(_)) && prepared.rows.ranks().is_none();
+        if one && scales == Scales::Estimate && !penalised {
+            let mut sum = 0.0;
+            for index in 0..leaves(&*prepared.rows) {
+                let add =
+                    &mut |leaf: Leaf<'_>| sum += (0..leaf.y.len()).map(|i| leaf.weight_of(i)).sum::<f64>();
+                prepared.rows.leaf(index, add)?;
+            }
+            weight = Some(sum);
+        }
+        Ok(Some(Self { model, unknown_scales, scales, priors, prior: own_prior, linear, penalised, weight }))
     }
 
     /// The posterior density of coefficients and log scales; `None` for linear models, whose coefficients are normal

@@ -230,7 +230,8 @@ fn interval(
         let how =
             if scale.radius.is_some() { "the proof at the estimate" } else { "the data at the stored ends" };
         let words = format!(
-            "a maximum of the {stated} lies between {}: from {how}, by the code of the fit",
+            "a maximum of the {stated} has {} between {}: from {how}, by the code of the fit",
+            scale.name,
             scale.ends().map_or(String::new(), |(low, high)| format!("{low} and {high}"))
         );
         report.line(Word::Recomputed, words);

@@ -18,6 +18,9 @@ use crate::linear::small;
 const ALLOWANCE: f64 = 2.0;
 /// What the Hessian's own error may be of it, an allowance, too.
 const HESSIAN: f64 = 1e-3;
+/// The least eigenvalue of the scaled Hessian for which that allowance is taken to hold: rounding changes the
+/// Hessian of a group of 10⁴ rows by some 10⁻¹⁰ of itself.
+const LEAST: f64 = 1e-6;
 /// Radii that are tried, at most.
 const TRIALS: usize = 8;
 
@@ -30,8 +33,8 @@ pub struct Ball {
     pub exclusion: f64,
     /// The length of the gradient with the errors of the sums, in standard errors.
     pub gradient: f64,
-    /// Every variance of the maximum is within e^{±this} of the estimate's (of a singular matrix: those of its
-    /// range).
+    /// Every variance of the maximum is within e^{±this} of the estimate's (of a singular matrix: those of
+    /// combinations within its range).
     pub log_variance: f64,
 }
 
@@ -42,8 +45,13 @@ pub enum Unproved {
     /// The likelihood has no bounds.
     #[error("no bounds on the derivatives of this likelihood are known")]
     Likelihood,
-    /// The Hessian is not positive definite.
-    #[error("the Hessian is not positive definite (least eigenvalue {least:e} of its scaled form)")]
+    /// The errors of the gradient have no bound here.
+    #[error("the errors of the gradient are not bounded at this estimate")]
+    Unbounded,
+    /// The Hessian is not positive definite, or nearly not.
+    #[error(
+        "the Hessian is not positive definite, or nearly not (least eigenvalue {least:e} of its scaled form)"
+    )]
     Hessian {
         /// Its least eigenvalue, scaled to a unit diagonal.
         least: f64,
@@ -100,8 +108,11 @@ pub(super) fn prove(model: &Model, place: &Place) -> Result<Proof, Error> {
     let d = objective.gradient.len();
     let likelihood = &*model.likelihood;
     let known = likelihood.third_below_second() && likelihood.strip_is_proved();
-    if !known || objective.gradient_error.iter().any(|e| !e.is_finite()) {
+    if !known {
         return none(Unproved::Likelihood);
+    }
+    if objective.gradient_error.iter().any(|e| !e.is_finite()) {
+        return none(Unproved::Unbounded);
     }
     let outward = frame.outward(&objective.outward).map(|(least, _)| least);
     if let Some(outward) = outward.filter(|o| *o <= 1e-9) {
@@ -111,7 +122,7 @@ pub(super) fn prove(model: &Model, place: &Place) -> Result<Proof, Error> {
     let scaled: Vec<f64> = (0..d * d).map(|e| objective.hessian[e] * unit[e % d] * unit[e / d]).collect();
     let least = linalg::extreme_eigenvalues(&scaled, d).map_or(f64::NAN, |(least, _)| least);
     let mut factor = objective.hessian.clone();
-    if least.is_nan() || least < 1e-10 || !linalg::cholesky(&mut factor, d) {
+    if least.is_nan() || least < LEAST || !linalg::cholesky(&mut factor, d) {
         return none(Unproved::Hessian { least });
     }
     let inverse = linalg::inverse_of_factor(&factor, d);

@@ -178,6 +178,7 @@ fn trials_enter_the_bound() {
         reach: &[0.0],
         columns: 0,
         s: &s,
+        sizes: &[1.5],
         data: &data,
         weight: &weight,
     };

@@ -21,15 +21,18 @@ pub(super) struct Wrong<'a> {
     beyond: f64,
     /// A bound on E|u|².
     squares: f64,
+    /// e^{2δ} − 1, where rounding changes ψ by about δ: what that may change of the weights of the nodes.
+    blurred: f64,
 }
 
 impl<'a> Wrong<'a> {
-    /// From the sum `total` in units of e^{−ψ(û)}.
+    /// From the sum `total` in units of e^{−ψ(û)} and about what rounding changes of ψ: an allowance.
     pub(super) fn new(
         group: &'a GroupRows<'a>,
         lattice: &'a Lattice,
         moments: &'a Moments,
         total: f64,
+        rounding: f64,
     ) -> Self {
         let k = lattice.k;
         let missed = lattice.volume() * lattice.missed;
@@ -48,7 +51,8 @@ impl<'a> Wrong<'a> {
             parts = [f64::INFINITY; 3];
         }
         let squares = (0..k).map(|j| moments.uu[j][j]).sum();
-        let mut out = Self { group, lattice, moments, parts, beyond, squares };
+        let blurred = (2.0 * rounding).exp_m1();
+        let mut out = Self { group, lattice, moments, parts, beyond, squares, blurred };
         // the bound on E|u|² counts in its own error
         let small = out.parts.iter().sum::<f64>();
         out.squares = if small < 0.5 { (out.squares + out.square()) / (1.0 - small) } else { f64::INFINITY };
@@ -87,7 +91,7 @@ impl<'a> Wrong<'a> {
 
     /// E u_iu_j, any i and j.
     pub(super) fn square(&self) -> f64 {
-        let rounding = ROUNDING * (self.squares + 1.0);
+        let rounding = ROUNDING * (self.squares + 1.0) + self.blurred * 2.0 * self.squares;
         self.of(self.squares, |j| self.square_inside(j), self.square_growth()) + rounding
     }
 
@@ -117,9 +121,13 @@ impl<'a> Wrong<'a> {
     pub(super) fn slope(&self, i: usize) -> f64 {
         let (inside, growth) = self.slope_bounds(i);
         let (mean, bent) = (self.moments.slope[i].abs(), self.moments.curvature[i]);
-        let s = dot(self.group.s[i], self.group.s[i]).sqrt();
-        let reach = self.group.reach[i] + s * self.moments.farthest;
-        self.of(mean, inside, growth) + ROUNDING * (mean + bent * (1.0 + reach))
+        let reach = self.group.reach[i] + self.group.sizes[i] * self.moments.farthest;
+        let (s, datum) = (self.group.s[i].iter().map(|s| s.abs()).sum(), self.group.data[i]);
+        // E|φ′ − Eφ′| ≤ 2|Eφ′| + spread
+        let spread =
+            2.0 * mean + self.group.weight[i] * self.group.likelihood.first_derivative_spread(s, datum);
+        let blurred = if self.blurred == 0.0 { 0.0 } else { self.blurred * spread };
+        self.of(mean, inside, growth) + blurred + ROUNDING * (mean + bent * (1.0 + reach))
     }
 
     /// E w_iφ_i′u_j, any j; proved for bounds that are uniform only, where |φ′||u| ≤ F(1 + |u|²)/2.
@@ -130,7 +138,8 @@ impl<'a> Wrong<'a> {
         let (inside, growth) = self.slope_bounds(i);
         let half = |j: usize| 0.5 * inside(j) * (1.0 + self.square_inside(j));
         let mean = growth * (1.0 + self.squares);
-        let rounding = ROUNDING * mean * (1.0 + self.group.reach[i]);
+        let reach = self.group.reach[i] + self.group.sizes[i] * self.moments.farthest;
+        let rounding = ROUNDING * mean * (1.0 + reach) + self.blurred * 2.0 * mean;
         self.of(mean, half, 0.5 * growth * (1.0 + self.square_growth())) + rounding
     }
 }

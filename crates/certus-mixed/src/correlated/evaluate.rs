@@ -83,6 +83,7 @@ pub(super) struct Room {
     /// Wᵀz.
     full: Vec<Vector>,
     s: Vec<Vector>,
+    sizes: Vec<f64>,
 }
 
 /// The directions (i, j) of a frame's basis, i ≥ j: S₁₁ where i is below the rank, else S₂₁.
@@ -108,11 +109,12 @@ impl Model {
     ) -> T {
         let (rows, p, k) = (&*self.sorted, self.design.fixed, frame.k);
         let range = rows.first[g]..rows.first[g + 1];
-        let Room { line, moments, t, reach, full, s } = room;
+        let Room { line, moments, t, reach, full, s, sizes } = room;
         t.clear();
         reach.clear();
         full.clear();
         s.clear();
+        sizes.clear();
         for i in range.clone() {
             let (mut sum, mut size) = (0.0, 0.0);
             for (x, b) in rows.x[i * p..][..p].iter().zip(beta) {
@@ -128,6 +130,9 @@ impl Model {
             full.push(own);
             own[frame.rank..].fill(0.0);
             s.push(own);
+            let columns = frame.w.chunks_exact(k).take(frame.rank);
+            let size = |w: &[f64]| w.iter().zip(&rows.z[i]).map(|(w, z)| (w * z).abs()).sum::<f64>();
+            sizes.push(columns.map(size).sum());
         }
         let group = GroupRows {
             likelihood: &*self.likelihood,
@@ -136,6 +141,7 @@ impl Model {
             reach,
             columns: p,
             s,
+            sizes,
             data: &rows.data[range.clone()],
             weight: &rows.weight[range],
         };
@@ -240,7 +246,8 @@ impl Model {
                 out.size += log.abs();
                 out.nodes += moments.nodes;
                 if options.second {
-                    add(&mut out.flat, group, &lattice, moments, &scores, total);
+                    let wrong = Wrong::new(group, &lattice, moments, total, ROUNDING * log.abs());
+                    add(&mut out.flat, &wrong, group, moments, &scores);
                 }
                 None
             });
@@ -254,21 +261,13 @@ impl Model {
 }
 
 /// Adds a group's part of the gradient, its errors, the Hessian and the outward block.
-fn add(
-    flat: &mut [f64],
-    group: &GroupRows<'_>,
-    lattice: &Lattice,
-    moments: &Moments,
-    scores: &Scores<'_>,
-    total: f64,
-) {
+fn add(flat: &mut [f64], wrong: &Wrong<'_>, group: &GroupRows<'_>, moments: &Moments, scores: &Scores<'_>) {
     let (p, n, dirs) = (scores.p, group.t.len(), scores.directions.len());
     let (d, width, k) = (p + dirs, scores.width(), scores.rank + scores.outside);
     let m = width + dirs;
     let (gradient, rest) = flat.split_at_mut(d);
     let (errors, rest) = rest.split_at_mut(d);
     let (hessian, outward) = rest.split_at_mut(d * d);
-    let wrong = Wrong::new(group, lattice, moments, total);
     for i in 0..n {
         let x = &scores.x[i * p..][..p];
         let error = wrong.slope(i);
@@ -378,7 +377,7 @@ impl GroupRows<'_> {
             let slope = moments.slope[i].abs() + w * spread;
             let blur = 0.5
                 * f64::EPSILON
-                * ((self.columns + 8) as f64 * self.reach[i] + 24.0 * s * moments.farthest);
+                * ((self.columns + 8) as f64 * self.reach[i] + 24.0 * self.sizes[i] * moments.farthest);
             let reach = self.t[i].abs() + s * moments.farthest;
             slope * blur + ROUNDING * w * self.likelihood.terms(reach, slope / w, datum)
         };

@@ -39,6 +39,8 @@ pub(super) struct GroupRows<'a> {
     pub(super) columns: usize,
     /// s_i = Tᵀz_i.
     pub(super) s: &'a [Vector],
+    /// Σ_jl |T_lj z_il|: the sizes of the products that s_i is the sum of.
+    pub(super) sizes: &'a [f64],
     pub(super) data: &'a [Datum],
     pub(super) weight: &'a [f64],
 }
@@ -215,6 +217,10 @@ impl GroupRows<'_> {
     /// layers beyond sum to e^{−ψ̃(x̃)}·q/(1 − q)·Π_{i≠j} e^{g_i²/2p}(1 + √(2π/p)/h_i), q = e^{−g_jh_j}.
     fn find_ends(&self, lattice: &mut Lattice, here: &Potential, norm: f64, epsilon: f64) {
         let (k, r, centre) = (lattice.k, lattice.r, lattice.centre);
+        // one node, which is the integral
+        if k == 0 {
+            return;
+        }
         let h = lattice.axes.map(|a| a.step);
         let p = (1.0 - SLACK) / norm;
         // the law of the coordinates, about

@@ -49,7 +49,8 @@ pub(crate) fn known(found: &CrossedFit) -> String {
     );
     match found.trusted {
         true => format!(
-            "log likelihood by importance sampling: {} ± {} nats above the Laplace approximation ({by})",
+            "log likelihood by importance sampling: {} ± {} nats above the approximation with one factor \
+                    integrated out ({by})",
             figure(*value),
             figure(*standard_error)
         ),

@@ -141,7 +141,11 @@ fn judge(outcome: &mut Outcome, scale: &Scale, asked: Option<RequiredLevel>, sca
     };
     if outcome.status == Status::Reached && !enough {
         outcome.status = Status::Limit;
-        outcome.message = format!("{}; an interval with a proof was asked for", outcome.message);
+        let why = match asked {
+            Some(_) => "a proof was asked for",
+            None => "an estimate counts as reached where its position is proved",
+        };
+        outcome.message = format!("{}; {why}", outcome.message);
     }
 }
 
@@ -233,7 +237,11 @@ impl Run<'_> {
         let known = KnownOfScales::new(scale_model, &found, grid_posterior.as_ref());
         let scale = self.scale(&found, grid_posterior.as_ref(), grid_posterior.is_some(), &groups);
         let outcome = self.outcome(&found, grid_posterior.as_ref(), &mixture_posterior, &known, stopped)?;
-        let (parameters, effects, mixed) = (Vec::new(), None, None);
+        let mixed = scale_model.weight.map(|weight| {
+            let theta = scale_model.unknown_scales.user(&found.scales);
+            terms::terms_and_criterion(scale_model, self.groups, &found, &[theta], 1, weight)
+        });
+        let (parameters, effects) = (Vec::new(), None);
         let (profiles, deviations) = (Vec::new(), Vec::new());
         let scales = ScalesOutcome {
             mixture_posterior,
@@ -278,8 +286,10 @@ impl Run<'_> {
             effects: None,
             deviations: Vec::new(),
             known,
-            mixed: (scale_model.scales == Scales::Estimate)
-                .then(|| terms::terms_and_criterion(scale_model, self.groups, found, several)),
+            mixed: (scale_model.scales == Scales::Estimate).then(|| {
+                let (thetas, count, weight) = (&several.thetas, several.parameters, several.weight);
+                terms::terms_and_criterion(scale_model, self.groups, found, thetas, count, weight)
+            }),
             profiles: several.profiles.clone(),
         };
         Ok((outcome, scales))

@@ -5,19 +5,21 @@ use certus_data::encoding::Group;
 use certus_mixed::linear::TermFit;
 
 use crate::variance::model::ScaleModel;
-use crate::variance::several::SeveralEffects;
 use crate::variance::solver::JointMaximum;
 
-/// `groups` and `criterion` at a maximum.
+/// `groups` and `criterion` at a maximum: `thetas` are lme4's θ of every group, `count` their number without those that
+/// are 0 by design, `weight` is n.
 pub(super) fn terms_and_criterion(
     scale_model: &ScaleModel,
     groups: &[Group],
     found: &JointMaximum,
-    several: &SeveralEffects,
+    thetas: &[Vec<f64>],
+    count: usize,
+    weight: f64,
 ) -> (Vec<GroupTerm>, CriterionValue) {
     let unknown_scales = &scale_model.unknown_scales;
     let mut terms = Vec::new();
-    for ((term, group), theta) in groups.iter().enumerate().zip(&several.thetas) {
+    for ((term, group), theta) in groups.iter().enumerate().zip(thetas) {
         let (effects, correlations) = unknown_scales.term(term);
         let k = effects.len();
         let mut correlation = vec![vec![None; k]; k];
@@ -40,7 +42,7 @@ pub(super) fn terms_and_criterion(
             theta: theta.clone(),
         });
     }
-    let df = (found.beta.len() + several.parameters) as f64;
+    let df = (found.beta.len() + count) as f64;
     let value = -2.0 * found.log_likelihood;
     let criterion = CriterionValue {
         kind: scale_model.criterion().unwrap_or("ML").into(),
@@ -48,7 +50,7 @@ pub(super) fn terms_and_criterion(
         log_likelihood: found.log_likelihood,
         df: df as u64,
         aic: value + 2.0 * df,
-        bic: value + df * several.weight.ln(),
+        bic: value + df * weight.ln(),
     };
     (terms, criterion)
 }

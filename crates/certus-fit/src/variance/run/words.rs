@@ -271,15 +271,15 @@ impl Run<'_> {
         };
         let mut message = match &found.intervals[0].proved {
             proved if found.several.is_some() && self.scale_model.scales == Scales::Posterior => {
-                let how = if proved.is_ok() { "is proved up to rounding" } else { "is not proved" };
+                let how = if proved.is_ok() { "is proved" } else { "is not proved" };
                 let count = counted(unknown_scales.scales.len(), "scale");
                 format!("posterior of the coefficients and {count}; a maximum of the {objective} {how}")
             }
             Ok(()) if found.several.is_some() => {
-                format!("{}, which is proved up to rounding", self.scale_model.estimated_by())
+                format!("{}; that a maximum is near is proved", self.scale_model.estimated_by())
             }
             Err(_) if found.several.is_some() => {
-                format!("{}, which is not proved", self.scale_model.estimated_by())
+                format!("{}; that a maximum is near is not proved", self.scale_model.estimated_by())
             }
             Ok(()) => format!("{what}; a maximum of the {objective} is bracketed (proved)"),
             Err(_) if several => format!("{what}; a maximum of the {objective} is not bracketed"),
