@@ -89,7 +89,7 @@ fn what_is_wrong_is_shown_at_its_place() {
         ("y ~ x +", 7, "the formula ends"),
         ("y ~ x z", 6, "+, - or the end is required here, but 'z' was found"),
         ("y ~ .", 4, "name the columns"),
-        ("y ~ a + sin(x)", 8, "sin(x) is not a function of formulas"),
+        ("y ~ a + sin(x)", 8, "sin(x) is not supported in formulas"),
         ("y ~ a:sin(x)", 6, "--sql"),
         ("y ~ log(x, 2)", 9, "the ) after one expression"),
         ("y ~ I(x +)", 9, "the formula ends"),

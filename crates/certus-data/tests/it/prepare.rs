@@ -257,7 +257,7 @@ fn bad_cells_and_names_are_refused_by_name() {
     refused(
         prepare(&flat, &Spec::new("y", Response::Linear)),
         ErrorKind::Data,
-        &["no feature is left", "'x' is 3 in every row, so confounded with the intercept"],
+        &["no feature is left", "'x' is 3 in every row, so it is confounded with the intercept"],
     );
     let alone = table(&[("y", number(&[0.0, 1.0])), ("name", text(&["anna", "anna"]))]);
     refused(

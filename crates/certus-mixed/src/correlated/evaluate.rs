@@ -246,7 +246,7 @@ impl Model {
                 out.size += log.abs();
                 out.nodes += moments.nodes;
                 if options.second {
-                    let wrong = Wrong::new(group, &lattice, moments, total, ROUNDING * log.abs());
+                    let wrong = Wrong::new(group, &lattice, moments, total, f64::EPSILON * log.abs());
                     add(&mut out.flat, &wrong, group, moments, &scores);
                 }
                 None
