@@ -178,7 +178,7 @@ fn variable(kind: usize, column: String) -> Variable {
     match kind % 5 {
         0 => of(Basis::Poly(3)),
         1 => of(Basis::Scale),
-        2 => Variable::Factor { column, reference: (kind % 2 == 0).then(|| "it's (a".into()) },
+        2 => Variable::Factor { column, reference: kind.is_multiple_of(2).then(|| "it's (a".into()) },
         3 => {
             let two = Expression::Two('/', Box::new(own.clone()), Box::new(Expression::Number(2.5)));
             Variable::Computed { of: two, basis: Basis::Itself }
