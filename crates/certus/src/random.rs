@@ -30,10 +30,14 @@ const TASK: usize = 16 * BLOCK;
 /// | `Estimate` | 2 | [`crate::diagnostics::WeightedDraws::resampled`] |
 /// | `Estimate` | 2³² + k | the k-th look of [`crate::auto()`] |
 /// | `Estimate` | 2⁴⁰, 2⁴⁰ + 1 | its check of the gradient |
+/// | `Estimate` | 2⁴¹ | its last search for a violation of convexity, of black boxes only |
 /// | `Estimate` | 2⁴¹ + 2k, + 1 | batch k of the draws of `certus-mixed`'s proposal: normals; which component |
+/// | `Estimate` | 2⁴³ + k | batch k of the draws of scales of linear mixed models, in `certus-fit` |
 /// | `Estimate` | 2⁴⁵ + k | set k of the draws that correct a Laplace approximation, in `certus-mixed` |
 /// | `Sample` | 2⁴¹ | normals of predictions by draws of scales, in `certus-fit` |
-/// | `Sample` | 2⁴⁶ | draws of effects of several groups, for predictions, in `certus-fit` |
+/// | `Sample` | 2⁴² | draws of effects of linear mixed models, for predictions, in `certus-fit` |
+/// | `Sample` | 2⁴⁴ | effects of linear mixed models over draws of the scales, in `certus-fit` |
+/// | `Sample` | 2⁴⁶ | draws of effects of other models with several group effects, in `certus-fit` |
 /// | `Chain` | 2k; 2k + 1 | chain k of the sampler of `certus-models`: its start; the key of its own generator |
 ///
 /// A statement that holds with probability 1 − δ over its draws holds for a Gaussian that was chosen without them. So

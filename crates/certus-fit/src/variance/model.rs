@@ -64,113 +64,51 @@ impl ScaleModel {
             return Ok(None);
         };
         let scales = request.scale.scales();
-        let of_units = || in_units(request.scale.prior(), unit);
-        let penalised = !prior.is_flat();
-        let prior = prior.clone();
-        let noise = own(response, request.sigma, request.dispersion) == Some(Auxiliary::Sigma);
-        let several = unknown_scales.effects.len() > 1;
+        let own = own(response, request.sigma, request.dispersion);
+        let (effects, noise) = (unknown_scales.effects.len(), own == Some(Auxiliary::Sigma));
+        let (several, asked) = (effects > 1, request.scale.criterion());
         if request.scale.laplace() && (noise || !several) {
             return Err(RequestError::no_effect("`scales` laplace", LAPLACE_MODELS).into());
         }
-        if several && !noise {
-            let effects = unknown_scales.effects.len();
-            if scales == Scales::Posterior {
-                return Err(RequestError::NoPosterior { effects }.into());
-            }
-            if penalised {
-                return Err(RequestError::PenalisedSds { effects }.into());
-            }
-            let likelihood = request.likelihood()?;
-            let together = match &encoding.groups[..] {
-                [group] => group.correlated && effects <= MOST_CORRELATED,
-                _ => false,
-            };
-            let model = match (request.scale.laplace(), together) {
-                (false, true) => {
-                    let model = CorrelatedMixed::new(prepared, &unknown_scales, likelihood, prior.clone())?;
-                    ScaleSolver::Correlated(Box::new(model))
-                }
-                (laplace, _) => {
-                    let sampling = Sampling { draws: None, seed: SEED };
-                    let method = if laplace { Method::Laplace } else { Method::Corrected(sampling) };
-                    let model = CrossedMixed::new(prepared, &unknown_scales, likelihood, method)?;
-                    ScaleSolver::Crossed(Box::new(model))
-                }
-            };
-            let linear = false;
-            let priors = Vec::new();
-            return Ok(Some(Self {
-                model,
-                unknown_scales,
-                scales,
-                priors,
-                prior,
-                linear,
-                penalised,
-                weight: None,
-            }));
+        if several && !noise && scales == Scales::Posterior {
+            return Err(RequestError::NoPosterior { effects }.into());
         }
-        if noise && (request.scale.criterion().is_some() || several) {
-            if scales == Scales::Estimate && penalised {
-                return Err(RequestError::PenalisedSds { effects: unknown_scales.effects.len() }.into());
-            }
-            // where a posterior begins is not decisive
-            let criterion = request.scale.criterion().unwrap_or(Criterion::Reml);
-            let model = LinearMixed::new(prepared, &unknown_scales, criterion)?;
-            let model = ScaleSolver::Mixed(Box::new(model));
-            let count = unknown_scales.scales.iter().filter(|own| !own.correlation).count();
-            let (priors, linear) = (vec![of_units(); count], true);
-            let penalised = false;
-            return Ok(Some(Self {
-                model,
-                unknown_scales,
-                scales,
-                priors,
-                prior,
-                linear,
-                penalised,
-                weight: None,
-            }));
+        // linear ones may have one effect, if a criterion is asked for
+        let terms = several || (noise && asked.is_some());
+        let mut penalised = !prior.is_flat();
+        if terms && scales == Scales::Estimate && penalised {
+            return Err(RequestError::PenalisedSds { effects }.into());
         }
-        let codes: Vec<usize> = prepared.codes.first().into_iter().flatten().map(|c| *c as usize).collect();
-        let grouping = unknown_scales.effects.first().map(|effect| Grouping {
-            codes: &codes,
-            column: (effect.feature > 0 || !encoding.intercept).then_some(effect.feature),
-            shift: effect.shift,
-        });
-        let own_prior = prior.clone();
-        let collapsed = |grouping: Grouping<'_>, likelihood: Arc<dyn Likelihood>, prior| {
-            let model = Collapsed::new(design, grouping.codes, grouping.column, likelihood, prior)?;
-            Ok::<_, Error>(model.shifted(grouping.shift))
-        };
-        let model = match (own(response, request.sigma, request.dispersion), grouping) {
-            (Some(Auxiliary::Sigma), grouping) => {
-                ScaleSolver::Noise(LinearNoise::new(design, grouping, prior)?)
-            }
-            // which likelihood they begin with does not matter
-            (Some(Auxiliary::Dispersion), None) => {
-                ScaleSolver::Counts(Dispersion::Plain(Glm::new(design.clone(), Arc::new(Poisson), prior)?))
-            }
-            (Some(Auxiliary::Dispersion), Some(grouping)) => {
-                ScaleSolver::Counts(Dispersion::Grouped(collapsed(grouping, Arc::new(Poisson), prior)?))
-            }
-            (None, Some(grouping)) => ScaleSolver::Effect(collapsed(grouping, request.likelihood()?, prior)?),
-            (None, None) => return Ok(None),
-        };
-        let priors = vec![of_units(); unknown_scales.scales.len()];
-        let linear = response.link() == Link::Identity;
         let mut weight = None;
-        let one = matches!(model, ScaleSolver::Effect(_)) && prepared.rows.ranks().is_none();
-        if one && scales == Scales::Estimate && !penalised {
-            let mut sum = 0.0;
-            for index in 0..leaves(&*prepared.rows) {
-                let add =
-                    &mut |leaf: Leaf<'_>| sum += (0..leaf.y.len()).map(|i| leaf.weight_of(i)).sum::<f64>();
-                prepared.rows.leaf(index, add)?;
+        let model = match own {
+            Some(Auxiliary::Sigma) if terms => {
+                penalised = false;
+                // where a posterior begins is not decisive
+                let criterion = asked.unwrap_or(Criterion::Reml);
+                ScaleSolver::Mixed(Box::new(LinearMixed::new(prepared, &unknown_scales, criterion)?))
             }
-            weight = Some(sum);
-        }
-        Ok(Some(Self { model, unknown_scales, scales, priors, prior: own_prior, linear, penalised, weight }))
+            _ if terms => several_terms(prepared, &unknown_scales, prior, request)?,
+            _ => {
+                let Some(model) = one_effect(prepared, design, prior, request, &unknown_scales)? else {
+                    return Ok(None);
+                };
+                if matches!(model, ScaleSolver::Effect(_)) && scales == Scales::Estimate && !penalised {
+                    weight = total_weight(prepared)?;
+                }
+                model
+            }
+        };
+        let priors = match scales {
+            // an estimate of several terms has none
+            Scales::Estimate if terms && !noise => Vec::new(),
+            _ => {
+                let count = unknown_scales.scales.iter().filter(|own| !own.correlation).count();
+                vec![in_units(request.scale.prior(), unit); count]
+            }
+        };
+        let linear = response.link() == Link::Identity;
+        let prior = prior.clone();
+        Ok(Some(Self { model, unknown_scales, scales, priors, prior, linear, penalised, weight }))
     }
 
     /// The posterior density of coefficients and log scales; `None` for linear models, whose coefficients are normal
@@ -275,4 +213,78 @@ impl ScaleModel {
         let line = |(j, own): (usize, &ScaleName)| Some(format!("{} ~ {}", own.name, self.prior_of(j)?));
         self.unknown_scales.scales.iter().enumerate().filter_map(line).collect()
     }
+}
+
+/// Several effects of a model that is not linear: lattices for up to three correlated ones of one group, else the
+/// Laplace approximation and its correction.
+fn several_terms(
+    prepared: &Prepared,
+    unknown_scales: &UnknownScales,
+    prior: &Prior,
+    request: &Request,
+) -> Result<ScaleSolver, Error> {
+    let (likelihood, laplace) = (request.likelihood()?, request.scale.laplace());
+    let together = match &prepared.encoding.groups[..] {
+        [group] => group.correlated && unknown_scales.effects.len() <= MOST_CORRELATED,
+        _ => false,
+    };
+    if together && !laplace {
+        let model = CorrelatedMixed::new(prepared, unknown_scales, likelihood, prior.clone())?;
+        return Ok(ScaleSolver::Correlated(Box::new(model)));
+    }
+    let sampling = Sampling { draws: None, seed: SEED };
+    let method = if laplace { Method::Laplace } else { Method::Corrected(sampling) };
+    Ok(ScaleSolver::Crossed(Box::new(CrossedMixed::new(prepared, unknown_scales, likelihood, method)?)))
+}
+
+/// At most one effect of one group, and the parameter of the likelihood.
+fn one_effect(
+    prepared: &Prepared,
+    design: &Design,
+    prior: &Prior,
+    request: &Request,
+    unknown_scales: &UnknownScales,
+) -> Result<Option<ScaleSolver>, Error> {
+    let prior = prior.clone();
+    let codes: Vec<usize> = prepared.codes.first().into_iter().flatten().map(|c| *c as usize).collect();
+    let grouping = unknown_scales.effects.first().map(|effect| Grouping {
+        codes: &codes,
+        column: (effect.feature > 0 || !prepared.encoding.intercept).then_some(effect.feature),
+        shift: effect.shift,
+    });
+    let collapsed = |grouping: Grouping<'_>, likelihood: Arc<dyn Likelihood>, prior| {
+        let model = Collapsed::new(design, grouping.codes, grouping.column, likelihood, prior)?;
+        Ok::<_, Error>(model.shifted(grouping.shift))
+    };
+    Ok(match (own(request.spec.model, request.sigma, request.dispersion), grouping) {
+        (Some(Auxiliary::Sigma), grouping) => {
+            Some(ScaleSolver::Noise(LinearNoise::new(design, grouping, prior)?))
+        }
+        // which likelihood they begin with does not matter
+        (Some(Auxiliary::Dispersion), None) => {
+            let model = Glm::new(design.clone(), Arc::new(Poisson), prior)?;
+            Some(ScaleSolver::Counts(Dispersion::Plain(model)))
+        }
+        (Some(Auxiliary::Dispersion), Some(grouping)) => {
+            let model = collapsed(grouping, Arc::new(Poisson), prior)?;
+            Some(ScaleSolver::Counts(Dispersion::Grouped(model)))
+        }
+        (None, Some(grouping)) => {
+            Some(ScaleSolver::Effect(collapsed(grouping, request.likelihood()?, prior)?))
+        }
+        (None, None) => None,
+    })
+}
+
+/// Σ w; not known where rows are spread over ranks.
+fn total_weight(prepared: &Prepared) -> Result<Option<f64>, Error> {
+    if prepared.rows.ranks().is_some() {
+        return Ok(None);
+    }
+    let mut sum = 0.0;
+    for index in 0..leaves(&*prepared.rows) {
+        let add = &mut |leaf: Leaf<'_>| sum += (0..leaf.y.len()).map(|i| leaf.weight_of(i)).sum::<f64>();
+        prepared.rows.leaf(index, add)?;
+    }
+    Ok(Some(sum))
 }

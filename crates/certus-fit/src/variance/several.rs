@@ -1,16 +1,22 @@
 //! Several group effects whose sds are not given: the terms of a model, its rows, and an estimate as it is told.
 
+use certus::gaussian::NORMAL_95;
+use certus::random::{Purpose, Random};
 use certus_data::Prepared;
 use certus_data::encoding::Encoding;
 use certus_likelihood::Datum;
 use certus_mixed::collapsed::Effect;
-use certus_mixed::linear::{Design, Term, TermFit};
+use certus_mixed::linear::{Design, Modes, Term, TermFit};
 use certus_models::Error;
 use certus_models::rows::leaves;
 
 use crate::variance::mixture::Effects;
 use crate::variance::names::UnknownScales;
 use crate::variance::request::term_of;
+
+/// Draws of the effects that are kept for predictions, and numbers of them, at most.
+const DRAWS: usize = 1000;
+const NUMBERS: usize = 4_000_000;
 
 /// A term of the model: correlated effects of a group, or one of several independent ones.
 pub(crate) struct EffectTerm {
@@ -100,6 +106,51 @@ impl EffectTerms {
             out.extend((0..levels).map(|level| numbers[first[term] + level * k + e]));
         }
         out
+    }
+
+    /// The effects in the order of the model: per effect, its levels.
+    pub(crate) fn effects(&self, all: &[Modes]) -> Vec<Effect> {
+        let p = self.fixed;
+        let mut out = Vec::new();
+        for effect in 0..self.unknown_scales.effects.len() {
+            let (term, e) = self.place(effect);
+            let (own, rows) = (&all[term], &self.rows[self.list[term].group]);
+            let k = own.effects;
+            for (level, rows) in rows.iter().enumerate() {
+                let at = level * k + e;
+                let (mean, sd) = (own.means[at], own.variances[at * k + e].max(0.0).sqrt());
+                out.push(Effect {
+                    group: level,
+                    rows: *rows,
+                    mean,
+                    sd,
+                    quantiles: [mean - NORMAL_95 * sd, mean, mean + NORMAL_95 * sd],
+                    covariance: own.with_fixed[at * p..][..p].to_vec(),
+                });
+            }
+        }
+        out
+    }
+
+    /// Draws of what is not known of coefficients and effects, these in the order of the model: `draw` makes them of
+    /// `length` normal numbers each, which come from a stream of their own.
+    pub(crate) fn deviations<E>(
+        &self,
+        length: usize,
+        stream: u64,
+        draw: impl FnOnce(&[f64]) -> Result<Vec<f64>, E>,
+    ) -> Result<Vec<f64>, E> {
+        let count = (NUMBERS / length.max(1)).clamp(1, DRAWS);
+        let mut normals = vec![0.0; count * length];
+        Random::new(0, Purpose::Sample, 0).normals(stream, 0, length, &mut normals);
+        let drawn = draw(&normals)?;
+        let mut out = Vec::with_capacity(drawn.len());
+        for draw in drawn.chunks_exact(drawn.len() / count) {
+            let (fixed, effects) = draw.split_at(self.fixed);
+            out.extend_from_slice(fixed);
+            out.extend(self.ordered(effects));
+        }
+        Ok(out)
     }
 
     /// T of a term, k × k by columns, at some scales of the model.

@@ -8,23 +8,7 @@ use super::inner::Inner;
 use super::mode::Mode;
 use super::model::CrossedModel;
 use super::points::Points;
-use crate::linear::small;
-
-/// The effects of one term, given the estimated parameters.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CrossedModes {
-    /// k.
-    pub effects: usize,
-    /// Conditional modes (means of the factor that is integrated out, given the modes of the others), k per level.
-    pub means: Vec<f64>,
-    /// Covariance matrices by the Gaussian approximation, with the uncertainty of the fixed effects, k × k per level;
-    /// that of the prior for levels without rows.
-    pub variances: Vec<f64>,
-    /// The same with the fixed effects given (lme4's `condVar`).
-    pub given_fixed: Vec<f64>,
-    /// Cov(b − b̂, β − β̂), p × k per level.
-    pub with_fixed: Vec<f64>,
-}
+use crate::linear::{Modes, small};
 
 /// The joint Gaussian of all effects and β around the estimate, θ given: b − b̂ = J(β − β̂) + own.
 pub(super) struct Around<'a> {
@@ -216,15 +200,17 @@ impl<'a> Around<'a> {
     }
 }
 
-/// The effects of every term, in the order of the design.
-pub fn modes(model: &CrossedModel, fit: &CrossedFit) -> Result<Vec<CrossedModes>, Error> {
+/// The effects of every term, in the order of the design, given the estimated parameters: conditional modes (means of
+/// the factor that is integrated out, given the modes of the others), and covariance matrices by the Gaussian
+/// approximation; those of the prior for levels without rows.
+pub fn modes(model: &CrossedModel, fit: &CrossedFit) -> Result<Vec<Modes>, Error> {
     let around = Around::new(model, fit)?;
     let (means, slopes, variances) = (around.means(), around.slopes(), around.variances());
     let (layout, p) = (&model.layout, model.layout.fixed);
     let of = |place: &super::layout::Place| {
         let (f, k) = (place.factor, place.effects);
         let all = layout.factors[f].effects;
-        let mut out = CrossedModes {
+        let mut out = Modes {
             effects: k,
             means: Vec::new(),
             variances: Vec::new(),

@@ -22,7 +22,7 @@ mod start;
 
 pub use at::{LikelihoodValue, likelihood_at};
 pub use corrected::Sampling;
-pub use effects::{CrossedModes, deviation_len, deviations, modes};
+pub use effects::{deviation_len, deviations, modes};
 pub use error::Error;
 pub use fit::{Correction, CrossedFit, Method, fit};
 pub use model::{CrossedModel, Observation};

@@ -4,9 +4,7 @@
 use std::ops::ControlFlow;
 
 use certus::certificate::{counted, figure};
-use certus::gaussian::NORMAL_95;
-use certus::random::{Purpose, Random};
-use certus_mixed::collapsed::{Confirmed, Effect};
+use certus_mixed::collapsed::Confirmed;
 use certus_mixed::crossed::{
     Correction, CrossedFit, Method, Sampling, deviation_len, deviations, fit, likelihood_at, modes,
 };
@@ -16,10 +14,7 @@ use certus_models::Error;
 use super::model::CrossedMixed;
 use crate::variance::several::SeveralEffects;
 
-/// Draws of the effects that are kept for predictions, and numbers of them, at most.
-const DRAWS: usize = 1000;
-const NUMBERS: usize = 4_000_000;
-/// The stream of their normal numbers ([`Purpose`] lists them all).
+/// The stream of the normal numbers of draws ([`certus::random::Purpose`] lists them all).
 const STREAM: u64 = 1 << 46;
 
 /// The smallest number of draws, for a correction that is not used.
@@ -76,38 +71,12 @@ impl CrossedMixed {
         let found = self.named(fit(&self.model, self.method, &mut watch))?;
         let _ = self.draws.set(draws_of(&found));
         let all = self.named(modes(&self.model, &found))?;
-        let (p, length) = (self.dim(), deviation_len(&self.model));
-        let draws = (NUMBERS / length.max(1)).clamp(1, DRAWS);
-        let mut normals = vec![0.0; draws * length];
-        Random::new(0, Purpose::Sample, 0).normals(STREAM, 0, length, &mut normals);
-        let drawn = self.named(deviations(&self.model, &found, &normals))?;
-        let mut kept = Vec::with_capacity(drawn.len());
-        for draw in drawn.chunks_exact(drawn.len() / draws) {
-            kept.extend_from_slice(&draw[..p]);
-            kept.extend(self.terms.ordered(&draw[p..]));
-        }
-        let mut effects = Vec::new();
-        for effect in 0..self.terms.unknown_scales.effects.len() {
-            let (term, e) = self.terms.place(effect);
-            let (own, rows) = (&all[term], &self.terms.rows[self.terms.list[term].group]);
-            let k = own.effects;
-            for (level, rows) in rows.iter().enumerate() {
-                let at = level * k + e;
-                let (mean, sd) = (own.means[at], own.variances[at * k + e].max(0.0).sqrt());
-                effects.push(Effect {
-                    group: level,
-                    rows: *rows,
-                    mean,
-                    sd,
-                    quantiles: [mean - NORMAL_95 * sd, mean, mean + NORMAL_95 * sd],
-                    covariance: own.with_fixed[at * p..][..p].to_vec(),
-                });
-            }
-        }
+        let draw = |normals: &[f64]| deviations(&self.model, &found, normals);
+        let drawn = self.terms.deviations(deviation_len(&self.model), STREAM, draw);
         let estimate = SeveralEffects {
-            effects,
+            effects: self.terms.effects(&all),
             between: Vec::new(),
-            deviations: kept,
+            deviations: self.named(drawn)?,
             profiles: Vec::new(),
             evaluations: 0,
             thetas: self.terms.thetas(&found.terms),

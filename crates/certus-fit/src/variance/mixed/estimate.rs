@@ -2,25 +2,20 @@
 //! and the check of what a file claims.
 
 use certus::gaussian::NORMAL_95;
-use certus::random::{Purpose, Random};
-use certus_mixed::collapsed::{Confirmed, Effect};
+use certus_mixed::collapsed::Confirmed;
 use certus_mixed::linear::{
-    Error as MixedError, LinearMixedFit, Modes, Scale, TermFit, deviation_len, deviations, fit,
-    level_covariances, modes, profile,
+    LinearMixedFit, Scale, TermFit, deviation_len, deviations, fit, level_covariances, modes, profile,
 };
 use certus_models::Error;
 
 use super::model::LinearMixed;
 use crate::variance::several::SeveralEffects;
 
-/// Draws of the effects of several factors that are kept for predictions, and numbers of them, at most.
-const DRAWS: usize = 1000;
-const NUMBERS: usize = 4_000_000;
 /// Levels of all groups up to which profile intervals are computed.
 const PROFILED: usize = 1000;
 /// The 90 % quantile of χ² with one degree of freedom.
 const CUT: f64 = NORMAL_95 * NORMAL_95;
-/// The stream of their normal numbers ([`Purpose`] lists them all).
+/// The stream of the normal numbers of draws ([`certus::random::Purpose`] lists them all).
 const STREAM: u64 = 1 << 42;
 
 impl LinearMixed {
@@ -28,12 +23,16 @@ impl LinearMixed {
     pub(crate) fn estimate(&self) -> Result<(LinearMixedFit, SeveralEffects), Error> {
         let found = self.named(fit(&self.statistics, self.criterion))?;
         let all = self.named(modes(&self.statistics, &found))?;
-        let effects = self.effects(&all);
+        let effects = self.terms.effects(&all);
         let (mut between, mut kept) = (Vec::new(), Vec::new());
         if self.terms.unknown_scales.effects.len() > 1 {
             match self.named(level_covariances(&self.statistics, &found))? {
                 Some(covariances) => between = self.between(&covariances),
-                None => kept = self.named(self.deviations(&found))?,
+                None => {
+                    let draw = |normals: &[f64]| deviations(&self.statistics, &found, normals);
+                    let length = deviation_len(&self.statistics);
+                    kept = self.named(self.terms.deviations(length, STREAM, draw))?;
+                }
             }
         }
         let estimate = SeveralEffects {
@@ -75,50 +74,11 @@ impl LinearMixed {
         out
     }
 
-    /// The effects in the order of the model: per effect, its levels.
-    fn effects(&self, all: &[Modes]) -> Vec<Effect> {
-        let p = self.dim();
-        let mut out = Vec::new();
-        for effect in 0..self.terms.unknown_scales.effects.len() {
-            let (term, e) = self.terms.place(effect);
-            let (own, rows) = (&all[term], &self.terms.rows[self.terms.list[term].group]);
-            let k = own.effects;
-            for (level, rows) in rows.iter().enumerate() {
-                let at = level * k + e;
-                let (mean, sd) = (own.means[at], own.variances[at * k + e].max(0.0).sqrt());
-                out.push(Effect {
-                    group: level,
-                    rows: *rows,
-                    mean,
-                    sd,
-                    quantiles: [mean - NORMAL_95 * sd, mean, mean + NORMAL_95 * sd],
-                    covariance: own.with_fixed[at * p..][..p].to_vec(),
-                });
-            }
-        }
-        out
-    }
-
     /// Covariances between the effects of a level, pair after pair.
     fn between(&self, covariances: &[f64]) -> Vec<f64> {
         let k = self.terms.unknown_scales.effects.len();
         let each = covariances.chunks_exact(k * k);
         each.flat_map(|c| TermFit::pairs(k).map(|(i, j)| c[j * k + i]).collect::<Vec<_>>()).collect()
-    }
-
-    /// Draws of what is not known of coefficients and effects, these in the order of the model.
-    fn deviations(&self, found: &LinearMixedFit) -> Result<Vec<f64>, MixedError> {
-        let (p, length) = (self.dim(), deviation_len(&self.statistics));
-        let count = (NUMBERS / length).clamp(1, DRAWS);
-        let mut normals = vec![0.0; count * length];
-        Random::new(0, Purpose::Sample, 0).normals(STREAM, 0, length, &mut normals);
-        let drawn = deviations(&self.statistics, found, &normals)?;
-        let mut out = Vec::with_capacity(drawn.len());
-        for draw in drawn.chunks_exact(length) {
-            out.extend_from_slice(&draw[..p]);
-            out.extend(self.terms.ordered(&draw[p..]));
-        }
-        Ok(out)
     }
 
     /// The scales of an estimate in the order of the model: sds, correlations, σ.

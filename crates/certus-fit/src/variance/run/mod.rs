@@ -143,7 +143,7 @@ fn judge(outcome: &mut Outcome, scale: &Scale, asked: Option<RequiredLevel>, sca
         outcome.status = Status::Limit;
         let why = match asked {
             Some(_) => "a proof was asked for",
-            None => "an estimate counts as reached where its position is proved",
+            None => "an estimate counts as reached only if its position is proved",
         };
         outcome.message = format!("{}; {why}", outcome.message);
     }

@@ -276,10 +276,10 @@ impl Run<'_> {
                 format!("posterior of the coefficients and {count}; a maximum of the {objective} {how}")
             }
             Ok(()) if found.several.is_some() => {
-                format!("{}; that a maximum is near is proved", self.scale_model.estimated_by())
+                format!("{}; a maximum is proved to be near", self.scale_model.estimated_by())
             }
             Err(_) if found.several.is_some() => {
-                format!("{}; that a maximum is near is not proved", self.scale_model.estimated_by())
+                format!("{}; no maximum is proved to be near", self.scale_model.estimated_by())
             }
             Ok(()) => format!("{what}; a maximum of the {objective} is bracketed (proved)"),
             Err(_) if several => format!("{what}; a maximum of the {objective} is not bracketed"),
