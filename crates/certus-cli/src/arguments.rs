@@ -96,6 +96,31 @@ pub enum Command {
         #[arg(long, value_parser = ["known", "new", "population"])]
         groups: Option<String>,
     },
+    /// Answer questions about the expected response: contrasts, ratios, slopes and adjusted predictions, averaged over
+    /// the rows of the data
+    Effects {
+        /// The directory of the fit
+        dir: PathBuf,
+        /// Compare two values of a column: "arm: b - a", "arm: b / a", "arm: odds(b) / odds(a)", or "arm" for each of
+        /// its levels against the reference; may be repeated
+        #[arg(long, value_name = "CONTRAST")]
+        contrast: Vec<String>,
+        /// How much the expected response rises per unit of a column of numbers; may be repeated
+        #[arg(long, value_name = "COL")]
+        slope: Vec<String>,
+        /// Hold a column at values, in all rows: "age=40,60"; of several such options all combinations
+        #[arg(long, value_name = "COL=VALUES")]
+        at: Vec<String>,
+        /// Probability of the intervals [default: 0.9]
+        #[arg(long, value_name = "P")]
+        interval: Option<f64>,
+        /// Average over the rows of this file [default: the data of the fit]
+        #[arg(long, value_name = "FILE")]
+        data: Option<PathBuf>,
+        /// How to print: table, csv, markdown or json
+        #[arg(long, default_value = "table", value_parser = ["table", "csv", "markdown", "json"])]
+        format: String,
+    },
     /// Write an HTML report into the directory of a fit
     Report {
         /// The directory of the fit
@@ -132,6 +157,7 @@ impl Command {
             Command::ExportProof { .. } => "export-proof",
             Command::Sample { .. } => "sample",
             Command::Predict { .. } => "predict",
+            Command::Effects { .. } => "effects",
             Command::Report { .. } => "report",
             Command::Compare { .. } => "compare",
             Command::Doctor => "doctor",

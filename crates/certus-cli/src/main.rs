@@ -5,6 +5,7 @@
 
 mod arguments;
 mod config;
+mod effects;
 mod exit;
 mod fit;
 mod many;
@@ -117,6 +118,10 @@ fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failur
         }
         Command::Predict { dir, new, groups, to, overwrite } => {
             results::predict(&dir, &new, groups.as_deref(), &to, overwrite)
+        }
+        Command::Effects { dir, contrast, slope, at, interval, data, format } => {
+            let asked = effects::question(&contrast, slope, &at, interval)?;
+            effects::effects(&dir, &asked, data.as_deref(), &format)
         }
         Command::Report { dir } => results::report(&dir),
         Command::Compare { fits } => results::compare(&fits),

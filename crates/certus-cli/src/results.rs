@@ -18,7 +18,7 @@ use crate::request::open;
 use crate::table::aligned;
 
 /// Opens the directory of a fit, with a note if nothing protects its files.
-fn opened(dir: &Path) -> Result<FitDirectory, Failure> {
+pub fn opened(dir: &Path) -> Result<FitDirectory, Failure> {
     let directory = FitDirectory::open(dir)?;
     directory.note().iter().for_each(|words| note(words));
     Ok(directory)

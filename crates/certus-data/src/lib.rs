@@ -7,6 +7,7 @@
 
 mod basis;
 pub mod by_key;
+mod complete;
 pub mod encoding;
 mod error;
 mod event;

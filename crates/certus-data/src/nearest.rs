@@ -5,7 +5,7 @@ pub fn nearest<'a>(names: impl Iterator<Item = &'a str> + Clone, wanted: &str) -
     let folded = wanted.to_lowercase();
     let best = names.clone().map(|n| (distance(&n.to_lowercase(), &folded), n)).min_by_key(|(d, _)| *d);
     match best {
-        Some((d, name)) if d <= wanted.chars().count().div_ceil(2) => format!(": did you mean '{name}'?"),
+        Some((d, name)) if d <= wanted.chars().count().div_ceil(3) => format!(": did you mean '{name}'?"),
         Some(_) => {
             let all: Vec<String> = names.map(String::from).collect();
             format!("; available: {}", first_names(&all, 20))

@@ -193,6 +193,16 @@ impl Table {
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, Column::len)
     }
+
+    /// Names, in order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.info.iter().map(|info| info.name.as_str())
+    }
+
+    /// A column by its place.
+    pub(crate) fn at(&self, place: usize) -> &Column {
+        &self.columns[place]
+    }
 }
 
 impl Source for Table {

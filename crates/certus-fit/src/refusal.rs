@@ -197,6 +197,58 @@ pub enum RequestError {
     /// A prediction from a fit that has no data.
     #[error("there is nothing to predict: the fit of a log density has no data; draw from it instead")]
     NothingToPredict,
+    /// A contrast that cannot be read.
+    #[error(
+        "the contrast '{text}' is not understood: write \"arm\" (each level against the reference), \"arm: b - a\", \
+            \"arm: b / a\" or \"arm: odds(b) / odds(a)\", with spaces around the sign"
+    )]
+    Contrast {
+        /// What was written.
+        text: String,
+    },
+    /// A held column that cannot be read.
+    #[error("'{text}' does not say where a column is held: write \"age=40,60\"")]
+    Held {
+        /// What was written.
+        text: String,
+    },
+    /// A question about a column that the model is not made of.
+    #[error(
+        "the model is not made of a column '{name}'{}",
+        nearest(available.iter().map(String::as_str), name)
+    )]
+    NoInput {
+        /// The name.
+        name: String,
+        /// Those it is made of.
+        available: Vec<String>,
+    },
+    /// A value that a column cannot have.
+    #[error("'{value}' is not a value of the column '{column}', whose cells are of another kind")]
+    Value {
+        /// The column.
+        column: String,
+        /// The value.
+        value: String,
+    },
+    /// A slope along a column that has no numbers.
+    #[error("the column '{name}' has no numbers, so no slope: ask for a contrast, \"{name}\"")]
+    NoSlope {
+        /// The column.
+        name: String,
+    },
+    /// Levels of a column of numbers.
+    #[error(
+        "the column '{name}' has numbers and no levels: name two of them, \"{name}: 2 - 1\", or ask for its slope \
+            (`slope`)"
+    )]
+    NoLevels {
+        /// The column.
+        name: String,
+    },
+    /// Nothing to average over.
+    #[error("no row has a value in every column of the model: there is nothing to average over")]
+    NoRows,
     /// A prediction for known groups without their effects.
     #[error(
         "the fit does not have the effects of its groups, because it was stopped or there are too many: predict for \
@@ -243,7 +295,7 @@ impl RequestError {
     /// What kind of failure this is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::ConstantResponse { .. } | Self::ChunkChanged { .. } => ErrorKind::Data,
+            Self::ConstantResponse { .. } | Self::ChunkChanged { .. } | Self::NoRows => ErrorKind::Data,
             _ => ErrorKind::Request,
         }
     }

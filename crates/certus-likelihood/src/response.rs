@@ -179,6 +179,13 @@ impl Link {
         }
     }
 
+    /// Replaces linear predictors by their responses; never inlined, so that crates which are built without
+    /// optimisation have the loop optimised.
+    #[inline(never)]
+    pub fn respond(self, t: &mut [f64]) {
+        t.iter_mut().for_each(|t| *t = self.response(*t));
+    }
+
     /// Standard deviation of the expected response for t ~ N(mean, sd²).
     pub fn response_sd(self, mean: f64, sd: f64) -> f64 {
         match self {

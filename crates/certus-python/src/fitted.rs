@@ -7,7 +7,9 @@ use certus::factor::Workspace;
 use certus_data::Storage;
 use certus_fit::record::Parameter;
 use certus_fit::report::report;
-use certus_fit::{Arrays, Fit, FitDirectory, Groups, Prediction, Record, predict_draws};
+use certus_fit::{
+    Arrays, Contrast, Fit, FitDirectory, Groups, Held, Prediction, Question, Record, predict_draws,
+};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
@@ -207,6 +209,26 @@ impl Fitted {
             .detach(|| predict_draws(link, meaning, &self.0.latents(n, seed), &table, &Storage::default()))
             .map_err(|e| data(py, &e))?;
         matrix(py, values, n, rows)
+    }
+
+    /// Answers to questions about expected responses, averaged over the rows of columns, as JSON.
+    #[pyo3(signature = (columns, contrasts, slopes, held, interval=None))]
+    fn effects(
+        &self,
+        py: Python<'_>,
+        columns: &Bound<'_, PyDict>,
+        contrasts: Vec<String>,
+        slopes: Vec<String>,
+        held: Vec<(String, Vec<String>)>,
+        interval: Option<f64>,
+    ) -> PyResult<String> {
+        let table = table(py, columns)?;
+        let contrasts = contrasts.iter().map(|text| text.parse::<Contrast>()).collect::<Result<_, _>>();
+        let contrasts = contrasts.map_err(|e| data(py, &e))?;
+        let held = held.into_iter().map(|(column, values)| Held { column, values }).collect();
+        let question = Question { contrasts, slopes, held, interval };
+        let found = py.detach(|| self.0.effects(&table, &question)).map_err(|e| data(py, &e))?;
+        Ok(serde_json::to_string(&found).expect("answers are plain values"))
     }
 
     /// The report, one HTML page.

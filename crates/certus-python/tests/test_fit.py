@@ -256,3 +256,25 @@ def test_a_data_tree_where_arviz_is_new_or_absent(fit, dense, monkeypatch):
         assert np.array_equal(data["posterior"]["a"].values[0], fit.sample(100)[:, 1])
     loo = arviz_stats.loo(dense.to_arviz(draws=1000))
     assert np.isfinite(float(loo.elpd))
+
+
+def test_effects_are_averages_over_draws():
+    rng = np.random.default_rng(4)
+    data = pd.DataFrame({"x": rng.normal(size=200), "arm": rng.choice(["a", "b"], 200), "treated": rng.random(200) < 0.5})
+    p = 1 / (1 + np.exp(-(0.3 + 0.8 * data.x + 0.7 * (data.arm == "b"))))
+    data["y"] = (rng.random(200) < p).astype(int)
+    fit = certus.fit(certus.logistic("y ~ x + arm + treated", data))
+    frame = fit.effects(data, contrast=["arm: b - a", "arm: b / a"], at={"treated": True, "x": [0.0, 1.0]}, interval=0.8)
+    assert list(frame["at"].unique()) == ["treated = true, x = 0.0", "treated = true, x = 1.0"]
+    draws = fit.sample(4000)
+    t = draws["(Intercept)"] + draws["treated"]
+    response = lambda t: 1 / (1 + np.exp(-t))
+    wanted = response(t + draws["arm[b]"]) - response(t)
+    row = frame.iloc[0]
+    np.testing.assert_allclose(row.estimate, wanted.mean(), rtol=1e-9)
+    np.testing.assert_allclose([row.conf_low, row.conf_high], np.quantile(wanted, [0.1, 0.9]), rtol=1e-9)
+    assert frame.attrs["averaged"] == 200 and frame.attrs["draws"] == 4000
+    assert list(fit.effects(data).term) == ["x (slope)", "arm: b - a", "treated: true - false"]
+    assert list(fit.effects(data, at={"arm": "b"}).term) == ["expected y"]
+    with pytest.raises(certus.UsageError, match="slope"):
+        fit.effects(data, contrast="x")

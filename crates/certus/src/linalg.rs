@@ -354,7 +354,7 @@ pub fn dot_in_lanes(x: &[f64], y: &[f64]) -> f64 {
 }
 
 /// y += alpha x.
-pub(crate) fn add_scaled(y: &mut [f64], alpha: f64, x: &[f64]) {
+pub fn add_scaled(y: &mut [f64], alpha: f64, x: &[f64]) {
     const RUN: usize = 4096;
     parallel::for_each_piece(y, RUN, 8, &|i, part| {
         for (a, b) in part.iter_mut().zip(&x[i * RUN..]) {

@@ -6,6 +6,7 @@ mod cli;
 mod common;
 mod crossed;
 mod docs;
+mod effects;
 mod factor;
 mod files;
 mod formula;

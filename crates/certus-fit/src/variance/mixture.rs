@@ -261,8 +261,7 @@ impl MixturePosterior {
         out
     }
 
-    /// `n` draws of the parameters, one after the other; draw k depends on the seed and k only. Estimated scales stay
-    /// where they are.
+    /// `n` draws of the parameters, one after the other; draw k depends on the seed and k only.
     pub fn draws(
         &self,
         quantities: &[Quantity],
@@ -270,7 +269,24 @@ impl MixturePosterior {
         n: usize,
         seed: u64,
     ) -> Vec<f64> {
-        let d = self.dim();
+        let mut out = Vec::with_capacity(n * (quantities.len() + unknown_scales.rows.len()));
+        self.each_draw(unknown_scales, n, seed, |z, scales| {
+            out.extend(quantities.iter().map(|q| q.terms.iter().map(|(i, a)| a * z[*i]).sum::<f64>()));
+            out.extend(unknown_scales.rows.iter().map(|row| row.at(scales)));
+        });
+        out
+    }
+
+    /// The coefficients and the scales of the same draws. Estimated scales have the normal law of their coordinates,
+    /// those that are 0 stay there.
+    pub(crate) fn each_draw(
+        &self,
+        unknown_scales: &UnknownScales,
+        n: usize,
+        seed: u64,
+        mut visit: impl FnMut(&[f64], &[f64]),
+    ) {
+        let (d, k) = (self.dim(), self.scales[0].len());
         let random = Random::new(seed, Purpose::Sample, 0);
         let (mut normals, mut luck, mut other) = (vec![0.0; d * n], vec![0.0; n], vec![0.0; n]);
         random.normals(0, 0, d, &mut normals);
@@ -278,19 +294,25 @@ impl MixturePosterior {
         random.uniforms(2, 0, 1, &mut other);
         let grid = self.grid();
         let sampler = grid.as_ref().map(Grid::sampler);
-        let mut out = Vec::with_capacity(n * (quantities.len() + unknown_scales.rows.len()));
-        for ((u, luck), other) in normals.chunks_exact(d).zip(luck).zip(other) {
-            let (place, scales) = match &sampler {
-                Some(sampler) if self.nodes.len() > 1 => sampler.draw([luck, other]),
+        let center = unknown_scales.coordinates(&self.scales[0]);
+        let factor = self.log_covariance.clone().and_then(|c| factor_of_some(c, &center));
+        let mut of_scales = vec![0.0; if factor.is_some() { k * n } else { 0 }];
+        random.normals(3, 0, k, &mut of_scales);
+        for draw in 0..n {
+            let (place, scales) = match (&sampler, &factor) {
+                (Some(sampler), _) if self.nodes.len() > 1 => sampler.draw([luck[draw], other[draw]]),
+                (_, Some(factor)) => {
+                    let mut x = center.clone();
+                    linalg::add_square_times(factor, k, true, &of_scales[draw * k..][..k], &mut x);
+                    (0, unknown_scales.of_coordinates(&x))
+                }
                 _ => (0, self.scales[0].clone()),
             };
             let node = &self.nodes[place];
             let mut z = node.mean.clone();
-            linalg::add_square_times(&node.factor, d, true, u, &mut z);
-            out.extend(quantities.iter().map(|q| q.terms.iter().map(|(i, a)| a * z[*i]).sum::<f64>()));
-            out.extend(unknown_scales.rows.iter().map(|row| row.at(&scales)));
+            linalg::add_square_times(&node.factor, d, true, &normals[draw * d..][..d], &mut z);
+            visit(&z, &scales);
         }
-        out
     }
 
     /// A with A Aᵀ the covariance of the parameters, row after row, and its number of columns.
@@ -360,4 +382,19 @@ impl MixturePosterior {
         let place = |k: usize| (low + (k as f64 + 0.5) * step).exp() * unit;
         masses.iter().enumerate().map(|(k, mass)| (place(k), mass / (step * place(k)))).collect()
     }
+}
+
+/// The lower factor of the covariance of coordinates, without those that are infinite or do not vary; `None` if it is
+/// not positive definite.
+fn factor_of_some(mut covariance: Vec<f64>, center: &[f64]) -> Option<Vec<f64>> {
+    let k = center.len();
+    let fixed = |j: &usize| !(center[*j].is_finite() && covariance[j * (k + 1)] > 0.0);
+    let fixed: Vec<usize> = (0..k).filter(fixed).collect();
+    for &j in &fixed {
+        (0..k).for_each(|i| (covariance[i * k + j], covariance[j * k + i]) = (0.0, 0.0));
+        covariance[j * (k + 1)] = 1.0;
+    }
+    let found = linalg::cholesky(&mut covariance, k);
+    fixed.iter().for_each(|j| covariance[j * (k + 1)] = 0.0);
+    found.then_some(covariance)
 }

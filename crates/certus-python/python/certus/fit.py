@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +208,32 @@ class Fit:
     def predict_draws(self, data: Any, n: int = 1000, seed: int = 0) -> Array:
         """The expected response of every row of new data (columns) at `n` draws (rows)."""
         return self._fitted.predict_draws(self._new_columns(data), whole("n", n), whole("seed", seed))
+
+    def effects(
+        self,
+        data: Any,
+        *,
+        contrast: str | Sequence[str] = (),
+        slope: str | Sequence[str] = (),
+        at: Mapping[str, Any] | None = None,
+        interval: float = 0.9,
+    ) -> pd.DataFrame:
+        """Answers about the expected response, averaged over the rows of `data` that have no gaps.
+
+        `contrast` compares two values of a column: "arm: b - a", "arm: b / a", "arm: odds(b) / odds(a)", or "arm" for each level against the
+        reference; `slope` is the rise per unit of a column of numbers; `at={"age": [40, 60]}` holds columns at values. With `at` alone the
+        expected response there; with nothing, every column of the model. Where an sd between groups was not given, the expected response is
+        the average over the population of groups. `attrs` of the result has how many rows and draws the numbers are made of.
+        """
+        words = lambda x: [x] if isinstance(x, str) else list(x)
+        one = lambda v: str(v).lower() if isinstance(v, (bool, np.bool_)) else str(v)
+        many = lambda v: [one(v)] if isinstance(v, str) or not np.iterable(v) else [one(x) for x in v]
+        held = [(str(name), many(values)) for name, values in (at or {}).items()]
+        columns = self._new_columns(data, not self._fitted.is_mixture)
+        found = json.loads(self._fitted.effects(columns, words(contrast), words(slope), held, float(interval)))
+        frame = pd.DataFrame(found.pop("rows"))
+        frame.attrs.update(found)
+        return frame
 
     def to_arviz(self, draws: int = 1000, seed: int = 0) -> Any:
         """Draws with names, dimensions, log weights, data and log likelihoods: a DataTree, or InferenceData for an ArviZ before 1.0."""

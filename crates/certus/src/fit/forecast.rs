@@ -126,7 +126,7 @@ impl Forecast {
         }
         let convex = convex_constants(method, constants, problem, f64::INFINITY)?;
         let formula = match method {
-            MethodName::ProxEnergy => "2M²(1 + (d+2)/B)",
+            MethodName::ProxEnergy => problem.energy_formula(),
             MethodName::ProjEntropy => "4M²(1 − 1/B) + 4(d+3)M²/B",
             _ => "4M²(1 − 1/B) + 24(d+3)M²/B",
         };

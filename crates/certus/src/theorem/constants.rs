@@ -65,6 +65,12 @@ impl Problem {
         (self.d() + 3.0).min(self.widest as f64 + 1.0 + 2.0 * (self.levels as f64).sqrt())
     }
 
+    /// How the energy estimator's a is written.
+    pub fn energy_formula(&self) -> &'static str {
+        let dense = self.pattern_constant() >= self.dim as f64 + 3.0;
+        if dense { "2M²(1 + (d+2)/B)" } else { "2M²(1 + (c_P−1)/B), Theorem H" }
+    }
+
     /// Energy estimator (B1): a = 2M²(1 + (c_P − 1)/B), b = a|w* − w̄|².
     pub fn energy_second_moment(&self, solution_norm_squared: f64) -> QuadraticBound {
         let a = 2.0 * self.smoothness.powi(2) * (1.0 + (self.pattern_constant() - 1.0) / self.b());

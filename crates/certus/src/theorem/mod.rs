@@ -97,7 +97,7 @@ impl Theorem {
             (Estimator::Energy, _, Paper) => {
                 let QuadraticBound { a, b } = problem.energy_second_moment(solution);
                 let nu = 2.0 * (b + smoothness * smoothness * solution);
-                let formula = if dense { "2M²(1 + (d+2)/B)" } else { "2M²(1 + (c_P−1)/B), Theorem H" };
+                let formula = problem.energy_formula();
                 (
                     "prox, strongly convex (paper)",
                     named([("a", formula, a), ("b", "a d/μ", b)]),

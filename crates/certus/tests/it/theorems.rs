@@ -317,8 +317,9 @@ fn erratum_a18() {
     assert!(printed_fails >= 4 * 6, "the printed switch must be seen to fail: {printed_fails}");
 }
 
-/// A8: the entropy bound needs 2dL, not the dL of the paper's table: d = 1, φ = −(M/2)z² with stationary point 0, C² =
-/// 1/L, L > 2M, where E|g|² = 4M²/L + 2M + L exactly. For convex φ the halved constant of B1 is tested in `estimators`.
+/// A8: as a bound in |w − w̄|, w̄ stationary, that of the entropy estimator needs 2dL, not dL: d = 1, φ = −(M/2)z² with
+/// stationary point 0, C² = 1/L, L > 2M, where E|g|² = 4M²/L + 2M + L. For convex φ the halved constant of B1 is tested
+/// in `estimators`.
 #[test]
 fn erratum_a8() {
     let (m, l) = (1.0_f64, 5.0_f64);

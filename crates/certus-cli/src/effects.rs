@@ -1,0 +1,125 @@
+//! `certus effects`: answers to questions about the expected response.
+
+use std::path::Path;
+
+use certus::certificate::{counted, figure};
+use certus_fit::record::number;
+use certus_fit::{Fit, MarginalEffect, MarginalEffects, Question, Settings};
+
+use crate::exit::{Code, Failure, print};
+use crate::request::{Stoppable, open, path};
+use crate::results::opened;
+use crate::table::aligned;
+use crate::verify::listen;
+
+/// What the arguments ask.
+pub fn question(
+    contrasts: &[String],
+    slopes: Vec<String>,
+    held: &[String],
+    interval: Option<f64>,
+) -> Result<Question, Failure> {
+    let contrasts = contrasts.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+    let held = held.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+    Ok(Question { contrasts, slopes, held, interval })
+}
+
+/// `certus effects DIR`.
+pub fn effects(dir: &Path, asked: &Question, data: Option<&Path>, format: &str) -> Result<Code, Failure> {
+    let fit = Fit::read(&opened(dir)?)?;
+    // a black box has no rows
+    fit.meaning()?;
+    let settings: Settings = serde_json::from_value(fit.record.settings.clone())
+        .map_err(|e| Failure::new(Code::Data, format!("the settings in fit.json: {e}")))?;
+    let source = match data {
+        Some(data) => open(data, None, None)?,
+        None => open(path(&settings)?, settings.r#where.as_deref(), settings.sql.as_deref())
+            .map_err(crate::fit::moved)?,
+    };
+    let signals = listen("nothing was printed")?;
+    let source = Stoppable { source, signals: &signals };
+    signals.doing("averaging over the rows");
+    let found =
+        fit.effects(&source, asked).map_err(|e| if source.stopped() { signals.end() } else { e.into() })?;
+    print(&match format {
+        "csv" => csv(&found),
+        "markdown" => markdown(&found),
+        "json" => format!("{}\n", serde_json::to_string_pretty(&found).expect("answers are plain values")),
+        _ => table(&found),
+    })?;
+    Ok(Code::Reached)
+}
+
+/// Names and cells; columns that no row fills are left out.
+fn cells(found: &MarginalEffects) -> Vec<Vec<String>> {
+    // as people write them: 2.5 and 97.5
+    let percent = |p: f64| format!("{} %", (p * 1e6).round() / 1e4);
+    let tail = 0.5 * (1.0 - found.interval);
+    let (low, high) = (percent(tail), percent(1.0 - tail));
+    let head = ["", "at", "estimate", "sd", &low, &high, "P(above)"].map(String::from).to_vec();
+    let row = |r: &MarginalEffect| {
+        let numbers = [r.estimate, r.std_error, r.conf_low, r.conf_high].map(|x| number(Some(x)));
+        let above = r.above.map_or(String::new(), |p| match p {
+            p if p > 0.9995 => "> 0.999".into(),
+            p if p < 0.0005 => "< 0.001".into(),
+            p => format!("{p:.3}"),
+        });
+        [r.term.clone(), r.at.clone()].into_iter().chain(numbers).chain([above]).collect()
+    };
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(found.rows.iter().map(row)).collect();
+    let used = |c: &usize| rows[1..].iter().any(|r| !r[*c].is_empty());
+    let used: Vec<usize> = (0..7).filter(used).collect();
+    rows.iter().map(|row| used.iter().map(|c| row[*c].clone()).collect()).collect()
+}
+
+/// What the numbers are, in a sentence or two.
+fn words(found: &MarginalEffects) -> String {
+    let groups = if found.population { "; an average over the population of groups" } else { "" };
+    let error = found.monte_carlo_error.map_or(String::new(), |error| {
+        format!(", Monte Carlo error of an estimate about {} sd", figure(error))
+    });
+    let above = match found.rows.iter().any(|r| r.above.is_some()) {
+        true => "P(above): the probability that a difference or slope is above 0, a ratio above 1\n",
+        false => "",
+    };
+    format!(
+        "averaged over {}{groups}\nestimated from {} of {}{error}\n{above}",
+        counted(found.averaged, "row"),
+        counted(found.draws, "draw"),
+        found.source
+    )
+}
+
+fn table(found: &MarginalEffects) -> String {
+    format!("{}\n{}", aligned(&cells(found)), words(found))
+}
+
+fn markdown(found: &MarginalEffects) -> String {
+    let line = |row: &Vec<String>| {
+        let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let rows = cells(found);
+    let rule = vec!["---".to_string(); rows[0].len()];
+    let all = std::iter::once(&rows[0]).chain([&rule]).chain(&rows[1..]);
+    format!("{}\n{}", all.map(line).collect::<String>(), words(found))
+}
+
+/// Tidy columns, in the names of the R package broom.
+fn csv(found: &MarginalEffects) -> String {
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let mut out = String::from("term,at,estimate,std_error,conf_low,conf_high,p_above\n");
+    for r in &found.rows {
+        let above = r.above.map_or(String::new(), |p| p.to_string());
+        out.push_str(&format!(
+            "{},{},{},{},{},{},{above}\n",
+            quoted(&r.term),
+            quoted(&r.at),
+            r.estimate,
+            r.std_error,
+            r.conf_low,
+            r.conf_high
+        ));
+    }
+    out
+}

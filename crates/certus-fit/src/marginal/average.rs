@@ -1,0 +1,111 @@
+//! Expected responses, averaged over rows, at every draw of the parameters.
+
+use certus::linalg::add_scaled;
+use certus_data::{ColumnEncoding, Storage, Table};
+use certus_likelihood::Link;
+
+use crate::coefficient_map::CoefficientMap;
+use crate::error::Error;
+use crate::fit::Fit;
+use crate::predict::each_row;
+use crate::variance::names::UnknownScales;
+
+/// Draws, at most and at least.
+const DRAWS: [usize; 2] = [4000, 400];
+/// Evaluations of a linear predictor's term, at most, where that leaves enough draws.
+const WORK: usize = 1_000_000_000;
+/// What an average over the population of groups costs, in such.
+const POPULATION: usize = 80;
+/// The seed of draws of a Gaussian or a mixture; a fit that keeps draws uses its own.
+const SEED: u64 = 0;
+
+/// Draws of the parameters, and what a row makes of them.
+pub(super) struct Average<'a> {
+    link: Link,
+    meaning: CoefficientMap,
+    /// Latent after latent, their values at the draws.
+    latents: Vec<Vec<f64>>,
+    /// The scales of groups that are averaged over, draw after draw.
+    spread: Option<(&'a UnknownScales, Vec<Vec<f64>>)>,
+    /// True if the last of the draws is the estimate itself.
+    estimated: bool,
+}
+
+impl<'a> Average<'a> {
+    /// For averages over so many rows.
+    pub(super) fn new(fit: &'a Fit, rows: usize) -> Result<Self, Error> {
+        let (mut meaning, link) = (fit.meaning()?.clone(), fit.link()?);
+        let dim = meaning.dim();
+        let groups = fit.mixture.as_ref().filter(|(_, scales)| !scales.effects.is_empty());
+        if groups.is_some() {
+            // no row is in a group: responses are averages over the population of groups
+            meaning.encoding.groups.clear();
+            while meaning.encoding.columns.last().is_some_and(|c| c.how == ColumnEncoding::Label) {
+                meaning.encoding.columns.pop();
+            }
+        }
+        let population = groups.is_some() && link != Link::Identity;
+        let terms = meaning.encoding.features.len() + 1;
+        let cost = rows.max(1) * (terms + if population { POPULATION } else { 4 });
+        let count = (WORK / cost).clamp(DRAWS[1], DRAWS[0]);
+        let mut points: Vec<(Vec<f64>, Vec<f64>)> = Vec::new();
+        let mut estimated = false;
+        match (&fit.mixture, &fit.posterior_draws) {
+            (scales, Some(draws)) => {
+                let own = |z: &[f64]| scales.as_ref().map(|(_, scales)| scales.of_coordinates(&z[dim..]));
+                points.extend(
+                    draws.each().take(count).map(|z| (z[..dim].to_vec(), own(z).unwrap_or_default())),
+                );
+            }
+            (Some((mixture, scales)), None) => {
+                mixture.each_draw(scales, count, SEED, |z, s| points.push((z.to_vec(), s.to_vec())));
+                estimated = mixture.log_covariance.is_some();
+                if estimated {
+                    points.push((mixture.nodes[0].mean.clone(), mixture.scales[0].clone()));
+                }
+            }
+            (None, None) => {
+                let latents = fit.gaussian.sample(count, SEED);
+                points.extend(latents.chunks_exact(dim).map(|z| (z.to_vec(), Vec::new())));
+            }
+        }
+        let latents = (0..dim).map(|j| points.iter().map(|(z, _)| z[j]).collect()).collect();
+        let scales = || points.into_iter().map(|(_, scales)| scales).collect();
+        let spread = groups.filter(|_| population).map(|(_, unknown)| (unknown, scales()));
+        Ok(Self { link, meaning, latents, spread, estimated })
+    }
+
+    /// Draws of the parameters.
+    pub(super) fn draws(&self) -> usize {
+        self.latents.first().map_or(0, Vec::len) - usize::from(self.estimated)
+    }
+
+    /// The estimate itself, apart from the draws, where there is one.
+    pub(super) fn split<'b>(&self, values: &'b [f64]) -> (&'b [f64], Option<f64>) {
+        let (draws, last) = values.split_at(self.draws());
+        (draws, last.first().copied())
+    }
+
+    /// The average expected response of the rows of a table, of one trial each, at every draw.
+    pub(super) fn of(&self, table: &Table, weights: &[f64]) -> Result<Vec<f64>, Error> {
+        let total: f64 = weights.iter().sum();
+        let count = self.latents.first().map_or(0, Vec::len);
+        let (mut sum, mut t, mut row) = (vec![0.0; count], vec![0.0; count], 0);
+        each_row(&self.meaning, table, &Storage::default(), |terms, offset, _, _| {
+            t.fill(offset);
+            terms.iter().for_each(|(j, a)| add_scaled(&mut t, *a, &self.latents[*j]));
+            match &self.spread {
+                Some((unknown, scales)) => {
+                    let z: Vec<f64> = unknown.effects.iter().map(|e| e.column(terms)).collect();
+                    for (t, scales) in t.iter_mut().zip(scales) {
+                        *t = self.link.expected_response(*t, unknown.sd_of_new(scales, &z));
+                    }
+                }
+                None => self.link.respond(&mut t),
+            }
+            add_scaled(&mut sum, weights[row] / total, &t);
+            row += 1;
+        })?;
+        Ok(sum)
+    }
+}
