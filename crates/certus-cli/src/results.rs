@@ -161,15 +161,17 @@ fn parameters(a: &Record, b: &Record) -> String {
         rows.push(((n - m) / s, t / s, p.name.clone(), [m, s, n, t]));
     }
     let both = rows.len();
-    let worst = rows.iter().map(|r| r.0.abs()).fold(0.0, f64::max);
-    rows.sort_by(|x, y| y.0.abs().total_cmp(&x.0.abs()));
+    // what has no sd, such as an estimate of 0, comes last
+    let size = |difference: f64| if difference.is_nan() { -1.0 } else { difference.abs() };
+    let worst = rows.iter().map(|r| size(r.0)).fold(0.0, f64::max);
+    rows.sort_by(|x, y| size(y.0).total_cmp(&size(x.0)));
     let head = ["parameter", "mean", "sd", "mean", "sd", "difference", "sd ratio"].map(String::from).to_vec();
     let shown = rows.iter().take(40).map(|(difference, ratio, name, numbers)| {
-        let numbers = numbers.iter().map(|x| format!("{x:.5}"));
-        std::iter::once(name.clone())
-            .chain(numbers)
-            .chain([format!("{difference:+.4} sd"), format!("{ratio:.4}")])
-            .collect()
+        let shown = |x: f64, text: String| if x.is_finite() { text } else { "-".into() };
+        let numbers = numbers.iter().map(|x| shown(*x, format!("{x:.5}")));
+        let beside =
+            [shown(*difference, format!("{difference:+.4} sd")), shown(*ratio, format!("{ratio:.4}"))];
+        std::iter::once(name.clone()).chain(numbers).chain(beside).collect()
     });
     let table: Vec<Vec<String>> = std::iter::once(head).chain(shown).collect();
     let only = |x: &Record| x.parameters.len() - both;

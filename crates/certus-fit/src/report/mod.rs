@@ -150,6 +150,7 @@ fn coefficients(out: &mut String, record: &Record, extras: &Extras) {
     let draws = extras.draws.as_ref().filter(|d| d.parameters.len() == all.len());
     // beside what is printed, other draws or the Gaussian
     let beside = draws.map(|d| (d.parameters.as_slice(), d.source.as_str()));
+    let estimated = record.criterion.is_some();
     let [whole, own] = match record.certificate.scale {
         Some(_) => ["mixture", "the mixture of Gaussians"],
         None => ["Gaussian", "the Gaussian"],
@@ -160,10 +161,11 @@ fn coefficients(out: &mut String, record: &Record, extras: &Extras) {
     match plots::coefficients(all, beside.map(|(parameters, _)| parameters)) {
         Some(plot) => {
             out.push_str(&plot);
-            let _ = write!(
-                out,
-                "<p class=\"small\"><span class=\"key\"></span>mean and 90 % interval of the {whose}"
-            );
+            let what = match estimated {
+                true => "estimate and 90 % interval".into(),
+                false => format!("mean and 90 % interval of the {whose}"),
+            };
+            let _ = write!(out, "<p class=\"small\"><span class=\"key\"></span>{what}");
             if let Some((_, source)) = beside {
                 let _ = write!(out, "<span class=\"key draws\"></span>{}", escape(source));
             }
@@ -176,17 +178,23 @@ fn coefficients(out: &mut String, record: &Record, extras: &Extras) {
             out.push_str("<p>There is nothing to plot: no interval is finite and longer than a point.</p>\n")
         }
     }
-    out.push_str(
-        "<div class=\"scroll\"><table class=\"marginals\"><caption>Marginals, on the scale of the \
-        data</caption><thead><tr>",
+    let ([mean, sd], what) =
+        if estimated { (["estimate", "se"], "Estimates") } else { (["mean", "sd"], "Marginals") };
+    let _ = write!(
+        out,
+        "<div class=\"scroll\"><table class=\"marginals\"><caption>{what}, on the scale of the \
+        data</caption><thead><tr>"
     );
-    for head in ["name", "mean", "sd", "5 %", "median", "95 %"] {
-        let _ = write!(out, "<th scope=\"col\">{head}</th>");
+    for head in ["name", mean, sd, "5 %", if estimated { "" } else { "median" }, "95 %"] {
+        if !head.is_empty() {
+            let _ = write!(out, "<th scope=\"col\">{head}</th>");
+        }
     }
     out.push_str("</tr></thead><tbody>\n");
     for p in all.iter().take(LISTED) {
         let _ = write!(out, "<tr><td>{}</td>", escape(&p.name));
-        for number in [p.mean, p.sd, p.q05, p.q50, p.q95] {
+        let median = (!estimated).then_some(p.q50);
+        for number in [Some(p.mean), Some(p.sd), Some(p.q05), median, Some(p.q95)].into_iter().flatten() {
             let _ = write!(out, "<td>{}</td>", short(number));
         }
         out.push_str("</tr>\n");
@@ -255,7 +263,8 @@ fn run(out: &mut String, record: &Record) {
 
 fn posterior(out: &mut String, record: &Record, extras: &Extras) {
     if record.certificate.scale.is_some() {
-        section(out, "posterior", "What is known about the posterior");
+        let about = if record.criterion.is_some() { "the errors" } else { "the posterior" };
+        section(out, "posterior", &format!("What is known about {about}"));
         let reason = record.certificate.posterior.reason.as_deref().unwrap_or_default();
         let _ = write!(out, "<p>{}</p>", escape(&sentence(reason)));
     } else {
@@ -355,8 +364,8 @@ fn verify(out: &mut String, record: &Record, extras: &Extras) {
     if record.certificate.scale.is_some() {
         let _ = write!(
             out,
-            "<p>The likelihood at the ends of the interval, the weights of the grid and everything else can be \
-                recomputed from the data, by the code of the fit:</p><pre>certus verify {directory} --data FILE</pre>"
+            "<p>The likelihood and everything that is stated of it can be recomputed from the data, by the code of \
+                the fit:</p><pre>certus verify {directory} --data FILE</pre>"
         );
     } else if matches!(record.certificate.gap.level, RecordedLevel::Proved) {
         let _ = write!(
@@ -369,12 +378,12 @@ fn verify(out: &mut String, record: &Record, extras: &Extras) {
         out.push_str("<p>No bound on the gap is proved here, so there is no proof to check.</p>");
     }
     out.push_str(
-        "<p>The same data, settings, seed and program give the same Gaussian to the bit, for any number of \
+        "<p>The same data, settings, seed and program give the same numbers to the bit, for any number of \
         threads. The data are those of this fit if their fingerprint is the one above. ",
     );
     out.push_str(
         "fit.json next to this file contains every number in full; arrays.safetensors contains the \
-            Gaussian.</p></section>\n",
+            arrays.</p></section>\n",
     );
 }
 

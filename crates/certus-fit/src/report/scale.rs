@@ -110,16 +110,14 @@ pub(super) fn section(out: &mut String, record: &Record, density: &[(f64, f64)])
     if let Some(plot) = own.and_then(|own| plot(density, own, scale.estimate, &scale.objective)) {
         out.push_str(&plot);
     }
-    if let Some(Parameter { mean: Some(mean), q05: Some(low), q95: Some(high), .. }) = own {
-        let what = if scale.prior.is_some() { "posterior mean" } else { "estimate" };
-        let _ = write!(
-            out,
-            "<p>{}: {what} {}, 90 % interval {} to {}.</p>",
-            escape(&scale.name),
-            short(Some(*mean)),
-            short(Some(*low)),
-            short(Some(*high))
-        );
+    let what = if scale.prior.is_some() { "posterior mean" } else { "estimate" };
+    for name in std::iter::once(&scale.name).chain(scale.others.iter().map(|other| &other.name)) {
+        let own = record.parameters.iter().find(|p| p.name == *name);
+        let Some(Parameter { mean: Some(mean), q05, q95, .. }) = own else { continue };
+        let interval = q05.zip(*q95).map_or(String::new(), |(low, high)| {
+            format!(", 90 % interval {} to {}", short(Some(low)), short(Some(high)))
+        });
+        let _ = write!(out, "<p>{}: {what} {}{interval}.</p>", escape(name), short(Some(*mean)));
     }
     if !scale.largest.is_empty() {
         let _ = write!(

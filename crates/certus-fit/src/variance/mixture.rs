@@ -16,6 +16,10 @@ use crate::variance::names::{RandomEffect, Row, Shape, UnknownScales};
 /// Numbers of covariances between effects and coefficients that are kept, at most.
 const KEPT: usize = 50_000_000;
 
+/// The standard error of the logarithm of an estimated scale beyond which the data do not tell it: a normal
+/// approximation says nothing there.
+pub(crate) const KNOWN: f64 = 2.0;
+
 /// Bins of the density of a scale beside which there is another.
 const BINS: usize = 30;
 
@@ -208,7 +212,7 @@ impl MixturePosterior {
             let variance: f64 = (0..k * k).map(|e| c[e / k] * covariance[e] * c[e % k]).sum();
             let x = row.coordinate(&self.scales[0]);
             value[0] = row.shape.of(x);
-            if variance > 0.0 && x.is_finite() {
+            if variance > 0.0 && variance.sqrt() < KNOWN && x.is_finite() {
                 let error = variance.sqrt();
                 // the delta method, by a difference
                 let slope = (row.shape.of(x + 1e-4) - row.shape.of(x - 1e-4)) / 2e-4;

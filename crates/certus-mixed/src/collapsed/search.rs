@@ -23,8 +23,8 @@ const PIECES: usize = 8;
 const MANY: usize = 100_000;
 /// Below this sd, in the same units, integrals are computed with care.
 const FINE: f64 = 0.02;
-/// Slopes below this, per group, may be an error of the quadrature.
-const NOISE: f64 = 1e-9;
+/// Slopes below this, per group, may be an error of the quadrature (5e-9 was seen).
+const NOISE: f64 = 2e-8;
 /// Maxima whose logarithms differ by less are the same; those of a part of the rows are found less well.
 const SAME: f64 = 1e-3;
 const APART: f64 = 0.05;

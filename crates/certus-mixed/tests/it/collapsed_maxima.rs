@@ -290,3 +290,19 @@ fn the_noise_may_have_two_maxima() {
     let [open] = excluded.open[..] else { panic!("{excluded:?}") };
     assert!(open[0] < flat.scales[0] && flat.scales[0] < open[1] && open[1] / open[0] < 1.5, "{open:?}");
 }
+
+/// 20 counts of 5 with p̂ = 0.58: d log L/dσ² at 0 is ½ (Σ (k − 2.9)² − 20 · 5 · 0.58 · 0.42) = 1.72 > 0, so that 0 is no
+/// maximum.
+#[test]
+fn zero_is_no_maximum_where_the_likelihood_rises() {
+    let counts = [4, 2, 4, 2, 3, 4, 3, 3, 2, 5, 1, 4, 0, 2, 3, 4, 3, 2, 3, 4];
+    let memory = Memory { y: counts.map(f64::from).to_vec(), trials: vec![5.0; 20], ..Memory::default() };
+    let design = Design::new(Arc::new(memory), true);
+    let group: Vec<usize> = (0..20).collect();
+    for prior in [1e4, 10.0].map(|sd| Prior::independent(vec![0.0], &[sd]).unwrap()) {
+        let model = Collapsed::new(&design, &group, None, Arc::new(Binomial), prior).unwrap();
+        let found = model.estimate(&[0.0]).unwrap();
+        assert_eq!(found.maxima.len(), 1, "{:?}", found.maxima);
+        assert!((found.sd - 0.392).abs() < 1e-3, "{}", found.sd);
+    }
+}

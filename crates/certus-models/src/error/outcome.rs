@@ -24,7 +24,8 @@ pub enum Unidentified {
     /// A likelihood, with random effects integrated out, that has no maximum or a flat one.
     #[error(
         "the likelihood has no maximum, or is flat there: a direction of the coefficients separates the responses, or \
-         columns are collinear; give the coefficients a proper prior (prior-sd, intercept-prior-sd)"
+         columns are collinear; leave the direction out of the model, or fit the posterior, whose priors are proper, \
+         without ml and scales"
     )]
     NoMaximum,
     /// A linear predictor so wide that neither data nor prior determine it.
