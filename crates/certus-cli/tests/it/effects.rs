@@ -103,6 +103,14 @@ fn those_of_a_logistic_model_are_averages_over_its_draws() {
     assert_eq!((draws.len() as f64, number(&found, "draws")), (DRAWS, DRAWS));
     let rows = rows();
     let total: f64 = rows.iter().map(|r| r.3).sum();
+    // where rows differ, their weights matter
+    let output = certus(&["effects", fit.to_str().unwrap(), "--contrast", "arm", "--format", "json"]);
+    let average: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let response = |t: f64| (1.0 + (-t).exp()).recip();
+    let contrast = |z: &[f64], x: f64| response(z[0] + z[2] + (z[1] + z[3]) * x) - response(z[0] + z[1] * x);
+    let all = draws.iter().flat_map(|z| rows.iter().map(move |r| r.3 / total * contrast(z, r.1)));
+    let (wanted, found_there) = (all.sum::<f64>() / DRAWS, number(&average["rows"][0], "estimate"));
+    assert!((found_there - wanted).abs() < 1e-9 * wanted.abs(), "{found_there} {wanted}");
     let mut place = 0;
     for x in [-1.0, 2.0] {
         let expected = |z: &[f64], b: f64| {
