@@ -85,12 +85,15 @@ pub enum Command {
         dir: PathBuf,
         /// The new data, with the columns of the fit; the response is not needed
         new: PathBuf,
-        /// Output file: .csv or .parquet
+        /// Output file: .csv or .parquet [default: CSV on stdout]
         #[arg(long, value_name = "FILE")]
-        to: PathBuf,
+        to: Option<PathBuf>,
         /// Replace FILE if it exists
         #[arg(long)]
         overwrite: bool,
+        /// Add 5 % and 95 % quantiles of a new observation (y05, y95), by simulation
+        #[arg(long)]
+        observations: bool,
         /// If the sd between groups was not given: predict for the groups of the fit, for an unseen group, or averaged
         /// over the population of groups [default: known]
         #[arg(long, value_parser = ["known", "new", "population"])]

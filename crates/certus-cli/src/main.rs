@@ -116,8 +116,8 @@ fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failur
         Command::Sample { dir, draws, seed, to, overwrite } => {
             results::sample(&dir, draws, seed, &to, overwrite)
         }
-        Command::Predict { dir, new, groups, to, overwrite } => {
-            results::predict(&dir, &new, groups.as_deref(), &to, overwrite)
+        Command::Predict { dir, new, groups, observations, to, overwrite } => {
+            results::predict(&dir, &new, groups.as_deref(), observations, to.as_deref(), overwrite)
         }
         Command::Effects { dir, contrast, slope, at, interval, data, format } => {
             let asked = effects::question(&contrast, slope, &at, interval)?;

@@ -88,17 +88,18 @@ pub fn predict(
     dir: &Path,
     new: &Path,
     groups: Option<&str>,
-    to: &Path,
+    observations: bool,
+    to: Option<&Path>,
     overwrite: bool,
 ) -> Result<Code, Failure> {
     let directory = opened(dir)?;
     let record = Record::read(&directory)?;
     let inputs: Vec<&Path> = std::iter::once(new).chain(data(&record)).collect();
-    let output = Output::new(to, overwrite, dir, &inputs)?;
+    let output = to.map(|to| Output::new(to, overwrite, dir, &inputs)).transpose()?;
     let fit = Fit::read(&directory)?;
     let source = open(new, None, None)?;
     let asked = groups.map(str::parse).transpose()?;
-    let rows = fit.predict(&*source, asked, &Storage::default())?;
+    let rows = fit.predict(&*source, asked, observations, &Storage::default())?;
     let unknown_scales =
         fit.mixture.as_ref().is_some_and(|(_, unknown_scales)| !unknown_scales.effects.is_empty());
     let whose = match groups.unwrap_or("known") {
@@ -108,13 +109,17 @@ pub fn predict(
         _ => " averaged over the population of groups",
     };
     let values: Vec<f64> = rows.iter().flat_map(Prediction::numbers).collect();
-    output.write(&ColumnFile {
-        names: &Prediction::NAMES.map(String::from),
-        values: &values,
-        comments: &[],
-    })?;
-    let read = source.files_read(rows.len()).map_or(String::new(), |words| format!(" ({words})"));
-    print(&format!("predictions{whose} in {}, rows: {}{read}\n", to.display(), rows.len()))?;
+    let more = Prediction::OBSERVED.iter().filter(|_| observations);
+    let names: Vec<String> = Prediction::NAMES.iter().chain(more).map(|name| name.to_string()).collect();
+    let columns = ColumnFile { names: &names, values: &values, comments: &[] };
+    match (output, to) {
+        (Some(output), Some(to)) => {
+            output.write(&columns)?;
+            let read = source.files_read(rows.len()).map_or(String::new(), |words| format!(" ({words})"));
+            print(&format!("predictions{whose} in {}, rows: {}{read}\n", to.display(), rows.len()))?;
+        }
+        _ => print(&columns.to_csv()?)?,
+    }
     Ok(Code::Reached)
 }
 

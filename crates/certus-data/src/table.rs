@@ -44,7 +44,7 @@ impl Column {
         }
     }
 
-    /// True for a gap, NaN, and the texts `NA`, `nan` (in any case) and nothing but spaces.
+    /// True for a gap, NaN, and the texts `NA`, `.`, `nan` (in any case) and nothing but spaces.
     pub fn is_missing(&self, i: usize) -> bool {
         match self {
             Self::Number(v) | Self::Date(v) => v[i].is_nan(),
@@ -77,7 +77,7 @@ impl Column {
 /// True for the texts that stand for a missing value.
 pub(crate) fn missing_text(text: &str) -> bool {
     let text = text.trim();
-    text.is_empty() || text == "NA" || text.eq_ignore_ascii_case("nan")
+    text.is_empty() || text == "NA" || text == "." || text.eq_ignore_ascii_case("nan")
 }
 
 /// Year-month-day of a day since 1970-01-01 (proleptic Gregorian), with the fraction of the day if there is one.
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn gaps_have_many_spellings() {
-        let text = Column::Text(["NA", "", " ", "nan", "NaN", "na", "x"].map(|s| Some(s.into())).to_vec());
+        let text = Column::Text(["NA", "", " ", "nan", ".", "na", "x"].map(|s| Some(s.into())).to_vec());
         assert_eq!(
             (0..7).map(|i| text.is_missing(i)).collect::<Vec<_>>(),
             [true, true, true, true, true, false, false]

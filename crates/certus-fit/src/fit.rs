@@ -14,7 +14,7 @@ use crate::error::{Error, Inconsistency};
 use crate::groups::{EffectSource, GroupTable};
 use crate::meta::meta;
 use crate::posterior_draws::{DRAWS, PosteriorDraws};
-use crate::predict::{Groups, Prediction, predict, predict_mixture, predict_posterior};
+use crate::predict::{Groups, Prediction, Responses, predict, predict_mixture, predict_posterior};
 use crate::problem::{Problem, draws};
 use crate::record::{GroupEffect, Meta, Parameter, Record};
 use crate::refusal::RequestError;
@@ -285,24 +285,29 @@ impl Fit {
         Some((out, n))
     }
 
-    /// Predictions for the rows of a source. `groups` applies only to fits whose group sd was not given.
+    /// Predictions for the rows of a source, with quantiles of new observations if `observations`. `groups` applies
+    /// only to fits whose group sd was not given.
     pub fn predict(
         &self,
         source: &dyn Source,
         groups: Option<Groups>,
+        observations: bool,
         storage: &Storage,
     ) -> Result<Vec<Prediction>, Error> {
-        let (meaning, link) = (self.meaning()?, self.link()?);
+        let meaning = self.meaning()?;
+        let responses =
+            if observations { Responses::observed(self)? } else { Responses::expected(self.link()?) };
+        let responses = &responses;
         match (&self.mixture, groups) {
             (None, Some(_)) => {
                 Err(RequestError::no_effect("`groups`", "fits whose group sd was not given").into())
             }
             (None, None) => match &self.posterior_draws {
-                Some(draws) => Ok(predict_posterior(link, meaning, draws, source, storage)?),
-                None => Ok(predict(link, meaning, &self.gaussian, source, storage)?),
+                Some(draws) => Ok(predict_posterior(responses, meaning, draws, source, storage)?),
+                None => Ok(predict(responses, meaning, &self.gaussian, source, storage)?),
             },
             (Some((mixture_posterior, unknown_scales)), groups) => predict_mixture(
-                link,
+                responses,
                 meaning,
                 unknown_scales,
                 mixture_posterior,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::draw::binomial;
 use crate::loss::{Datum, Loss, sealed::Seal};
 use crate::response::{Entry, Link, Values};
 use crate::sigmoid::{Sigmoid, Successes};
@@ -19,6 +20,7 @@ pub(crate) const ENTRY: Entry = Entry {
     parameter: None,
     reject: |datum| Binomial.reject(datum),
     make: |_| Ok(Arc::new(Binomial)),
+    draw: |rng, t, _, trials| binomial(rng, trials, Link::Logit.response(t)),
 };
 
 impl Sigmoid for Binomial {

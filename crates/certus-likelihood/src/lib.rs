@@ -9,6 +9,7 @@
 mod bounds;
 #[cfg(test)]
 mod checks;
+mod draw;
 mod error;
 mod loss;
 pub mod prior;

@@ -4,6 +4,7 @@ use std::f64::consts::PI;
 use std::sync::Arc;
 
 use crate::bounds::Bounds;
+use crate::draw::normal;
 use crate::error::Error;
 use crate::loss::{Datum, Loss, Moments, sealed::Seal};
 use crate::response::{Auxiliary, Entry, Link, Values};
@@ -23,6 +24,7 @@ pub(crate) const ENTRY: Entry = Entry {
     parameter: Some(Auxiliary::Sigma),
     reject: |datum| Linear { sigma: 1.0 }.reject(datum),
     make: |sigma| Ok(Arc::new(Linear::new(sigma)?)),
+    draw: |rng, t, sigma, _| t + sigma * normal(rng),
 };
 
 impl Linear {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::draw::uniform;
 use crate::loss::{Datum, Loss, sealed::Seal};
 use crate::response::{Entry, Link, Values};
 use crate::sigmoid::{Sigmoid, Successes};
@@ -24,6 +25,7 @@ pub(crate) const ENTRY: Entry = Entry {
     parameter: None,
     reject: |datum| Logistic.reject(datum),
     make: |_| Ok(Arc::new(Logistic)),
+    draw: |rng, t, _, _| f64::from(u8::from(uniform(rng) < Link::Logit.response(t))),
 };
 
 impl Sigmoid for Logistic {
@@ -48,7 +50,8 @@ impl Loss for Logistic {
     fn reject(&self, datum: Datum) -> Option<String> {
         (datum.y != 0.0 && datum.y != 1.0).then(|| {
             format!(
-                "the response is {}, but 0 or 1 is required (or two levels, one of them named as the event)",
+                "the response is {}, but 0 or 1 is required; of two other levels name the event (--event, in Python \
+                    event=)",
                 datum.y
             )
         })

@@ -4,6 +4,7 @@
 use std::f64::consts::FRAC_PI_2;
 use std::sync::Arc;
 
+use crate::draw::{gamma, poisson};
 use crate::error::Error;
 use crate::loss::{Datum, Loss, sealed::Seal};
 use crate::poisson::Poisson;
@@ -27,6 +28,10 @@ pub(crate) const ENTRY: Entry = Entry {
     parameter: Some(Auxiliary::Dispersion),
     reject: |datum| Poisson.reject(datum),
     make: |k| Ok(Arc::new(NegativeBinomial::new(k)?)),
+    draw: |rng, t, k, _| {
+        let rate = t.exp() * gamma(rng, k) / k;
+        poisson(rng, rate)
+    },
 };
 
 /// From this k on, φ is written and bounded as that of a Poisson response, which it is near.

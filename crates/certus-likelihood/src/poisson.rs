@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::bounds::Bounds;
+use crate::draw::poisson;
 use crate::loss::{Datum, Loss, Moments, sealed::Seal};
 use crate::response::{Entry, Link, Values};
 use crate::special::ln_gamma;
@@ -21,6 +22,7 @@ pub(crate) const ENTRY: Entry = Entry {
     parameter: None,
     reject: |datum| Poisson.reject(datum),
     make: |_| Ok(Arc::new(Poisson)),
+    draw: |rng, t, _, _| poisson(rng, t.exp()),
 };
 
 impl Loss for Poisson {

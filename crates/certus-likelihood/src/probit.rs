@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use crate::bounds::Bounds;
+use crate::draw::uniform;
 use crate::loss::{Datum, Loss, sealed::Seal};
 use crate::response::{Entry, Link, Values};
 use crate::special::{hazard, hazard_derivative, neg_log_normal_cdf};
@@ -25,6 +26,7 @@ pub(crate) const ENTRY: Entry = Entry {
     parameter: None,
     reject: |datum| Probit.reject(datum),
     make: |_| Ok(Arc::new(Probit)),
+    draw: |rng, t, _, _| f64::from(u8::from(uniform(rng) < Link::Probit.response(t))),
 };
 
 fn sign(datum: Datum) -> f64 {
@@ -43,7 +45,8 @@ impl Loss for Probit {
     fn reject(&self, datum: Datum) -> Option<String> {
         (datum.y != 0.0 && datum.y != 1.0).then(|| {
             format!(
-                "the response is {}, but 0 or 1 is required (or two levels, one of them named as the event)",
+                "the response is {}, but 0 or 1 is required; of two other levels name the event (--event, in Python \
+                    event=)",
                 datum.y
             )
         })

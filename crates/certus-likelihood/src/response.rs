@@ -5,6 +5,8 @@ use std::f64::consts::PI;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use rand::Rng;
+
 use crate::special::{neg_log_normal_cdf, sigmoid};
 use crate::{Datum, Error, Likelihood, Response};
 
@@ -65,6 +67,8 @@ pub(crate) struct Entry {
     pub(crate) reject: fn(Datum) -> Option<String>,
     /// The likelihood with its parameter; without one, the number is ignored.
     pub(crate) make: fn(f64) -> Result<Arc<dyn Likelihood>, Error>,
+    /// An observation with this linear predictor, parameter and number of trials.
+    pub(crate) draw: fn(&mut dyn Rng, f64, f64, f64) -> f64,
 }
 
 /// Declares the enum and the table.
@@ -128,6 +132,11 @@ impl Response {
             (Some(_), Some(value)) => (self.entry().make)(value),
             _ => Err(Error::Unknown { response: self.name().into(), parameter }),
         }
+    }
+
+    /// An observation with the linear predictor `t`; a parameter that there is none of is ignored, and so are trials.
+    pub fn draw(self, rng: &mut dyn Rng, t: f64, parameter: f64, trials: f64) -> f64 {
+        (self.entry().draw)(rng, t, parameter, trials)
     }
 
     /// What is wrong with an observation, or `None`; no parameter changes that.

@@ -176,20 +176,21 @@ impl Fitted {
         Ok(Some(out))
     }
 
-    /// Per row of new columns: mean, sd, q05, q50, q95, linear_mean, linear_sd.
-    #[pyo3(signature = (columns, groups=None))]
+    /// Per row of new columns: mean, sd, q05, q50, q95, linear_mean, linear_sd, and y05, y95 if asked for.
+    #[pyo3(signature = (columns, groups=None, observations=false))]
     fn predict<'py>(
         &self,
         py: Python<'py>,
         columns: &Bound<'py, PyDict>,
         groups: Option<&str>,
+        observations: bool,
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let table = table(py, columns)?;
         let groups = groups.map(|word| word.parse::<Groups>().map_err(|e| data(py, &e))).transpose()?;
-        let rows =
-            py.detach(|| self.0.predict(&table, groups, &Storage::default())).map_err(|e| data(py, &e))?;
+        let predict = || self.0.predict(&table, groups, observations, &Storage::default());
+        let rows = py.detach(predict).map_err(|e| data(py, &e))?;
         let values: Vec<f64> = rows.iter().flat_map(Prediction::numbers).collect();
-        matrix(py, values, rows.len(), 7)
+        matrix(py, values, rows.len(), if observations { 9 } else { 7 })
     }
 
     /// Expected responses of new rows at draws, one draw per row.

@@ -34,10 +34,12 @@ const TASK: usize = 16 * BLOCK;
 /// | `Estimate` | 2⁴¹ + 2k, + 1 | batch k of the draws of `certus-mixed`'s proposal: normals; which component |
 /// | `Estimate` | 2⁴³ + k | batch k of the draws of scales of linear mixed models, in `certus-fit` |
 /// | `Estimate` | 2⁴⁵ + k | set k of the draws that correct a Laplace approximation, in `certus-mixed` |
+/// | `Sample` | 0; 1, 2; 3 | normals; which component; scales of estimates, in `certus-fit` |
 /// | `Sample` | 2⁴¹ | normals of predictions by draws of scales, in `certus-fit` |
 /// | `Sample` | 2⁴² | draws of effects of linear mixed models, for predictions, in `certus-fit` |
 /// | `Sample` | 2⁴⁴ | effects of linear mixed models over draws of the scales, in `certus-fit` |
 /// | `Sample` | 2⁴⁶ | draws of effects of other models with several group effects, in `certus-fit` |
+/// | `Sample` | 2⁴⁷ + k | new observations of row k, in `certus-fit` |
 /// | `Chain` | 2k; 2k + 1 | chain k of the sampler of `certus-models`: its start; the key of its own generator |
 ///
 /// A statement that holds with probability 1 − δ over its draws holds for a Gaussian that was chosen without them. So

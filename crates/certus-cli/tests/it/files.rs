@@ -428,3 +428,41 @@ fn links_in_a_directory_of_data_multiply_no_rows() {
     assert!(!notes.iter().any(|n| n.starts_with("read ")), "{notes:?}");
     fs::remove_dir_all(&dir).unwrap();
 }
+
+/// The first line tells the separator, outside quotes; `.` is missing; a header alone is no data.
+#[test]
+fn files_as_other_programs_write_them() {
+    let dir = scratch("separators");
+    let rows = |separator: &str, end: &str| {
+        let head = ["\"y, or not\"", "x", "note"].join(separator);
+        let lines = (0..12).map(|i| [(i % 5 / 2).to_string(), format!("{i}.5"), "a".into()].join(separator));
+        format!("{head}\n{}\n{end}", lines.collect::<Vec<_>>().join("\n"))
+    };
+    let mut wanted = None;
+    for (name, separator) in
+        [("a.csv", ","), ("b.csv", ";"), ("c.txt", "\t"), ("d.txt", ";"), ("e.tsv", "\t")]
+    {
+        let (path, end) = (dir.join(name), [".", "3", "b"].join(separator));
+        std::fs::write(&path, rows(separator, &format!("{end}\n"))).unwrap();
+        let arguments = [
+            "fit",
+            "linear",
+            path.to_str().unwrap(),
+            "`y, or not` ~ x",
+            "--missing",
+            "drop",
+            "--json",
+            "--quiet",
+        ];
+        let output = certus(&arguments);
+        expect(&output, 0, "");
+        let fit: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(fit["data"]["rows"], 12, "{name}");
+        let parameters = fit["parameters"].to_string();
+        assert_eq!(wanted.get_or_insert_with(|| parameters.clone()), &parameters, "{name}");
+    }
+    let empty = dir.join("empty.csv");
+    std::fs::write(&empty, "y,x\n").unwrap();
+    let output = certus(&["fit", "linear", empty.to_str().unwrap(), "y ~ x"]);
+    expect(&output, 65, "empty.csv has a header and no rows");
+}

@@ -13,6 +13,7 @@ mod formula;
 mod groups;
 mod many;
 mod mixed;
+mod observations;
 mod plan;
 mod posterior;
 mod priors;

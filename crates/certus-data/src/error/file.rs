@@ -50,7 +50,7 @@ pub enum FileError {
     },
     /// A name without the ending of a known format.
     #[error(
-        "{} is of an unknown format: its name must end in csv, tsv, parquet, pq, arrow, ipc or feather",
+        "{} is of an unknown format: its name must end in csv, tsv, txt, parquet, pq, arrow, ipc or feather",
         path.display()
     )]
     UnknownFormat {
@@ -67,6 +67,12 @@ pub enum FileError {
         first: PathBuf,
         /// The other.
         other: PathBuf,
+    },
+    /// A header without rows.
+    #[error("{name} has a header and no rows")]
+    NoRows {
+        /// The file, or the first of several.
+        name: String,
     },
     /// A file without a header.
     #[error("{name} has no columns: it must begin with their names")]
@@ -153,7 +159,9 @@ impl FileError {
             Self::Open { .. } | Self::Read { .. } | Self::Start { .. } | Self::Scratch { .. } => {
                 ErrorKind::Io
             }
-            Self::Damaged { .. } | Self::NoColumns { .. } | Self::Different { .. } => ErrorKind::Data,
+            Self::Damaged { .. } | Self::NoColumns { .. } | Self::NoRows { .. } | Self::Different { .. } => {
+                ErrorKind::Data
+            }
             Self::UnknownFormat { .. } | Self::NoFile | Self::TwoFormats { .. } => ErrorKind::Request,
             Self::ConditionAndQuery | Self::Query { .. } => ErrorKind::Request,
         }

@@ -72,8 +72,12 @@ pub enum Fault {
     },
     /// A response that is computed.
     #[error(
-        "the response is {call}, but a column is required: for successes among trials write successes ~ … and give \
-            the column of trials (--trials, in Python trials=)"
+        "the response is {call}, but a column is required: {}",
+        if call.starts_with("cbind") {
+            "for successes among trials write successes ~ … and give the column of trials (--trials, in Python trials=)"
+        } else {
+            "compute it first, as a column of its own (on the command line --sql \"SELECT *, ln(y) AS log_y FROM data\")"
+        }
     )]
     Response {
         /// The call.

@@ -1,10 +1,17 @@
 //! Which files a path stands for, and in which format.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use crate::error::{DataError, FileError};
 use crate::identity::Identity;
+
+/// In the order in which they are preferred.
+const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
+/// Bytes of a first line that are looked at.
+const FIRST_LINE: u64 = 1 << 20;
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,16 +23,40 @@ pub(super) enum Format {
 }
 
 impl Format {
+    /// Of a file that is named; in a directory, a text is more likely to be about the data.
+    fn of_named(path: &Path) -> Option<Self> {
+        let text = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("txt"));
+        if text { Some(Self::Csv(separator(path))) } else { Self::of(path) }
+    }
+
     fn of(path: &Path) -> Option<Self> {
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
         match extension.as_str() {
-            "csv" => Some(Self::Csv(b',')),
+            "csv" => Some(Self::Csv(separator(path))),
             "tsv" => Some(Self::Csv(b'\t')),
             "parquet" | "pq" => Some(Self::Parquet),
             "arrow" | "ipc" | "feather" => Some(Self::Arrow),
             _ => None,
         }
     }
+}
+
+/// The separator of a file of text: of comma, semicolon and tab the one that its first line has most of, outside quotes;
+/// a comma if it has none. What cannot be read is reported when it is opened.
+fn separator(path: &Path) -> u8 {
+    let mut line = Vec::new();
+    if let Ok(file) = File::open(path) {
+        let _ = BufReader::new(file.take(FIRST_LINE)).read_until(b'\n', &mut line);
+    }
+    let (mut quoted, mut counts) = (false, [0_usize; 3]);
+    for byte in line {
+        quoted ^= byte == b'"';
+        if let Some(k) = SEPARATORS.iter().position(|s| *s == byte).filter(|_| !quoted) {
+            counts[k] += 1;
+        }
+    }
+    let most = counts.iter().max().copied().unwrap_or(0);
+    SEPARATORS[counts.iter().position(|count| *count == most).unwrap_or(0)]
 }
 
 /// The files behind some paths.
@@ -57,7 +88,8 @@ pub(super) fn list(paths: &[PathBuf]) -> Result<Listed, DataError> {
                 return Err(FileError::EmptyDirectory { path: path.clone() }.into());
             }
         } else {
-            let format = Format::of(&full).ok_or_else(|| FileError::UnknownFormat { path: path.clone() })?;
+            let format =
+                Format::of_named(&full).ok_or_else(|| FileError::UnknownFormat { path: path.clone() })?;
             search.file(full, format)?;
         }
     }

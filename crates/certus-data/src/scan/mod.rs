@@ -170,6 +170,7 @@ impl FileSource {
     /// Every cell of every CSV file, as text.
     fn look_through(&self, schema: SchemaRef) -> Result<Vec<csv::Seen>, DataError> {
         let mut seen = vec![csv::Seen::default(); schema.fields().len()];
+        let mut all = 0;
         for file in &self.files {
             let name = short(file);
             let table = self.table(std::slice::from_ref(file), schema.clone())?;
@@ -184,8 +185,12 @@ impl FileSource {
                 first += batch.num_rows();
                 Ok(())
             })?;
+            all += first;
         }
-        Ok(seen)
+        match (all, self.files.first()) {
+            (0, Some(first)) => Err(FileError::NoRows { name: short(first) }.into()),
+            _ => Ok(seen),
+        }
     }
 
     /// Files with the text of CSV as what it says; what does not say anything of the kind is missing, as [`csv::Seen`]

@@ -11,14 +11,13 @@ use crate::error::Error;
 use crate::posterior_draws::PosteriorDraws;
 use crate::predict::groups::Groups;
 use crate::predict::scales::ByDraws;
-use crate::predict::{Prediction, each_row};
+use crate::predict::{Prediction, Responses, each_row};
 use crate::refusal::RequestError;
 use crate::variance::mixture::{Law, MixturePosterior};
 use crate::variance::names::UnknownScales;
 use certus_data::encoding::ColumnEncoding;
 use certus_data::leaves::Storage;
 use certus_data::table::Source;
-use certus_likelihood::Link;
 
 /// Steps of a rule for a normal law, in sds, and how far it goes.
 const STEP: f64 = 0.25;
@@ -27,7 +26,7 @@ const FAR: i32 = 24;
 /// Predictions for the rows of a source, in its order, by draws of coefficients and log scales where there are any.
 /// New groups and the population need no column of groups; where there are no groups, `groups` is `Known`.
 pub fn predict_mixture(
-    link: Link,
+    responses: &Responses,
     meaning: &CoefficientMap,
     unknown_scales: &UnknownScales,
     mixture_posterior: &MixturePosterior,
@@ -54,7 +53,8 @@ pub fn predict_mixture(
     if let Some(draws) = draws {
         let effects = mixture_posterior.effects.as_ref();
         let meaning = &meaning;
-        return ByDraws { link, meaning, unknown_scales, effects, draws, groups }.predict(source, storage);
+        return ByDraws { responses, meaning, unknown_scales, effects, draws, groups }
+            .predict(source, storage);
     }
     let gaussian = mixture_posterior.gaussian().map_err(certus_models::Error::from)?;
     let (mut combinations, (nodes, scales), mut out) =
@@ -63,7 +63,7 @@ pub fn predict_mixture(
         let z: Vec<f64> = unknown_scales.effects.iter().map(|e| e.column(terms)).collect();
         // where nothing varies, every group is as good as any
         let spread = scales.iter().map(|scales| unknown_scales.sd_of_new(scales, &z)).collect();
-        let row = Row { link, z, spread, offset, trials };
+        let row = Row { responses, z, spread, offset, trials };
         out.push(match groups {
             Groups::Known if !unknown_scales.effects.is_empty() => {
                 let at: Vec<usize> =
@@ -77,8 +77,8 @@ pub fn predict_mixture(
     Ok(out)
 }
 
-struct Row {
-    link: Link,
+struct Row<'a> {
+    responses: &'a Responses,
     /// Of every effect.
     z: Vec<f64>,
     /// The sd of Σ z v of a new group, at every node.
@@ -87,7 +87,7 @@ struct Row {
     trials: f64,
 }
 
-impl Row {
+impl Row<'_> {
     /// t = aβ + Σ z_e v_e is taken to be normal; its variance from covariances where there is one group, else from
     /// draws. `at` are the places of the effects.
     fn known(
@@ -128,35 +128,41 @@ impl Row {
             };
             draws.map(one).sum::<f64>() / count
         };
-        Prediction::normal(self.link, self.trials, mean, variance.max(0.0).sqrt())
+        Prediction::normal(self.responses, self.trials, mean, variance.max(0.0).sqrt())
     }
 
     /// t ~ N(aβ̂ + offset, |Lᵀa|² + Var Σ z v) at each node of the grid.
-    fn new_group(&self, nodes: &[Node], terms: &[(usize, f64)]) -> Prediction {
+    fn law_of_new(&self, nodes: &[Node], terms: &[(usize, f64)]) -> Law {
         let mut law = MixturePosterior::law(nodes, terms);
         for (one, spread) in law.0.iter_mut().zip(&self.spread) {
             one[1] += self.offset;
             one[2] = one[2].hypot(*spread);
         }
-        self.of_law(&law)
+        law
+    }
+
+    fn new_group(&self, nodes: &[Node], terms: &[(usize, f64)]) -> Prediction {
+        self.of_law(&self.law_of_new(nodes, terms))
     }
 
     fn of_law(&self, law: &Law) -> Prediction {
-        let mean: f64 = law.0.iter().map(|[w, m, s]| w * self.link.expected_response(*m, *s)).sum();
+        let link = self.responses.link;
+        let mean: f64 = law.0.iter().map(|[w, m, s]| w * link.expected_response(*m, *s)).sum();
         let square: f64 = law
             .0
             .iter()
             .map(|[w, m, s]| {
-                let own = self.link.expected_response(*m, *s);
-                w * (self.link.response_sd(*m, *s).powi(2) + (own - mean).powi(2))
+                let own = link.expected_response(*m, *s);
+                w * (link.response_sd(*m, *s).powi(2) + (own - mean).powi(2))
             })
             .sum();
-        let at = |p: f64| self.link.response(law.quantile(p));
-        Prediction::of(self.trials, (mean, square.sqrt()), at, law.moments())
+        let at = |p: f64| link.response(law.quantile(p));
+        let observed = self.responses.of_law(self.trials, law);
+        Prediction { observed, ..Prediction::of(self.trials, (mean, square.sqrt()), at, law.moments()) }
     }
 
     /// r(m, s) = ∫ response(m + su) N(u) du is what is predicted, s the sd of Σ z v; m = aβ + offset and s have their
-    /// posterior.
+    /// posterior. An observation is one of a new group.
     fn population(&self, nodes: &[Node], terms: &[(usize, f64)]) -> Prediction {
         let law = MixturePosterior::law(nodes, terms);
         let (center, linear_sd) = law.moments();
@@ -165,7 +171,7 @@ impl Row {
         for ([w, m, s], spread) in law.0.iter().zip(&self.spread) {
             for k in -FAR..=FAR {
                 let u = STEP * f64::from(k);
-                let r = self.link.expected_response(m + self.offset + s * u, *spread);
+                let r = self.responses.link.expected_response(m + self.offset + s * u, *spread);
                 atoms.push((r, w * (-0.5 * u * u).exp() / total));
             }
         }
@@ -173,6 +179,8 @@ impl Row {
         let square: f64 = atoms.iter().map(|(r, w)| w * (r - mean).powi(2)).sum();
         atoms.sort_by(|a, b| a.0.total_cmp(&b.0));
         let moments = (mean, square.sqrt());
-        Prediction::of(self.trials, moments, |p| quantile(&atoms, p), (center + self.offset, linear_sd))
+        let observed = self.responses.of_law(self.trials, &self.law_of_new(nodes, terms));
+        let linear = (center + self.offset, linear_sd);
+        Prediction { observed, ..Prediction::of(self.trials, moments, |p| quantile(&atoms, p), linear) }
     }
 }

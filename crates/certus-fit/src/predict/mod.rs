@@ -2,10 +2,12 @@
 
 mod groups;
 mod mixture;
+mod observe;
 mod scales;
 
 pub use groups::Groups;
 pub use mixture::predict_mixture;
+pub use observe::Responses;
 
 use certus::Gaussian;
 use certus::combination::Combinations;
@@ -37,19 +39,26 @@ pub struct Prediction {
     pub linear_mean: f64,
     /// Its standard deviation.
     pub linear_sd: f64,
+    /// 5 % and 95 % quantiles of a new observation, if they are asked for: by simulation.
+    pub observed: Option<[f64; 2]>,
 }
 
 impl Prediction {
     /// Names of [`Self::numbers`].
     pub const NAMES: [&str; 7] = ["mean", "sd", "q05", "q50", "q95", "linear_mean", "linear_sd"];
 
-    /// All of it, in the order of the columns that files and Python have.
-    pub fn numbers(&self) -> [f64; 7] {
-        [self.mean, self.sd, self.q05, self.q50, self.q95, self.linear_mean, self.linear_sd]
+    /// Names of the quantiles of a new observation.
+    pub const OBSERVED: [&str; 2] = ["y05", "y95"];
+
+    /// All of it, in the order of the columns that files and Python have; those of an observation are the last.
+    pub fn numbers(&self) -> Vec<f64> {
+        let own = [self.mean, self.sd, self.q05, self.q50, self.q95, self.linear_mean, self.linear_sd];
+        own.into_iter().chain(self.observed.into_iter().flatten()).collect()
     }
 
     /// Of a linear predictor t ~ N(mean, sd²).
-    pub(crate) fn normal(link: Link, trials: f64, mean: f64, sd: f64) -> Self {
+    pub(crate) fn normal(responses: &Responses, trials: f64, mean: f64, sd: f64) -> Self {
+        let link = responses.link;
         let at = |z: f64| trials * link.response(mean + z * sd);
         Self {
             mean: trials * link.expected_response(mean, sd),
@@ -59,16 +68,18 @@ impl Prediction {
             q95: at(NORMAL_95),
             linear_mean: mean,
             linear_sd: sd,
+            observed: responses.of_normal(trials, mean, sd),
         }
     }
 
     /// Of draws of a linear predictor; the response rises with it.
-    pub(crate) fn of_draws(link: Link, trials: f64, mut linear: Vec<f64>) -> Self {
-        let of_linear = mean_and_sd(&linear);
+    pub(crate) fn of_draws(responses: &Responses, trials: f64, mut linear: Vec<f64>) -> Self {
+        let (link, of_linear) = (responses.link, mean_and_sd(&linear));
+        let observed = responses.of_draws(trials, &linear);
         linear.sort_by(f64::total_cmp);
-        let responses: Vec<f64> = linear.iter().map(|t| link.response(*t)).collect();
+        let expected: Vec<f64> = linear.iter().map(|t| link.response(*t)).collect();
         let at = |p| link.response(quantile(&linear, p));
-        Self::of(trials, mean_and_sd(&responses), at, of_linear)
+        Self { observed, ..Self::of(trials, mean_and_sd(&expected), at, of_linear) }
     }
 
     /// Of the mean, the sd and the quantile function of the expected response of one trial, and the moments of the
@@ -81,7 +92,8 @@ impl Prediction {
     ) -> Self {
         let at = |p: f64| trials * quantile(p);
         let (mean, sd) = (trials * mean, trials * sd);
-        Self { mean, sd, q05: at(0.05), q50: at(0.5), q95: at(0.95), linear_mean, linear_sd }
+        let [q05, q50, q95] = [0.05, 0.5, 0.95].map(at);
+        Self { mean, sd, q05, q50, q95, linear_mean, linear_sd, observed: None }
     }
 }
 
@@ -119,7 +131,7 @@ pub(crate) fn each_row(
 
 /// Predictions for the rows of a source, in its order. Columns, levels and groups must be those of the fit.
 pub fn predict(
-    link: Link,
+    responses: &Responses,
     meaning: &CoefficientMap,
     w: &Gaussian,
     source: &dyn Source,
@@ -128,14 +140,14 @@ pub fn predict(
     let (mut combinations, mut out) = (Combinations::new(w), Vec::new());
     each_row(meaning, source, storage, |terms, offset, trials, _| {
         let (mean, sd) = combinations.moments(terms);
-        out.push(Prediction::normal(link, trials, mean + offset, sd));
+        out.push(Prediction::normal(responses, trials, mean + offset, sd));
     })?;
     Ok(out)
 }
 
 /// Predictions by draws of the posterior.
 pub fn predict_posterior(
-    link: Link,
+    responses: &Responses,
     meaning: &CoefficientMap,
     draws: &PosteriorDraws,
     source: &dyn Source,
@@ -144,7 +156,7 @@ pub fn predict_posterior(
     let mut out = Vec::new();
     each_row(meaning, source, storage, |terms, offset, trials, _| {
         let linear = |z: &[f64]| offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
-        out.push(Prediction::of_draws(link, trials, draws.each().map(linear).collect()));
+        out.push(Prediction::of_draws(responses, trials, draws.each().map(linear).collect()));
     })?;
     Ok(out)
 }

@@ -4,7 +4,7 @@
 use certus::random::{Purpose, Random};
 
 use super::groups::Groups;
-use super::{Prediction, each_row, mean_and_sd};
+use super::{Prediction, Responses, each_row, mean_and_sd};
 use crate::coefficient_map::CoefficientMap;
 use crate::error::Error;
 use crate::posterior_draws::PosteriorDraws;
@@ -14,7 +14,6 @@ use crate::variance::mixture::Effects;
 use crate::variance::names::UnknownScales;
 use certus_data::leaves::Storage;
 use certus_data::table::Source;
-use certus_likelihood::Link;
 
 /// The stream of the normal numbers, one for every draw ([`Purpose`] lists them all).
 const STREAM: u64 = 1 << 41;
@@ -23,7 +22,7 @@ const POPULATION: usize = 1000;
 
 /// What predictions by draws need.
 pub(super) struct ByDraws<'a> {
-    pub(super) link: Link,
+    pub(super) responses: &'a Responses,
     pub(super) meaning: &'a CoefficientMap,
     pub(super) unknown_scales: &'a UnknownScales,
     pub(super) effects: Option<&'a Effects>,
@@ -51,7 +50,11 @@ impl ByDraws<'_> {
             let along = |z: &[f64]| offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
             let columns: Vec<f64> = self.unknown_scales.effects.iter().map(|e| e.column(terms)).collect();
             let Some(&column) = columns.first() else {
-                out.push(Prediction::of_draws(self.link, trials, points.iter().map(|z| along(z)).collect()));
+                out.push(Prediction::of_draws(
+                    self.responses,
+                    trials,
+                    points.iter().map(|z| along(z)).collect(),
+                ));
                 return;
             };
             let spread = |z: &[f64]| {
@@ -69,7 +72,7 @@ impl ByDraws<'_> {
                     mean + own + at.iter().map(|(k, z)| z * apart[d + k]).sum::<f64>()
                 };
                 let t = effects.deviations.chunks_exact(d + effects.mean.len()).map(one).collect();
-                out.push(Prediction::of_draws(self.link, trials, t));
+                out.push(Prediction::of_draws(self.responses, trials, t));
                 return;
             }
             let with_normals = || points.iter().zip(&normals);
@@ -84,20 +87,24 @@ impl ByDraws<'_> {
                         own.mean + own.slope.iter().zip(apart).map(|(b, x)| b * x).sum::<f64>() + own.sd * u
                     };
                     let t = with_normals().map(|(z, u)| along(z) + column * effect(&z[..d], *u));
-                    Prediction::of_draws(self.link, trials, t.collect())
+                    Prediction::of_draws(self.responses, trials, t.collect())
                 }
                 Groups::New => {
                     let t = with_normals().map(|(z, u)| along(z) + spread(z) * u);
-                    Prediction::of_draws(self.link, trials, t.collect())
+                    Prediction::of_draws(self.responses, trials, t.collect())
                 }
                 Groups::Population => {
                     let few = points.len().div_ceil(POPULATION).max(1);
-                    let expected = |z: &&[f64]| self.link.expected_response(along(z), spread(z));
+                    let expected = |z: &&[f64]| self.responses.link.expected_response(along(z), spread(z));
                     let mut responses: Vec<f64> = points.iter().step_by(few).map(expected).collect();
                     responses.sort_by(f64::total_cmp);
                     let linear: Vec<f64> = points.iter().map(|z| along(z)).collect();
                     let at = |p| quantile(&responses, p);
-                    Prediction::of(trials, mean_and_sd(&responses), at, mean_and_sd(&linear))
+                    // an observation is one of a new group
+                    let new: Vec<f64> = with_normals().map(|(z, u)| along(z) + spread(z) * u).collect();
+                    let observed = self.responses.of_draws(trials, &new);
+                    let moments = (mean_and_sd(&responses), mean_and_sd(&linear));
+                    Prediction { observed, ..Prediction::of(trials, moments.0, at, moments.1) }
                 }
             });
         })?;

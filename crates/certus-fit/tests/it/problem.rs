@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use certus::Gaussian;
 use certus::factor::{Factor, Lower};
 use certus_data::{Column, Features, GroupSpec, Spec, Storage, Table};
+use certus_fit::Responses;
 use certus_fit::{ModelKind, Problem, Request, predict};
 use certus_likelihood::Response;
 use certus_models::laplace;
@@ -66,8 +67,14 @@ fn coefficients_and_predictions_are_those_of_least_squares() {
         }
         let new = [1.0, 7.0, 2.0];
         let rows = table(&[("b", &new[2..]), ("a", &new[1..2])]);
-        let got =
-            predict(Response::Linear.link(), &problem.meaning, &w, &rows, &Storage::default()).unwrap()[0];
+        let got = predict(
+            &Responses::expected(Response::Linear.link()),
+            &problem.meaning,
+            &w,
+            &rows,
+            &Storage::default(),
+        )
+        .unwrap()[0];
         let mean: f64 = (0..3).map(|j| new[j] * beta[j]).sum();
         let variance: f64 = (0..9).map(|k| new[k / 3] * cov[k / 3][k % 3] * new[k % 3]).sum();
         assert!((got.mean - mean).abs() < 1e-8 && got.mean == got.linear_mean, "{got:?} {mean}");
@@ -88,7 +95,14 @@ fn offsets_are_added_to_predictions() {
     let ModelKind::Dense(model) = &problem.model_kind else { panic!("there are no groups") };
     let w = laplace(model).unwrap().gaussian;
     let [intercept, slope] = [0, 1].map(|j| problem.on_user_scale(&w)[j].mean);
-    let got = predict(Response::Linear.link(), &problem.meaning, &w, &data, &Storage::default()).unwrap();
+    let got = predict(
+        &Responses::expected(Response::Linear.link()),
+        &problem.meaning,
+        &w,
+        &data,
+        &Storage::default(),
+    )
+    .unwrap();
     for (i, row) in got.iter().enumerate() {
         assert!((row.linear_mean - (intercept + slope * A[i] + B[i])).abs() < 1e-9, "{i}: {row:?}");
     }
@@ -133,7 +147,14 @@ fn predictors_are_sums_of_the_coefficients_shown() {
     let mut factor = vec![0.0; dim * dim];
     factor.iter_mut().step_by(dim + 1).for_each(|x| *x = 0.1);
     let w = Gaussian::new(z.clone(), Factor::Lower(Lower::new(dim, factor).unwrap())).unwrap();
-    let got = predict(Response::Logistic.link(), &problem.meaning, &w, &data, &Storage::default()).unwrap();
+    let got = predict(
+        &Responses::expected(Response::Logistic.link()),
+        &problem.meaning,
+        &w,
+        &data,
+        &Storage::default(),
+    )
+    .unwrap();
     for (i, prediction) in got.iter().enumerate() {
         let levels: Vec<usize> = problem.prepared.codes.iter().map(|codes| codes[i] as usize).collect();
         rows.terms(&[A[i], B[i]], &levels, &mut terms);

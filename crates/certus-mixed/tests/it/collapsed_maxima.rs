@@ -291,8 +291,8 @@ fn the_noise_may_have_two_maxima() {
     assert!(open[0] < flat.scales[0] && flat.scales[0] < open[1] && open[1] / open[0] < 1.5, "{open:?}");
 }
 
-/// 20 counts of 5 with p̂ = 0.58: d log L/dσ² at 0 is ½ (Σ (k − 2.9)² − 20 · 5 · 0.58 · 0.42) = 1.72 > 0, so that 0 is no
-/// maximum.
+/// 20 counts of 5 with p̂ = 0.58: d log L/dσ² at 0 is ½ (Σ (k − 2.9)² − 20 · 5 · 0.58 · 0.42) = 1.72 > 0, so that 0 is
+/// no maximum.
 #[test]
 fn zero_is_no_maximum_where_the_likelihood_rises() {
     let counts = [4, 2, 4, 2, 3, 4, 3, 3, 2, 5, 1, 4, 0, 2, 3, 4, 3, 2, 3, 4];

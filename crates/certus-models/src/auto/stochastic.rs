@@ -1,8 +1,8 @@
 //! The stochastic route: steps in the moving frame, exact passes that certify its average, and, if they do not suffice,
 //! sticking the landing in a certified ball for the number of iterations that Theorem G promises.
 //!
-//! DIFFERENCE: the paper has no theory for sticking the landing from where it starts here, where the control variate (B6)
-//! would be used; in the frame that moves with the iterate the two are the same estimator (docs/maths.md, part J).
+//! DIFFERENCE: the paper has no theory for sticking the landing from where it starts here, where the control variate
+//! (B6) would be used; in the frame that moves with the iterate the two are the same estimator (docs/maths.md, part J).
 
 use certus::auto::Counts;
 use certus::bytes::{Reader, Writer, bad};

@@ -195,14 +195,15 @@ class Fit:
             return matrix_columns(data, self._record["settings"].get("features", []))
         return Frame(data).columns()
 
-    def predict(self, data: Any, *, groups: str | None = None) -> pd.DataFrame:
+    def predict(self, data: Any, *, groups: str | None = None, observations: bool = False) -> pd.DataFrame:
         """The expected response of every row of new data: mean, sd, quantiles, and mean and sd of the linear predictor.
 
         If the sd between groups was not given, `groups` selects the group: "known" (the rows' own groups, the default), "new" (an unseen
-        group) or "population" (averaged over the population of groups).
+        group) or "population" (averaged over the population of groups). `observations=True` adds the 5 % and 95 % quantiles of a new
+        observation, `y05` and `y95`, by simulation.
         """
-        keys = ("mean", "sd", "q05", "q50", "q95", "linear_mean", "linear_sd")
-        values = self._fitted.predict(self._new_columns(data, groups in (None, "known")), groups)
+        keys = ("mean", "sd", "q05", "q50", "q95", "linear_mean", "linear_sd", *(("y05", "y95") if observations else ()))
+        values = self._fitted.predict(self._new_columns(data, groups in (None, "known")), groups, bool(observations))
         return pd.DataFrame(values, columns=list(keys), index=data.index if isinstance(data, pd.DataFrame) else None)
 
     def predict_draws(self, data: Any, n: int = 1000, seed: int = 0) -> Array:
