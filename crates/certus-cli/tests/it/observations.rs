@@ -28,8 +28,8 @@ fn predicted(dir: &Path, fit: &[&str], more: &[&str]) -> Vec<Vec<f64>> {
     text.lines().skip(1).map(|l| l.split(',').map(|cell| cell.parse().unwrap()).collect()).collect()
 }
 
-/// y ~ N(t, σ²), t normal: ends 1.645 √(sd² + σ²) from the mean. The standard error of such a quantile is √(p(1 − p)/n)/φ,
-/// 2.11 sds/√n.
+/// y ~ N(t, σ²), t normal: ends 1.645 √(sd² + σ²) from the mean. The standard error of such a quantile is
+/// √(p(1 − p)/n)/φ, 2.11 sds/√n.
 #[test]
 fn of_a_linear_model() {
     let rows = predicted(&scratch("linear"), &["linear", "y ~ x", "--sigma", "0.5"], &[]);

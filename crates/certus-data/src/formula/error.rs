@@ -76,7 +76,7 @@ pub enum Fault {
         if call.starts_with("cbind") {
             "for successes among trials write successes ~ … and give the column of trials (--trials, in Python trials=)"
         } else {
-            "compute it first, as a column of its own (on the command line --sql \"SELECT *, ln(y) AS log_y FROM data\")"
+            "compute it first, as a column of its own (--sql \"SELECT *, ln(y) AS log_y FROM data\")"
         }
     )]
     Response {

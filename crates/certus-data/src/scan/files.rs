@@ -41,8 +41,8 @@ impl Format {
     }
 }
 
-/// The separator of a file of text: of comma, semicolon and tab the one that its first line has most of, outside quotes;
-/// a comma if it has none. What cannot be read is reported when it is opened.
+/// The separator of a file of text: of comma, semicolon and tab the one that its first line has most of, outside
+/// quotes; a comma if it has none. What cannot be read is reported when it is opened.
 fn separator(path: &Path) -> u8 {
     let mut line = Vec::new();
     if let Ok(file) = File::open(path) {
