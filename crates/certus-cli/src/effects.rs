@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
+use certus::certificate::words::probability;
 use certus::certificate::{counted, figure};
 use certus_fit::record::number;
-use certus_fit::{Fit, MarginalEffect, MarginalEffects, Question, Settings};
+use certus_fit::{Certifying, Fit, MarginalEffect, MarginalEffects, Question, Settings};
 
-use crate::exit::{Code, Failure, print};
+use crate::exit::{Code, Failure, note, print};
 use crate::request::{Stoppable, open, path};
 use crate::results::opened;
 use crate::table::aligned;
-use crate::verify::listen;
+use crate::verify::{listen, reread};
 
 /// What the arguments ask.
 pub fn question(
@@ -36,11 +37,24 @@ pub fn effects(dir: &Path, asked: &Question, data: Option<&Path>, format: &str) 
         None => open(path(&settings)?, settings.r#where.as_deref(), settings.sql.as_deref())
             .map_err(crate::fit::moved)?,
     };
+    // the model is read again, for errors that hold
+    let reread = match data.is_none() && fit.certifies_probabilities() {
+        true => reread(dir, None, "certus effects DIR").map(|(_, problem)| Some(problem)),
+        false => Ok(None),
+    };
+    let problem = reread.unwrap_or_else(|failure| {
+        note(&format!("errors are not certified: {}", failure.message));
+        None
+    });
+    let goal = settings.goal()?;
+    let certifying =
+        problem.as_ref().map(|problem| Certifying { problem, delta: goal.delta, seed: goal.seed });
     let signals = listen("nothing was printed")?;
     let source = Stoppable { source, signals: &signals };
     signals.doing("averaging over the rows");
-    let found =
-        fit.effects(&source, asked).map_err(|e| if source.stopped() { signals.end() } else { e.into() })?;
+    let found = fit
+        .effects(&source, asked, certifying)
+        .map_err(|e| if source.stopped() { signals.end() } else { e.into() })?;
     print(&match format {
         "csv" => csv(&found),
         "markdown" => markdown(&found),
@@ -56,19 +70,23 @@ fn cells(found: &MarginalEffects) -> Vec<Vec<String>> {
     let percent = |p: f64| format!("{} %", (p * 1e6).round() / 1e4);
     let tail = 0.5 * (1.0 - found.interval);
     let (low, high) = (percent(tail), percent(1.0 - tail));
-    let head = ["", "at", "estimate", "sd", &low, &high, "P(above)"].map(String::from).to_vec();
+    let head = ["", "at", "estimate", "error", "sd", &low, &high, "P(above)"].map(String::from).to_vec();
     let row = |r: &MarginalEffect| {
-        let numbers = [r.estimate, r.std_error, r.conf_low, r.conf_high].map(|x| number(Some(x)));
+        // five digits of the estimate are printed
+        let printed = |error: f64| format!("± {}", figure(error + 5e-5 * r.estimate.abs()));
+        let error = r.error.map_or(String::new(), printed);
+        let numbers = [r.std_error, r.conf_low, r.conf_high].map(|x| number(Some(x)));
         let above = r.above.map_or(String::new(), |p| match p {
             p if p > 0.9995 => "> 0.999".into(),
             p if p < 0.0005 => "< 0.001".into(),
             p => format!("{p:.3}"),
         });
-        [r.term.clone(), r.at.clone()].into_iter().chain(numbers).chain([above]).collect()
+        let first = [r.term.clone(), r.at.clone(), number(Some(r.estimate)), error];
+        first.into_iter().chain(numbers).chain([above]).collect()
     };
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(found.rows.iter().map(row)).collect();
     let used = |c: &usize| rows[1..].iter().any(|r| !r[*c].is_empty());
-    let used: Vec<usize> = (0..7).filter(used).collect();
+    let used: Vec<usize> = (0..8).filter(used).collect();
     rows.iter().map(|row| used.iter().map(|c| row[*c].clone()).collect()).collect()
 }
 
@@ -78,12 +96,19 @@ fn words(found: &MarginalEffects) -> String {
     let error = found.monte_carlo_error.map_or(String::new(), |error| {
         format!(", Monte Carlo error of an estimate about {} sd", figure(error))
     });
+    let certified = found.delta.map_or(String::new(), |delta| {
+        format!(
+            "the posterior mean is within the error of the estimate, wherever one is stated (all of them with \
+             probability {}, D8)\n",
+            probability(delta)
+        )
+    });
     let above = match found.rows.iter().any(|r| r.above.is_some()) {
         true => "P(above): the probability that a difference or slope is above 0, a ratio above 1\n",
         false => "",
     };
     format!(
-        "averaged over {}{groups}\nestimated from {} of {}{error}\n{above}",
+        "averaged over {}{groups}\n{certified}estimated from {} of {}{error}\n{above}",
         counted(found.averaged, "row"),
         counted(found.draws, "draw"),
         found.source
@@ -108,11 +133,11 @@ fn markdown(found: &MarginalEffects) -> String {
 /// Tidy columns, in the names of the R package broom.
 fn csv(found: &MarginalEffects) -> String {
     let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-    let mut out = String::from("term,at,estimate,std_error,conf_low,conf_high,p_above\n");
+    let mut out = String::from("term,at,estimate,std_error,conf_low,conf_high,p_above,error\n");
     for r in &found.rows {
-        let above = r.above.map_or(String::new(), |p| p.to_string());
+        let [above, error] = [r.above, r.error].map(|x| x.map_or(String::new(), |x| x.to_string()));
         out.push_str(&format!(
-            "{},{},{},{},{},{},{above}\n",
+            "{},{},{},{},{},{},{above},{error}\n",
             quoted(&r.term),
             quoted(&r.at),
             r.estimate,

@@ -82,7 +82,7 @@ pub use fit::{Fit, extras, write_failed};
 pub use groups::{EffectSource, GroupTable, Labels};
 pub use heartbeat::Heartbeat;
 pub use level::RequiredLevel;
-pub use marginal::{Comparison, Contrast, Held, MarginalEffect, MarginalEffects, Question};
+pub use marginal::{Certifying, Comparison, Contrast, Held, MarginalEffect, MarginalEffects, Question};
 pub use meta::meta;
 pub use method_choice::{MethodChoice, Numbers};
 pub use posterior::{Compared, Marginal, PosteriorChoice, PosteriorTable};

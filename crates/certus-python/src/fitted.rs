@@ -228,7 +228,7 @@ impl Fitted {
         let contrasts = contrasts.map_err(|e| data(py, &e))?;
         let held = held.into_iter().map(|(column, values)| Held { column, values }).collect();
         let question = Question { contrasts, slopes, held, interval };
-        let found = py.detach(|| self.0.effects(&table, &question)).map_err(|e| data(py, &e))?;
+        let found = py.detach(|| self.0.effects(&table, &question, None)).map_err(|e| data(py, &e))?;
         Ok(serde_json::to_string(&found).expect("answers are plain values"))
     }
 

@@ -91,6 +91,9 @@ fn those_of_a_logistic_model_are_averages_over_its_draws() {
     let dir = scratch("logistic");
     let question = ["--contrast", "arm: b - a", "--contrast", "arm: odds(b) / odds(a)", "--at", "x=-1,2"];
     let interval = [question.as_slice(), &["--contrast", "arm: b / a", "--interval", "0.8"]].concat();
+    // with rows of another file nothing is certified, and estimates are those of the draws
+    let rows_again = dir.join("rows.csv");
+    let interval = [&interval[..], &["--data", rows_again.to_str().unwrap()]].concat();
     let (_, found) = answers(&dir, &["logistic", "y ~ x*arm", "--weights", "n"], &interval);
     let (fit, draws) = (dir.join("fit"), dir.join("draws.csv"));
     let sample = ["sample", fit.to_str().unwrap(), "--draws", "4000", "--to", draws.to_str().unwrap()];
@@ -104,7 +107,9 @@ fn those_of_a_logistic_model_are_averages_over_its_draws() {
     let rows = rows();
     let total: f64 = rows.iter().map(|r| r.3).sum();
     // where rows differ, their weights matter
-    let output = certus(&["effects", fit.to_str().unwrap(), "--contrast", "arm", "--format", "json"]);
+    let there = ["--data", rows_again.to_str().unwrap()];
+    let asked = ["effects", fit.to_str().unwrap(), "--contrast", "arm", "--format", "json"];
+    let output = certus(&[&asked[..], &there].concat());
     let average: Value = serde_json::from_slice(&output.stdout).unwrap();
     let response = |t: f64| (1.0 + (-t).exp()).recip();
     let contrast = |z: &[f64], x: f64| response(z[0] + z[2] + (z[1] + z[3]) * x) - response(z[0] + z[1] * x);
@@ -203,4 +208,64 @@ fn what_is_not_understood_is_refused_and_formats_agree() {
     assert!(csv.lines().nth(1).unwrap().starts_with(&format!("\"arm: b - a\",\"\",{estimate},")), "{csv}");
     expect(&certus(&["effects", out, "--contrast", "arm"]), 0, "averaged over 120 rows");
     expect(&certus(&["effects", out, "--format", "markdown"]), 0, "| arm: b - a | ");
+}
+
+/// Certified errors against sums over a grid of the two coefficients, with the priors that the fit states.
+#[test]
+fn certified_errors_hold() {
+    for (seed, delta) in [("1", "0.01"), ("2", "0.001"), ("3", "0.1")] {
+        let dir = scratch(&format!("certified-{seed}"));
+        let fit = ["logistic", "y ~ x", "--seed", seed, "--delta", delta, "--posterior", "corrected"];
+        let question = ["--contrast", "x: 2 - 0", "--at", "x=1,1.5", "--contrast", "x: 2 / 0"];
+        let (record, found) = answers(&dir, &fit, &question);
+        let rows = rows();
+        let n = rows.len() as f64;
+        let mean = rows.iter().map(|r| r.1).sum::<f64>() / n;
+        let sd = (rows.iter().map(|r| (r.1 - mean).powi(2)).sum::<f64>() / n).sqrt();
+        // (Intercept) ~ N(0, 10²) at the mean of x, x ~ N(0, (2.5/sd)²)
+        let (center, slope) = (parameter(&record, "(Intercept)"), parameter(&record, "x"));
+        let (mut total, mut sums) = (0.0, [0.0; 3]);
+        let response = |t: f64| (1.0 + (-t).exp()).recip();
+        for i in -80..=80 {
+            for j in -80..=80 {
+                let a = center + slope * mean + 0.03 * f64::from(i);
+                let b = slope + 0.02 * f64::from(j);
+                let log: f64 = rows
+                    .iter()
+                    .map(|r| {
+                        let t = a + b * (r.1 - mean);
+                        r.0 * t - t.max(0.0) - (-t.abs()).exp().ln_1p()
+                    })
+                    .sum();
+                let log = log - 0.5 * (a / 10.0).powi(2) - 0.5 * (b * sd / 2.5).powi(2);
+                let weight = (log + 70.0).exp();
+                total += weight;
+                let at = |x: f64| response(a + b * (x - mean));
+                for (sum, value) in sums.iter_mut().zip([at(2.0) - at(0.0), at(1.0), at(1.5)]) {
+                    *sum += weight * value;
+                }
+            }
+        }
+        assert_eq!(number(&found, "delta"), delta.parse::<f64>().unwrap());
+        for row in found["rows"].as_array().unwrap() {
+            let wanted = match (row["term"].as_str().unwrap(), row["at"].as_str().unwrap()) {
+                ("x: 2 - 0", _) => sums[0] / total,
+                _ => {
+                    assert!(row["error"].is_null(), "{row}");
+                    continue;
+                }
+            };
+            let (estimate, error) = (number(row, "estimate"), number(row, "error"));
+            assert!((estimate - wanted).abs() <= error + 1e-6, "{row} {wanted}");
+            assert!(error < 0.01, "{row}");
+        }
+        let out = dir.join("fit");
+        let output = certus(&["effects", out.to_str().unwrap(), "--at", "x=1,1.5", "--format", "json"]);
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for (row, wanted) in found["rows"].as_array().unwrap().iter().zip([sums[1] / total, sums[2] / total])
+        {
+            let (estimate, error) = (number(row, "estimate"), number(row, "error"));
+            assert!((estimate - wanted).abs() <= error + 1e-6 && error < 0.01, "{row} {wanted}");
+        }
+    }
 }

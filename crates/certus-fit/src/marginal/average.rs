@@ -75,6 +75,24 @@ impl<'a> Average<'a> {
         Ok(Self { link, meaning, latents, spread, estimated })
     }
 
+    /// The same at other points, without groups that are averaged over.
+    pub(super) fn at(&self, points: &[f64]) -> Self {
+        let dim = self.latents.len();
+        let latent = |j: usize| points.iter().skip(j).step_by(dim).copied().collect();
+        Self {
+            link: self.link,
+            meaning: self.meaning.clone(),
+            latents: (0..dim).map(latent).collect(),
+            spread: None,
+            estimated: false,
+        }
+    }
+
+    /// Terms of a linear predictor.
+    pub(super) fn terms(&self) -> usize {
+        self.meaning.encoding.features.len() + 1
+    }
+
     /// Draws of the parameters.
     pub(super) fn draws(&self) -> usize {
         self.latents.first().map_or(0, Vec::len) - usize::from(self.estimated)

@@ -1,8 +1,10 @@
 //! Questions about expected responses: adjusted predictions, contrasts, ratios and slopes, averaged over rows.
 
 mod average;
+mod certified;
 mod question;
 
+pub use certified::Certifying;
 pub use question::{Comparison, Contrast, Held, Question};
 
 use certus_data::{Column, ColumnEncoding, Encoding, Source, Table};
@@ -13,6 +15,7 @@ use crate::fit::Fit;
 use crate::quantile::quantile;
 use crate::refusal::RequestError;
 use average::Average;
+use certified::Bounded;
 
 /// Half the distance of a slope's two points, in sds of its column: the error of a central difference is of the order
 /// of its square.
@@ -37,6 +40,8 @@ pub struct MarginalEffect {
     pub conf_high: f64,
     /// The probability that a difference or slope is above 0, or a ratio above 1.
     pub above: Option<f64>,
+    /// The posterior mean is within this of the estimate, where that is certified.
+    pub error: Option<f64>,
 }
 
 /// Answers.
@@ -56,6 +61,8 @@ pub struct MarginalEffects {
     pub monte_carlo_error: Option<f64>,
     /// True if responses are averages over the population of groups.
     pub population: bool,
+    /// All errors that are stated hold, together, with probability 1 − δ.
+    pub delta: Option<f64>,
 }
 
 /// One number that is asked for.
@@ -66,8 +73,14 @@ enum Asked {
 }
 
 impl Fit {
-    /// Answers for the rows of a source that have no gaps: those of the fit, or others.
-    pub fn effects(&self, source: &dyn Source, question: &Question) -> Result<MarginalEffects, Error> {
+    /// Answers for the rows of a source that have no gaps: those of the fit, or others. Expected responses that are
+    /// probabilities, and their differences, are certified if the model is given and its posterior allows it.
+    pub fn effects(
+        &self,
+        source: &dyn Source,
+        question: &Question,
+        certifying: Option<Certifying<'_>>,
+    ) -> Result<MarginalEffects, Error> {
         let encoding = &self.meaning()?.encoding;
         let interval = question.interval.unwrap_or(INTERVAL);
         if !(interval > 0.0 && interval < 1.0) {
@@ -94,20 +107,24 @@ impl Fit {
         let weights: Vec<f64> = (0..table.rows()).map(weight).collect();
         let average = Average::new(self, table.rows())?;
         let asked = asked(question, encoding, &table)?;
-        let mut rows = Vec::new();
+        let (mut rows, mut bounded) = (Vec::new(), Vec::new());
+        let certifying = certifying.filter(|_| self.certifies_probabilities());
         for (at, table) in held(&question.held, encoding, &table)? {
             for one in &asked {
                 let (term, values, equal) = match one {
                     Asked::Prediction => {
+                        bounded.push(Bounded { row: rows.len(), table: table.clone(), less: None });
                         (format!("expected {}", encoding.response), average.of(&table, &weights)?, None)
                     }
                     Asked::Compared(contrast) => {
                         let [a, b] = contrast.values.as_ref().expect("of two values");
-                        let with = |value: &str| -> Result<Vec<f64>, Error> {
-                            average.of(&set(&table, encoding, &contrast.column, value)?, &weights)
-                        };
-                        let each = with(a)?.into_iter().zip(with(b)?);
+                        let with = |value: &str| set(&table, encoding, &contrast.column, value);
+                        let (a, b) = (with(a)?, with(b)?);
+                        let each = average.of(&a, &weights)?.into_iter().zip(average.of(&b, &weights)?);
                         let values = each.map(|(a, b)| contrast.comparison.of(a, b)).collect();
+                        if contrast.comparison == Comparison::Difference {
+                            bounded.push(Bounded { row: rows.len(), table: a, less: Some(b) });
+                        }
                         (contrast.written(), values, Some(contrast.comparison.of_equals()))
                     }
                     Asked::Slope(name) => {
@@ -132,7 +149,7 @@ impl Fit {
             (None, None) => "the Gaussian approximation of the posterior".into(),
         };
         let effective = effective.map_or(draws as f64, |ess| ess.min(draws as f64));
-        Ok(MarginalEffects {
+        let mut found = MarginalEffects {
             rows,
             interval,
             averaged: table.rows(),
@@ -140,7 +157,12 @@ impl Fit {
             source: from,
             monte_carlo_error: (!estimated).then(|| effective.sqrt().recip()),
             population: self.mixture.as_ref().is_some_and(|(_, scales)| !scales.effects.is_empty()),
-        })
+            delta: None,
+        };
+        if let Some(with) = certifying {
+            self.certify(with, &average, &bounded, &weights, &mut found)?;
+        }
+        Ok(found)
     }
 }
 
@@ -167,6 +189,7 @@ fn answer(
         conf_low: quantile(&sorted, tail),
         conf_high: quantile(&sorted, 1.0 - tail),
         above: equal.map(|equal| draws.iter().filter(|x| **x > equal).count() as f64 / n),
+        error: None,
     }
 }
 

@@ -2,7 +2,8 @@
 //! well enough.
 
 use certus::certificate::weights::{
-    WeightCertificate, WeightObstacle, WeightProblem, WeightSettings, WeightsDeclined,
+    BoundedFunctions, Enclosed, WeightCertificate, WeightObstacle, WeightProblem, WeightSettings,
+    WeightsDeclined,
 };
 use certus::certificate::words::{AT_LEAST, downward, probability, upward};
 use certus::certificate::{Posterior, Statement, figure};
@@ -22,6 +23,9 @@ use crate::glm::Glm;
 const PAIRS: f64 = 2000.0;
 /// The largest k: 2 million pairs.
 const LAST: i32 = 5;
+/// Pairs of [`bounded_means`], and its attempt, which is no k.
+const FUNCTION_PAIRS: usize = 8000;
+const OF_FUNCTIONS: u64 = 64;
 /// Beyond this dimension the eigenvalues of the prior in the frame of q take minutes, and 0 must do.
 const LARGEST: usize = 1000;
 
@@ -83,12 +87,7 @@ pub fn weights(
     if q.dim() != model.dim() || !q.is_proper() {
         return Err(InvalidModel::Gaussian { coefficients: model.dim() }.into());
     }
-    let Value { value, error } = model.exact_value(q)?;
-    let rounding = 2.0 * ROUNDING * (1.0 + value.abs() + q.dim() as f64) + error;
-    let kappa = model.dense().map_or(0.0, |model| prior_curvature(model, q));
-    let grain = if model.ranks().is_some() { usize::MAX } else { 1 };
-    let neg_elbo = (value, rounding);
-    let problem = WeightProblem { target: model, q, reported, neg_elbo, kappa, rounding, grain };
+    let problem = problem(model, q, reported)?;
     // two gradients of every pair
     let cost = |k: i32| smallest_attempt(products).1 * 4f64.powi(k - 1);
     if cost(1) > goal.most {
@@ -149,6 +148,36 @@ pub fn weights(
     let draws = WeightedDraws::new(q.dim(), latents, &found.log_weights[..2 * kept])?;
     Ok(Weighed { posterior, found: Some((found, draws)), too_long: false })
 }
+
+/// The weights of a model.
+fn problem<'a>(
+    model: &'a dyn Model,
+    q: &'a Gaussian,
+    reported: &'a [Vec<(usize, f64)>],
+) -> Result<WeightProblem<'a>, Error> {
+    let Value { value, error } = model.exact_value(q)?;
+    let rounding = 2.0 * ROUNDING * (1.0 + value.abs() + q.dim() as f64) + error;
+    let kappa = model.dense().map_or(0.0, |model| prior_curvature(model, q));
+    let grain = if model.ranks().is_some() { usize::MAX } else { 1 };
+    Ok(WeightProblem { target: model, q, reported, neg_elbo: (value, rounding), kappa, rounding, grain })
+}
+
+/// The posterior means of bounded functions of the latents, in intervals that hold together with probability 1 − δ, or
+/// why there are none. The draws are others than those of [`weights`].
+pub fn bounded_means(
+    model: &dyn Model,
+    q: &Gaussian,
+    functions: &dyn BoundedFunctions,
+    delta: f64,
+    seed: u64,
+) -> Result<Result<Vec<Enclosed>, String>, Error> {
+    let settings = WeightSettings { pairs: FUNCTION_PAIRS, delta, seed, attempt: OF_FUNCTIONS };
+    let found = problem(model, q, &[])?.certify_functions(functions, &settings)?;
+    Ok(found.map_err(|declined| refused(&declined, model.likelihood(), delta)))
+}
+
+/// Points that [`bounded_means`] evaluates functions at, those of the pilot included.
+pub const FUNCTION_POINTS: usize = 2 * (FUNCTION_PAIRS + FUNCTION_PAIRS / 8);
 
 /// Why no attempt is made.
 fn too_long(cost: f64, most: f64) -> String {

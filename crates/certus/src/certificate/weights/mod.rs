@@ -7,12 +7,14 @@
 //! statement from others.
 
 mod bounded;
+mod functions;
 mod normal;
 mod pairs;
 mod quantiles;
 mod tail;
 
 pub use bounded::empirical_bernstein;
+pub use functions::BoundedFunctions;
 
 use crate::combination::Combinations;
 use crate::error::{Error, same_length};
@@ -388,6 +390,13 @@ struct Plan {
     largest: Variables<f64>,
     /// The set that is closest to a finite tail.
     closest: GoodSet,
+}
+
+impl Plan {
+    /// How Y is recorded.
+    fn clip(&self, cut: Cut) -> Clip {
+        Clip::of_pilot(self.largest.weight, cut.most(0).weight)
+    }
 }
 
 /// The set with the largest z − r₀.

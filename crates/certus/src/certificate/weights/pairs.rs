@@ -28,6 +28,8 @@ pub(super) struct Pair<'a> {
     pub(super) slopes: [f64; 2],
     /// uᵀx of everything reported.
     pub(super) along: &'a [f64],
+    /// Its number.
+    pub(super) index: usize,
 }
 
 /// What is taken of a pair: the weights are cut at e^τ, uᵀx at ±ξ.
@@ -185,10 +187,17 @@ impl Pairs<'_> {
 
     /// (−W, |∇W|) at both points of pairs `0..count`.
     pub(super) fn points(&self, count: usize) -> Result<Vec<[f64; 2]>, Error> {
-        let visit = |out: &mut Vec<[f64; 2]>, pair: Pair<'_>| {
-            out.extend([0, 1].map(|i| [pair.v[i], pair.slopes[i]]));
-        };
-        self.fold(count, Vec::new, visit, |a, b| a.extend(b))
+        let both = self.each_in_order(count, |pair| [0, 1].map(|i| [pair.v[i], pair.slopes[i]]))?;
+        Ok(both.into_flattened())
+    }
+
+    /// What `of` makes of pairs `0..count`, in order.
+    pub(super) fn each_in_order<T: Send>(
+        &self,
+        count: usize,
+        of: impl Fn(Pair<'_>) -> T + Sync,
+    ) -> Result<Vec<T>, Error> {
+        self.fold(count, Vec::new, |out, pair| out.push(of(pair)), |a, b| a.extend(b))
     }
 
     /// The largest size of each variable in pairs `0..count`.
@@ -207,7 +216,7 @@ impl Pairs<'_> {
 
     /// What `visit` makes of pairs `0..count`, run by run from `nothing`, and `join` of the runs in their fixed tree:
     /// the same bits for any number of threads.
-    fn fold<T: Send>(
+    pub(super) fn fold<T: Send>(
         &self,
         count: usize,
         nothing: impl Fn() -> T + Sync,
@@ -264,7 +273,8 @@ impl Pairs<'_> {
             for (along, (terms, (_, sd))) in along.iter_mut().zip(reported.iter().zip(self.moments)) {
                 *along = terms.iter().map(|&(i, a)| a * moved[k * d + i]).sum::<f64>() / sd;
             }
-            visit(Pair { v: [v, v1], slopes: [slope, slope1], along: &along });
+            let index = range.start + k;
+            visit(Pair { v: [v, v1], slopes: [slope, slope1], along: &along, index });
         }
         Ok(())
     }

@@ -9,13 +9,13 @@ use crate::target::PointTarget;
 
 /// −log p(z) = Σ nᵢ log(1 + e^{aᵢz}) − kᵢaᵢz + z²/(2s²): coins whose
 /// log odds are multiples of z, with a normal prior of sd s.
-struct Coins {
-    rows: Vec<(f64, f64, f64)>,
-    prior_sd: f64,
+pub(super) struct Coins {
+    pub(super) rows: Vec<(f64, f64, f64)>,
+    pub(super) prior_sd: f64,
 }
 
 impl Coins {
-    fn value(&self, z: f64) -> (f64, f64) {
+    pub(super) fn value(&self, z: f64) -> (f64, f64) {
         let (mut value, mut slope) = (0.5 * (z / self.prior_sd).powi(2), z / self.prior_sd.powi(2));
         for &(a, n, k) in &self.rows {
             let t = a * z;
@@ -39,11 +39,11 @@ impl PointTarget for Coins {
 }
 
 /// What is true: log evidence, mean, sd, −ELBO of q, KL(q ‖ p), KL(p ‖ q), total variation.
-struct Truth {
-    log_evidence: f64,
+pub(super) struct Truth {
+    pub(super) log_evidence: f64,
     mean: f64,
     sd: f64,
-    neg_elbo: f64,
+    pub(super) neg_elbo: f64,
     kl: f64,
     reverse_kl: f64,
     total_variation: f64,
@@ -63,7 +63,7 @@ impl Truth {
     }
 }
 
-fn truth(target: &Coins, mean: f64, sd: f64) -> Truth {
+pub(super) fn truth(target: &Coins, mean: f64, sd: f64) -> Truth {
     let h = 2e-3;
     let points: Vec<(f64, f64, f64)> = (-15_000..=15_000)
         .map(|i| {
@@ -102,12 +102,12 @@ fn truth(target: &Coins, mean: f64, sd: f64) -> Truth {
     }
 }
 
-fn gaussian(mean: f64, sd: f64) -> Gaussian {
+pub(super) fn gaussian(mean: f64, sd: f64) -> Gaussian {
     Gaussian::new(vec![mean], Factor::Lower(Lower::new(1, vec![sd]).expect("a factor"))).expect("a Gaussian")
 }
 
 /// A problem whose only latent is reported.
-fn problem<'a>(target: &'a Coins, q: &'a Gaussian, neg_elbo: (f64, f64)) -> WeightProblem<'a> {
+pub(super) fn problem<'a>(target: &'a Coins, q: &'a Gaussian, neg_elbo: (f64, f64)) -> WeightProblem<'a> {
     static LATENT: LazyLock<[Vec<(usize, f64)>; 1]> = LazyLock::new(|| [vec![(0, 1.0)]]);
     WeightProblem { target, q, reported: &*LATENT, neg_elbo, kappa: 0.0, rounding: 1e-10, grain: 1 }
 }
@@ -303,7 +303,7 @@ fn the_statements_by_hand() {
     assert_eq!((most.below, most.means[0], most.squares[0]), (1.0, 2.0 * cap, 15.0 * (cap - 1.0)));
     assert_eq!((most.weight, most.entropy), (cap - 1.0, cap));
     // v = (0.5, 0.3), uᵀx = 0.8
-    let pair = pairs::Pair { v: [0.5, 0.3], slopes: [0.0; 2], along: &[0.8] };
+    let pair = pairs::Pair { v: [0.5, 0.3], slopes: [0.0; 2], along: &[0.8], index: 0 };
     let mut values = Variables::all(0.0, 1);
     cut.of(&pair, &mut values);
     let (a, b) = (0.5_f64.exp(), 0.3_f64.exp());
@@ -313,7 +313,7 @@ fn the_statements_by_hand() {
     assert!((values.means[0] - 0.5 * (a - b) * 0.8).abs() < 1e-15);
     assert!((values.squares[0] - weight * (0.64 - 1.0)).abs() < 1e-15);
     // beyond τ, ξ and 0: cut
-    let far = pairs::Pair { v: [3.0, -1.0], slopes: [0.0; 2], along: &[-9.0] };
+    let far = pairs::Pair { v: [3.0, -1.0], slopes: [0.0; 2], along: &[-9.0], index: 0 };
     let mut cut_off = Variables::all(0.0, 1);
     cut.of(&far, &mut cut_off);
     let low = (-1.0_f64).exp();
