@@ -246,6 +246,8 @@ mod tests {
             (of(None, Some(-1.0), None), "-1"),
             (of(None, None, Some("both")), "posterior, estimate, laplace"),
             (of(Some("flat"), None, Some("estimate")), "leave sd-prior out"),
+            (of(Some("flat"), None, None).and_then(|r| r.with_criterion(Criterion::Reml)), "sd-prior"),
+            (of(None, None, Some("posterior")).and_then(|r| r.with_criterion(Criterion::Ml)), "scales"),
         ] {
             let error = asked.expect_err("refused");
             assert!(error.kind() == ErrorKind::Request && error.to_string().contains(word), "{error}");
