@@ -24,7 +24,7 @@ pub(crate) fn short(x: f64) -> String {
 
 /// The first few of many.
 pub(crate) fn joined(lines: &[String]) -> String {
-    const MOST: usize = 8;
+    const MOST: usize = 20;
     let shown = lines[..lines.len().min(MOST)].join(", ");
     if lines.len() > MOST { format!("{shown} and {} more", lines.len() - MOST) } else { shown }
 }

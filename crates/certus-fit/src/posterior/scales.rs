@@ -89,6 +89,14 @@ enum Missing {
     Failed(String),
 }
 
+/// A density that is no number at a draw fails one source, not all of them.
+fn unless_infinite<T>(found: Result<Result<T, Missing>, Error>) -> Result<Result<T, Missing>, Error> {
+    match found {
+        Err(Error::NotFinite(what)) => Ok(Err(Missing::Failed(format!("at a draw, {what}")))),
+        other => other,
+    }
+}
+
 struct ScaleClimb<'a> {
     problem: &'a Problem,
     goal: &'a Goal,
@@ -109,8 +117,8 @@ impl ScaleClimb<'_> {
         for rung in rungs {
             tried(rung);
             let found = match rung {
-                Source::Importance => self.importance(wanted)?,
-                Source::Nuts => self.nuts()?,
+                Source::Importance => unless_infinite(self.importance(wanted))?,
+                Source::Nuts => unless_infinite(self.nuts())?,
                 _ => Err(Missing::Failed(format!("{} is for models whose scales are given", rung.as_str()))),
             };
             match found {

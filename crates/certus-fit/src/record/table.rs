@@ -119,11 +119,11 @@ impl Table {
     }
 
     /// "means within 0.012 sd, sds within 2.6 %, quantiles within 0.05 sd of the posterior's (with probability 0.99)";
-    /// of an estimate "means about 0.012 sd, … from the posterior's, or less (estimated)".
+    /// of an estimate "means about 0.012 sd, … from the posterior's, 2.6 standard errors each (estimated)".
     pub fn errors(&self) -> String {
         let sure = level(self.level, self.delta);
         let (how, rest) = match sure {
-            Level::Estimated | Level::None => ("about", "from the posterior's, or less"),
+            Level::Estimated | Level::None => ("about", "from the posterior's, 2.6 standard errors each"),
             Level::Proved | Level::Probable { .. } => ("within", "of the posterior's"),
         };
         let shown = |x: Option<f64>, words: fn(f64) -> String| x.map_or("?".into(), words);
