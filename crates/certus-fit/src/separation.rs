@@ -159,7 +159,8 @@ impl Problem {
                 parts.len() == 1 && parts[0].column == c
             };
             let others: Vec<usize> = (0..encoding.features.len()).filter(own).collect();
-            if encoding.intercept && !others.is_empty() {
+            // of two levels, one says what the other does
+            if encoding.intercept && others.len() > 1 {
                 columns.push(Column::Reference { name: coding.name.clone(), level: level.clone(), others });
             }
         }
