@@ -263,10 +263,10 @@ def test_effects_are_averages_over_draws():
     data = pd.DataFrame({"x": rng.normal(size=200), "arm": rng.choice(["a", "b"], 200), "treated": rng.random(200) < 0.5})
     p = 1 / (1 + np.exp(-(0.3 + 0.8 * data.x + 0.7 * (data.arm == "b"))))
     data["y"] = (rng.random(200) < p).astype(int)
-    fit = certus.fit(certus.logistic("y ~ x + arm + treated", data))
+    fit = certus.logistic("y ~ x + arm + treated", data=data).fit()
     frame = fit.effects(data, contrast=["arm: b - a", "arm: b / a"], at={"treated": True, "x": [0.0, 1.0]}, interval=0.8)
     assert list(frame["at"].unique()) == ["treated = true, x = 0.0", "treated = true, x = 1.0"]
-    draws = fit.sample(4000)
+    draws = pd.DataFrame(fit.sample(4000), columns=[p["name"] for p in fit.to_dict()["parameters"]])
     t = draws["(Intercept)"] + draws["treated"]
     response = lambda t: 1 / (1 + np.exp(-t))
     wanted = response(t + draws["arm[b]"]) - response(t)

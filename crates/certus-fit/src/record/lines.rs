@@ -1,9 +1,10 @@
 //! What a record says at a glance, a labelled line each: the lines of the command line's table, and what notebooks and
 //! comparisons take from it. Nothing outside of this crate need know whether the result is a Gaussian or a mixture.
 
+use certus::certificate::words::{figure, percent};
 use certus::certificate::{counted, significant};
 
-use super::{GroupEffect, GroupTerm, Record, RecordedLevel, Scale, Table};
+use super::{GroupEffect, GroupTerm, Record, RecordedLevel, Scale, Source, Table};
 
 /// A number with five significant digits, or a dash.
 pub fn number(x: Option<f64>) -> String {
@@ -93,9 +94,26 @@ impl Record {
             lines
                 .push(("effects", format!("{}; all of them in groups.parquet (with --out)", all.join(", "))));
         }
-        let printed = self.table.iter().flat_map(Table::sentences).chain(posterior.map(String::from));
-        let label = if self.criterion.is_some() { "errors" } else { "posterior" };
-        lines.extend([label, "", ""].into_iter().zip(printed));
-        lines
+        let printed = self.table.iter().flat_map(Table::sentences).chain(self.errors_of_grid());
+        let printed = printed.chain(posterior.map(String::from));
+        if self.criterion.is_some() {
+            lines.extend(["errors", "", ""].into_iter().zip(printed));
+            return lines;
+        }
+        // what is known of the printed numbers comes first
+        ["posterior", "", ""].into_iter().zip(printed).chain(lines).collect()
+    }
+
+    /// How far the numbers of a mixture may be off, where refining its grid tells.
+    fn errors_of_grid(&self) -> Option<String> {
+        let own = self.parameters.iter().filter(|p| p.source == Some(Source::Mixture));
+        let error = own
+            .filter_map(|p| p.mean_error)
+            .fold(None, |a: Option<f64>, b| Some(a.map_or(b, |a| a.max(b))))?;
+        Some(format!(
+            "means about {} sd, sds about {} % from the posterior's, by halving the step of a grid (estimated)",
+            figure(error),
+            percent(error)
+        ))
     }
 }
