@@ -397,6 +397,10 @@ mod tests {
         let row = table.marginals[0];
         assert_eq!((row.mean, row.sd, row.mean_error, row.sd_error), (0.0, (4.0_f64 / 3.0).sqrt(), 1.3, 0.0));
         assert_eq!(row.quantiles[1], 0.0);
+        // evenly spread values, worth 400: the median is the least well known, 2.6 √(0.25/400)
+        let (found, off) = quantiles((0..=1000).map(|i| f64::from(i) / 1000.0).collect(), 400.0);
+        assert!(found.iter().zip([0.05, 0.5, 0.95]).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");
+        assert!((off - 0.065).abs() < 1e-12, "{off}");
     }
 
     /// A number that is none is never small.

@@ -137,6 +137,11 @@ mod tests {
         assert!(found.windows(2).any(|pair| pair[0] > pair[1]), "{found:?}");
         assert_eq!(draws.resampled(10, 3), found);
         assert_ne!(draws.resampled(10, 4), found);
+        for seed in 0..20 {
+            let found = draws.resampled(30, seed);
+            let count = |x: f64| found.iter().filter(|y| **y == x).count();
+            assert_eq!([1.0, 2.0, 3.0, 4.0].map(count), [3, 6, 9, 12], "{seed}");
+        }
     }
 
     /// Points 0 and 1 with weights ¼ and ¾: m = ¾, s² = 3/16; Σ w²(x − m)² = 2·9/256, Σ w²((x − m)² − s²)² is

@@ -94,6 +94,17 @@ impl Sums {
     }
 }
 
+/// The range of a/b for a in one interval and b in another of positive numbers.
+pub fn ratio((low, high): (f64, f64), (least, most): (f64, f64)) -> (f64, f64) {
+    (low / if low < 0.0 { least } else { most }, high / if high > 0.0 { least } else { most })
+}
+
+/// The range of y² for y in an interval.
+pub fn squares((a, b): (f64, f64)) -> (f64, f64) {
+    let (a2, b2) = (a * a, b * b);
+    (if a <= 0.0 && b >= 0.0 { 0.0 } else { a2.min(b2) }, a2.max(b2))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ mod pairs;
 mod quantiles;
 mod tail;
 
-pub use bounded::empirical_bernstein;
+pub use bounded::{empirical_bernstein, ratio, squares};
 pub use functions::BoundedFunctions;
 
 use crate::combination::Combinations;
@@ -410,17 +410,6 @@ fn clips(largest: &Variables<f64>, most: &Variables<f64>) -> Variables<Clip> {
     clips.zip(largest, |clip, largest| clip.clip = *largest);
     clips.zip(most, |clip, most| *clip = Clip::of_pilot(clip.clip, *most));
     clips
-}
-
-/// The range of a/b for a in one interval and b in another of positive numbers.
-pub fn ratio((low, high): (f64, f64), (least, most): (f64, f64)) -> (f64, f64) {
-    (low / if low < 0.0 { least } else { most }, high / if high > 0.0 { least } else { most })
-}
-
-/// The range of y² for y in an interval.
-pub fn squares((a, b): (f64, f64)) -> (f64, f64) {
-    let (a2, b2) = (a * a, b * b);
-    (if a <= 0.0 && b >= 0.0 { 0.0 } else { a2.min(b2) }, a2.max(b2))
 }
 
 #[cfg(test)]

@@ -157,15 +157,15 @@ mod tests {
     /// Equal weights: p is q, and the ends are the last point that the widths allow, by hand.
     #[test]
     fn ends_by_hand() {
-        let (n, delta, clip) = (1e6, 0.06, Clip { clip: 1.0, most: 2.0 });
+        let (n, delta, clip) = (2000.0, 0.06, Clip { clip: 1.0, most: 6.0 });
         let (mut steps, mut size) = (Steps::new(1), Sums::default());
-        // H = 0 at a million pairs, none of them beyond the clip
-        (0..1_000_000).for_each(|_| size.add(0.0, clip));
+        // H = 0 at 2,000 pairs, none of them beyond the clip: few enough for every part to move an end
+        (0..2000).for_each(|_| size.add(0.0, clip));
         steps.add([0.0; 2], &[0.5], 1.0);
         let (tail, slack) = (0.004, 0.001);
         let width = 14.0 * 100.0_f64.ln() / (3.0 * (n - 1.0))
-            + super::super::bounded::probability_at_most(0.0, n, 0.02)
-            + 2e-10;
+            + 5.0 * super::super::bounded::probability_at_most(0.0, n, 0.02)
+            + 6e-10;
         for (j, (low, high)) in
             steps.enclosed(0, &size, clip, n, (tail, slack), delta).into_iter().enumerate()
         {
@@ -175,7 +175,7 @@ mod tests {
             let last = (0..POINTS).map(|i| point(j, i)).take_while(|t| at(*t) + above <= 0.0).last();
             let first = (0..POINTS).map(|i| point(j, i)).find(|t| at(*t) + below >= 0.0);
             assert_eq!((Some(low), Some(high)), (last.map(|t| t - ROUNDING), first.map(|t| t + ROUNDING)));
-            assert!(low < AT[j].1 && AT[j].1 < high && high - low < 0.25, "{j}: {low} {high}");
+            assert!(low < AT[j].1 && AT[j].1 < high && high - low < 0.8, "{j}: {low} {high}");
         }
         // far off, nothing is said
         let nothing = steps.enclosed(0, &size, clip, n, (2.0, slack), delta);

@@ -310,6 +310,7 @@ fn the_statements_by_hand() {
     let weight = 0.5 * (a + b) - 1.0;
     assert_eq!((values.weight, values.below), (weight, 0.0));
     assert!((values.entropy - 0.5 * (0.5 * a + 0.3 * b)).abs() < 1e-15);
+    assert!((values.size - weight).abs() < 1e-15);
     assert!((values.means[0] - 0.5 * (a - b) * 0.8).abs() < 1e-15);
     assert!((values.squares[0] - weight * (0.64 - 1.0)).abs() < 1e-15);
     // beyond τ, ξ and 0: cut
