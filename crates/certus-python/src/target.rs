@@ -24,6 +24,7 @@ struct Function {
     asarray: Py<PyAny>,
     dim: usize,
     curvature: Option<Curvature>,
+    log_concave: bool,
     /// After this, calls are refused.
     deadline: Option<Instant>,
     late: AtomicBool,
@@ -108,12 +109,17 @@ impl Target for Function {
     fn curvature(&self) -> Option<Curvature> {
         self.curvature.clone()
     }
+
+    fn log_concave(&self) -> bool {
+        self.log_concave
+    }
 }
 
 /// A native target with declared constants, which a flag stops.
 struct Stoppable<'a> {
     target: &'a (dyn Target + Send + Sync),
     curvature: Option<Curvature>,
+    log_concave: bool,
     stop: &'a Shared,
 }
 
@@ -137,6 +143,10 @@ impl Target for Stoppable<'_> {
     fn curvature(&self) -> Option<Curvature> {
         self.curvature.clone().or_else(|| self.target.curvature())
     }
+
+    fn log_concave(&self) -> bool {
+        self.log_concave || self.target.log_concave()
+    }
 }
 
 fn seen(p: &AutoProgress<'_>) -> RunProgress {
@@ -151,10 +161,11 @@ fn seen(p: &AutoProgress<'_>) -> RunProgress {
     RunProgress { point, scales: None }
 }
 
-/// Fits a Gaussian to a function or a native target. `declared` is (strong_convexity, smoothness, mode, reason).
+/// Fits a Gaussian to a function or a native target. `declared` is (strong_convexity, smoothness, mode, reason), `starts`
+/// are points from which other modes are searched for.
 #[pyfunction]
-#[pyo3(signature = (log_density, dim, names, settings, declared=None, start=None, progress=None))]
-#[allow(clippy::type_complexity)]
+#[pyo3(signature = (log_density, dim, names, settings, declared=None, start=None, progress=None, log_concave=false, starts=Vec::new()))]
+#[allow(clippy::type_complexity, clippy::too_many_arguments)]
 pub(crate) fn fit_target(
     py: Python<'_>,
     log_density: Bound<'_, PyAny>,
@@ -164,10 +175,13 @@ pub(crate) fn fit_target(
     declared: Option<(f64, f64, Option<Vec<f64>>, String)>,
     start: Option<Vec<f64>>,
     progress: Option<Py<PyAny>>,
+    log_concave: bool,
+    starts: Vec<Vec<f64>>,
 ) -> PyResult<Fitted> {
     let settings = read(py, settings)?;
     let mut goal = settings.goal().map_err(|e| data(py, &e))?;
-    goal.start = start;
+    (goal.start, goal.more_starts, goal.batch) = (start, starts, settings.batch);
+    goal.validate().map_err(|e| core(py, e))?;
     only_for_targets(py, &settings)?;
     let curvature = match declared {
         None => None,
@@ -188,7 +202,7 @@ pub(crate) fn fit_target(
         let target = native.get().target.clone();
         let end_now = |shared: &Shared| shared.stop.store(true, Ordering::Relaxed);
         run_interruptibly(py, display, goal.max_time, &end_now, move |shared| {
-            let target = Stoppable { target: &*target, curvature, stop: shared };
+            let target = Stoppable { target: &*target, curvature, log_concave, stop: shared };
             certus::auto_observed(&target, &goal, &mut |p| {
                 shared.show(Some(seen(p)));
                 if shared.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -203,6 +217,7 @@ pub(crate) fn fit_target(
             asarray,
             dim,
             curvature,
+            log_concave,
             deadline,
             late: AtomicBool::new(false),
         };
@@ -244,10 +259,10 @@ pub(crate) fn fit_target(
     let nothing_done = outcome.trace.is_empty();
     let (status, message) = (outcome.status.clone(), outcome.message.clone());
     let named = parameters(&names, &outcome.gaussian);
-    let fitted = Fitted(Fit::of_target(outcome, names, named, &settings));
+    let fitted = Fitted(Fit::of_target(outcome, names, named, &settings).map_err(|e| data(py, &e))?);
     let code = match status {
         Status::NonFinite => 12,
-        Status::AssumptionViolated if nothing_done => 13,
+        Status::AssumptionViolated if nothing_done || log_concave => 13,
         Status::UserError => 20,
         _ => return Ok(fitted),
     };
@@ -267,7 +282,8 @@ pub(crate) fn seconds_per_step(
 ) -> PyResult<f64> {
     let asarray = py.import("numpy")?.getattr("asarray")?.unbind();
     let late = AtomicBool::new(false);
-    let function = Function { function: log_density, asarray, dim, curvature: None, deadline: None, late };
+    let (curvature, log_concave, deadline) = (None, false, None);
+    let function = Function { function: log_density, asarray, dim, curvature, log_concave, deadline, late };
     let settings = certus::Settings {
         batch,
         step_rule: certus::StepRule::Constant(1e-3),

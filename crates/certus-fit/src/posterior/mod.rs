@@ -2,6 +2,7 @@
 //! accurate enough is taken. Of a model whose scales are not given, draws with the groups integrated out.
 
 mod forecast;
+mod black_box;
 mod gaussian;
 mod ladder;
 mod scale_table;

@@ -380,7 +380,9 @@ mod tests {
         let found = Importance {
             log_evidence: Estimate { value: 0.0, standard_error: 0.0 },
             kl: Estimate { value: 0.0, standard_error: 0.0 },
+            neg_elbo: Estimate { value: 0.0, standard_error: 0.0 },
             k_hat: Some(0.1),
+            tail_index: Some(0.1),
             mean: one(1.0, 0.1),
             sd: one(2.0, 0.2),
             effective_sample_size: 100.0,

@@ -1,0 +1,395 @@
+//! What the numbers of a black box are worth: the four words, modes that q misses, declared log-concavity, limits.
+//! Truths are closed forms and one-dimensional integrals.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use certus::auto::{Printed, Verdict};
+use certus::certificate::Level;
+use certus::fit::Status;
+use certus::{Goal, Outcome, PointTarget, TargetError, auto};
+
+type Density = Box<dyn Fn(&[f64], &mut [f64]) -> f64 + Sync>;
+
+/// A log density with its gradient; declared log-concave or not.
+struct Density1 {
+    dim: usize,
+    density: Density,
+    log_concave: bool,
+}
+
+impl PointTarget for Density1 {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+    fn log_density_at(&self, z: &[f64], g: &mut [f64]) -> Result<f64, TargetError> {
+        Ok((self.density)(z, g))
+    }
+    fn log_concave(&self) -> bool {
+        self.log_concave
+    }
+}
+
+fn target(dim: usize, density: impl Fn(&[f64], &mut [f64]) -> f64 + Sync + 'static) -> Density1 {
+    Density1 { dim, density: Box::new(density), log_concave: false }
+}
+
+fn declared(dim: usize, density: impl Fn(&[f64], &mut [f64]) -> f64 + Sync + 'static) -> Density1 {
+    Density1 { log_concave: true, ..target(dim, density) }
+}
+
+fn fitted(target: &Density1, goal: Goal) -> Outcome {
+    auto(target, &Goal { threads: Some(1), ..goal }).unwrap()
+}
+
+fn verdict(outcome: &Outcome) -> Verdict {
+    outcome.comparison.as_ref().unwrap().verdict
+}
+
+/// Two unit normals at ±a on the first coordinate, weights 1 − w (left) and w; standard normal in the others.
+fn mixture(a: f64, w: f64) -> impl Fn(&[f64], &mut [f64]) -> f64 {
+    move |z, g| {
+        let parts = [(1.0 - w).ln() - 0.5 * (z[0] + a).powi(2), w.ln() - 0.5 * (z[0] - a).powi(2)];
+        let largest = parts[0].max(parts[1]);
+        let total = largest + parts.iter().map(|p| (p - largest).exp()).sum::<f64>().ln();
+        let right = (parts[1] - total).exp();
+        g[0] = -(z[0] + a) * (1.0 - right) - (z[0] - a) * right;
+        (1..z.len()).for_each(|i| g[i] = -z[i]);
+        total - 0.5 * z[1..].iter().map(|x| x * x).sum::<f64>()
+    }
+}
+
+/// log of a gamma variable with shape a_i: mean ψ(a), variance ψ′(a); log-concave.
+fn log_gamma(shapes: &'static [f64]) -> impl Fn(&[f64], &mut [f64]) -> f64 {
+    move |z, g| {
+        let mut value = 0.0;
+        for (i, a) in shapes.iter().enumerate() {
+            g[i] = a - z[i].exp();
+            value += a * z[i] - z[i].exp();
+        }
+        value
+    }
+}
+
+fn funnel(z: &[f64], g: &mut [f64]) -> f64 {
+    let (v, n) = (z[0], (z.len() - 1) as f64);
+    let sum: f64 = z[1..].iter().map(|x| x * x).sum();
+    g[0] = -v / 9.0 - 0.5 * n + 0.5 * sum * (-v).exp();
+    (1..z.len()).for_each(|i| g[i] = -z[i] * (-v).exp());
+    -v * v / 18.0 - 0.5 * n * v - 0.5 * sum * (-v).exp()
+}
+
+const SCHOOLS: [(f64, f64); 8] = [
+    (28.0, 15.0),
+    (8.0, 10.0),
+    (-3.0, 16.0),
+    (7.0, 11.0),
+    (-1.0, 9.0),
+    (1.0, 11.0),
+    (18.0, 10.0),
+    (12.0, 18.0),
+];
+
+/// Eight schools, not centred: (μ, log τ, η_j), θ_j = μ + τ η_j, μ ~ N(0, 5), τ half-Cauchy(5).
+fn eight_schools(z: &[f64], g: &mut [f64]) -> f64 {
+    let (mu, tau) = (z[0], z[1].exp());
+    let mut value = -mu * mu / 50.0 - (tau * tau / 25.0).ln_1p() + z[1];
+    g[0] = -mu / 25.0;
+    g[1] = 1.0 - 2.0 * tau * tau / (25.0 + tau * tau);
+    for (j, (y, s)) in SCHOOLS.iter().enumerate() {
+        let eta = z[2 + j];
+        let e = (y - mu - tau * eta) / (s * s);
+        value += -0.5 * eta * eta - 0.5 * e * e * s * s;
+        g[0] += e;
+        g[1] += e * tau * eta;
+        g[2 + j] = -eta + e * tau;
+    }
+    value
+}
+
+/// Student-t regression with 4 degrees of freedom, intercept, slope and log scale, on fixed data with two outliers.
+fn student(z: &[f64], g: &mut [f64]) -> f64 {
+    let (a, b, log_s) = (z[0], z[1], z[2]);
+    let s = log_s.exp();
+    let mut value = -a * a / 200.0 - b * b / 200.0 - 0.5 * log_s * log_s;
+    (g[0], g[1], g[2]) = (-a / 100.0, -b / 100.0, -log_s);
+    for i in 0..40 {
+        let x = f64::from(i) / 20.0 - 1.0;
+        let noise = (f64::from(i) * 12.9898).sin() * 0.8 + if i % 19 == 7 { 6.0 } else { 0.0 };
+        let r = (1.0 + 2.0 * x + noise - a - b * x) / s;
+        let w = 5.0 * r / (4.0 + r * r);
+        value += -2.5 * (r * r / 4.0).ln_1p() - log_s;
+        g[0] += w / s;
+        g[1] += w * x / s;
+        g[2] += w * r - 1.0;
+    }
+    value
+}
+
+/// The marginal likelihood of a Gaussian process at 15 points: logarithms of amplitude, length and noise, each N(0, 1).
+fn gaussian_process(z: &[f64], g: &mut [f64]) -> f64 {
+    const N: usize = 15;
+    let x: Vec<f64> = (0..N).map(|i| i as f64 * 0.3).collect();
+    let y: Vec<f64> = (0..N).map(|i| (1.7 * x[i]).sin() + 0.25 * (i as f64 * 7.3).cos()).collect();
+    let (a2, l2, s2) = ((2.0 * z[0]).exp(), (2.0 * z[1]).exp(), (2.0 * z[2]).exp());
+    let square = |i: usize, j: usize| (x[i] - x[j]).powi(2);
+    let smooth = |i: usize, j: usize| a2 * (-0.5 * square(i, j) / l2).exp();
+    let noise = |i: usize, j: usize| if i == j { s2 + 1e-8 } else { 0.0 };
+    // the inverse and the determinant by elimination, which a positive definite matrix needs no pivots for
+    let mut both: Vec<Vec<f64>> = (0..N)
+        .map(|i| {
+            (0..2 * N)
+                .map(|j| if j < N { smooth(i, j) + noise(i, j) } else { f64::from(j == i + N) })
+                .collect()
+        })
+        .collect();
+    let mut log_det = 0.0;
+    for k in 0..N {
+        let pivot = both[k][k];
+        log_det += pivot.ln();
+        both[k].iter_mut().for_each(|v| *v /= pivot);
+        let row = both[k].clone();
+        for (_, other) in both.iter_mut().enumerate().filter(|(i, _)| *i != k) {
+            let factor = other[k];
+            other.iter_mut().zip(&row).for_each(|(v, r)| *v -= factor * r);
+        }
+    }
+    let inverse = |i: usize, j: usize| both[i][N + j];
+    let alpha: Vec<f64> = (0..N).map(|i| (0..N).map(|j| inverse(i, j) * y[j]).sum()).collect();
+    let fit: f64 = alpha.iter().zip(&y).map(|(a, y)| a * y).sum();
+    (0..3).for_each(|k| g[k] = -z[k]);
+    for i in 0..N {
+        for j in 0..N {
+            let w = 0.5 * (alpha[i] * alpha[j] - inverse(i, j));
+            g[0] += w * 2.0 * smooth(i, j);
+            g[1] += w * smooth(i, j) * square(i, j) / l2;
+            g[2] += if i == j { w * 2.0 * s2 } else { 0.0 };
+        }
+    }
+    -0.5 * (fit + log_det + z.iter().map(|z| z * z).sum::<f64>())
+}
+
+/// B4: models with an unknown scale are not log-concave, and get a useful verdict all the same.
+#[test]
+fn good_answers_are_not_condemned() {
+    let models = [
+        ("Student t", target(3, student)),
+        ("eight schools", target(10, eight_schools)),
+        ("Gaussian process", target(3, gaussian_process)),
+    ];
+    for (name, target) in models {
+        let outcome = fitted(&target, Goal::default());
+        measured(name, &outcome);
+        assert!(verdict(&outcome).is_usable(), "{name}: {}", outcome.message);
+        assert_eq!(outcome.status, Status::Reached, "{name}: {}", outcome.message);
+        assert!(outcome.k_hat.unwrap() < 0.7);
+        // that it is not log-concave is a fact beside the verdict
+        assert!(!outcome.message.starts_with("not log-concave"), "{}", outcome.message);
+        let gap = &outcome.certificate.gap.statement;
+        assert!(
+            gap.level() == Level::None && outcome.message.contains("no gap is claimed"),
+            "{}",
+            outcome.message
+        );
+    }
+}
+
+/// For `--nocapture`: what is compared with long runs of a sampler.
+fn measured(name: &str, outcome: &Outcome) {
+    println!("{name}: {}", outcome.message);
+    let found = outcome.comparison.as_ref().unwrap().importance.as_ref().unwrap();
+    for i in 0..outcome.gaussian.dim() {
+        let (mean, sd) = (outcome.gaussian.mean()[i], outcome.gaussian.sd()[i]);
+        println!("  {i}: q {mean:.4} {sd:.4}, corrected {:.4} {:.4}", found.mean[i].value, found.sd[i].value);
+    }
+}
+
+/// B1: the funnel gets no gap, whatever ends the run, and its numbers are called what they are.
+#[test]
+fn the_funnel_is_unreliable() {
+    for seed in 0..3 {
+        let outcome = fitted(&target(10, funnel), Goal { seed, ..Goal::default() });
+        assert_eq!(
+            (verdict(&outcome), outcome.status.clone()),
+            (Verdict::Unreliable, Status::Limit),
+            "{outcome}"
+        );
+        assert_eq!(outcome.certificate.gap.statement.level(), Level::None);
+        assert_eq!(outcome.certificate.posterior.statement.level(), Level::None);
+    }
+}
+
+/// B2: a mode that q misses is found, and nothing is said of the divergence.
+#[test]
+fn missed_modes_are_found() {
+    for (dim, a, w, start) in
+        [(1, 10.0, 0.05, 9.0), (1, 4.0, 0.5, 3.0), (5, 4.0, 0.7, 3.0), (20, 6.0, 0.5, 5.0)]
+    {
+        let mut first = vec![0.0; dim];
+        first[0] = start;
+        let outcome = fitted(&target(dim, mixture(a, w)), Goal { start: Some(first), ..Goal::default() });
+        assert!((outcome.gaussian.mean()[0] - a).abs() < 0.3, "{outcome}");
+        assert_eq!(
+            (verdict(&outcome), outcome.status.clone()),
+            (Verdict::Unreliable, Status::Limit),
+            "{outcome}"
+        );
+        let modes = &outcome.comparison.as_ref().unwrap().modes;
+        assert_eq!((modes.found.len(), modes.missed), (2, 1), "{modes:?}");
+        let (own, other) = (&modes.found[0], &modes.found[1]);
+        assert!((own.point[0] - a).abs() < 0.1 && (other.point[0] + a).abs() < 0.1, "{modes:?}");
+        // heights differ by log((1 − w)/w), and so do the integrals, both peaks being unit normals
+        let expected = ((1.0 - w) / w).ln();
+        assert!((other.log_density - own.log_density - expected).abs() < 0.02, "{modes:?}");
+        assert!((modes.share(1) - (1.0 - w)).abs() < 0.02, "{modes:?}");
+        assert!(outcome.message.contains("one of several modes"), "{}", outcome.message);
+        assert!(!outcome.to_string().contains("KL(q‖p) at most"), "{outcome}");
+        assert_eq!(outcome.certificate.posterior.statement.bound(), None);
+    }
+}
+
+/// Two means of a mixture may be exchanged: the modes are images of each other, and are recognised as that.
+#[test]
+fn labels_that_may_be_exchanged_are_recognised() {
+    let data: Vec<f64> =
+        (0..30).map(|i| f64::from(i % 5) * 0.3 + if i % 3 == 0 { 4.0 } else { -2.0 }).collect();
+    let density = move |z: &[f64], g: &mut [f64]| {
+        let mut value = -(z[0] * z[0] + z[1] * z[1]) / 50.0;
+        (g[0], g[1]) = (-z[0] / 25.0, -z[1] / 25.0);
+        for y in &data {
+            let parts = [0, 1].map(|k| -0.5 * (y - z[k]).powi(2));
+            let largest = parts[0].max(parts[1]);
+            let total = largest + parts.iter().map(|p| (p - largest).exp()).sum::<f64>().ln();
+            value += total;
+            (0..2).for_each(|k| g[k] += (parts[k] - total).exp() * (y - z[k]));
+        }
+        value
+    };
+    let outcome = fitted(&target(2, density), Goal { start: Some(vec![3.0, -1.0]), ..Goal::default() });
+    assert_eq!(verdict(&outcome), Verdict::Unreliable, "{outcome}");
+    let modes = &outcome.comparison.as_ref().unwrap().modes;
+    assert_eq!(modes.found[1].symmetry.as_deref(), Some("relabelling coordinates"), "{modes:?}");
+    assert!(outcome.message.contains("a symmetry of the model"), "{}", outcome.message);
+    // a sign is another symmetry
+    let density = |z: &[f64], g: &mut [f64]| {
+        g[0] = -4.0 * z[0] * (z[0] * z[0] - 4.0);
+        -(z[0] * z[0] - 4.0).powi(2)
+    };
+    let outcome = fitted(&target(1, density), Goal { start: Some(vec![1.5]), ..Goal::default() });
+    let modes = &outcome.comparison.as_ref().unwrap().modes;
+    assert_eq!(modes.found[1].symmetry.as_deref(), Some("changing signs of coordinates"), "{modes:?}");
+}
+
+/// ψ(2), ψ′(2), and those of 30 by their asymptotic series.
+const TRIGAMMA_2: f64 = 0.644_934_066_848_226_4;
+const DIGAMMA_2: f64 = 0.422_784_335_098_467_1;
+
+fn digamma_30() -> (f64, f64) {
+    let a: f64 = 30.0;
+    let psi = a.ln() - 0.5 / a - 1.0 / (12.0 * a * a) + 1.0 / (120.0 * a.powi(4));
+    let prime = 1.0 / a + 0.5 / (a * a) + 1.0 / (6.0 * a.powi(3)) - 1.0 / (30.0 * a.powi(5));
+    (psi, prime.sqrt())
+}
+
+/// The first two words, with numbers that deserve them: shape 30 is nearly normal, shape 2 is not.
+#[test]
+fn the_words_are_earned() {
+    let outcome = fitted(&target(1, log_gamma(&[30.0])), Goal::default());
+    assert_eq!(
+        (verdict(&outcome), outcome.status.clone()),
+        (Verdict::Accurate, Status::Reached),
+        "{outcome}"
+    );
+    let (mean, sd) = digamma_30();
+    let q = &outcome.gaussian;
+    assert!((q.mean()[0] - mean).abs() < 0.1 * sd && (q.sd()[0] / sd - 1.0).abs() < 0.1, "{outcome}");
+    // the largest changes are q's own errors, to Monte Carlo error
+    let comparison = outcome.comparison.as_ref().unwrap();
+    let shift = comparison.mean_shift.unwrap();
+    let truth = (q.mean()[0] - mean).abs() / q.sd()[0];
+    assert!((shift.value - truth).abs() < 5.0 * shift.standard_error + 1e-3, "{shift:?} {truth}");
+    let outcome = fitted(&target(2, log_gamma(&[1.0, 2.0])), Goal::default());
+    let comparison = outcome.comparison.as_ref().unwrap();
+    assert_eq!(verdict(&outcome), Verdict::UsableAfterCorrection, "{outcome}");
+    assert_eq!(comparison.printed(&outcome.gaussian, 0.1), Printed::Importance);
+    let found = comparison.importance.as_ref().unwrap();
+    let sd = TRIGAMMA_2.sqrt();
+    assert!((found.mean[1].value - DIGAMMA_2).abs() < 5.0 * found.mean[1].standard_error, "{found:?}");
+    assert!((found.sd[1].value - sd).abs() < 5.0 * found.sd[1].standard_error, "{found:?}");
+}
+
+/// Declared log-concave: intervals that hold contain the closed forms, and the total variation of quadrature.
+#[test]
+fn declared_targets_get_statements_that_hold() {
+    let outcome = fitted(&declared(2, log_gamma(&[30.0, 8.0])), Goal::default());
+    assert_eq!(outcome.status, Status::Reached, "{outcome}");
+    let comparison = outcome.comparison.as_ref().unwrap();
+    let certified = comparison.certified.as_ref().expect("a certificate");
+    let c = &certified.certificate;
+    let (mean, sd) = digamma_30();
+    assert!(c.means[0].low <= mean && mean <= c.means[0].high, "{:?} {mean}", c.means[0]);
+    assert!(c.sds[0].low <= sd && sd <= c.sds[0].high, "{:?} {sd}", c.sds[0]);
+    assert!(c.means[0].high - c.means[0].low < 0.4 * sd, "{:?}", c.means[0]);
+    // the median of shape 8 by integration, and the total variation in one dimension is at most that in two
+    let q = &outcome.gaussian;
+    let h = 1e-4;
+    let nodes = (0..80_000).map(|k| -3.0 + h * f64::from(k));
+    let p = |z: f64| (8.0 * z - z.exp()).exp() / 5040.0;
+    let (m, s) = (q.mean()[1], q.sd()[1]);
+    let normal = |z: f64| (-0.5 * ((z - m) / s).powi(2)).exp() / (s * (2.0 * std::f64::consts::PI).sqrt());
+    let (mut below, mut median, mut variation) = (0.0, f64::NAN, 0.0);
+    for z in nodes {
+        below += h * p(z);
+        variation += 0.5 * h * (p(z) - normal(z)).abs();
+        if below >= 0.5 && median.is_nan() {
+            median = z;
+        }
+    }
+    let (low, high) = c.quantiles[1][1];
+    assert!(low <= median && median <= high, "{median} {low} {high}");
+    assert!(variation <= c.total_variation && c.total_variation < 0.5, "{variation} {}", c.total_variation);
+    assert_eq!(comparison.printed(q, 0.1), Printed::Corrected);
+    // the upper side of KL(q ‖ p) is not bounded by convexity
+    assert_eq!(c.kl.1, f64::INFINITY);
+    assert_eq!(outcome.certificate.posterior.statement.level(), Level::Estimated);
+}
+
+/// A declaration that gradients contradict ends the fit.
+#[test]
+fn false_declarations_are_contradicted() {
+    let mut both = declared(2, mixture(2.0, 0.5));
+    let outcome = fitted(&both, Goal { start: Some(vec![1.5, 0.0]), ..Goal::default() });
+    assert_eq!(outcome.status, Status::AssumptionViolated, "{outcome}");
+    assert!(outcome.message.starts_with("declaration contradicted"), "{}", outcome.message);
+    assert!(outcome.comparison.as_ref().unwrap().certified.is_none());
+    // the same without the declaration is no contradiction
+    both.log_concave = false;
+    let outcome = fitted(&both, Goal { start: Some(vec![1.5, 0.0]), ..Goal::default() });
+    assert_ne!(outcome.status, Status::AssumptionViolated, "{outcome}");
+}
+
+/// A limit is a limit of all gradients, whoever asks for them; a batch is the batch of every step.
+#[test]
+fn limits_hold() {
+    for (most, slack) in [(3000, 600), (20_000, 2000), (200_000, 2000)] {
+        let goal = Goal { gap: 1e-9, max_gradients: Some(most), ..Goal::default() };
+        let outcome = fitted(&target(10, eight_schools), goal);
+        let spent = outcome.counts.gradients;
+        assert!(spent <= most + slack && spent * 2 > most, "{spent} of {most}");
+        assert!(outcome.comparison.is_some());
+    }
+    let mut last = None;
+    let goal = Goal { batch: Some(50), max_gradients: Some(20_000), ..Goal::default() };
+    let mut steps = 0;
+    certus::auto_observed(&target(3, student), &goal, &mut |p| {
+        if let Some((iteration, gradients)) = last
+            && p.iteration == iteration + 1
+            && p.gap.is_none()
+        {
+            assert_eq!(p.gradients - gradients, 50);
+            steps += 1;
+        }
+        last = Some((p.iteration, p.gradients));
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert!(steps > 1);
+}
