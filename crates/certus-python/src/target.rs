@@ -161,10 +161,11 @@ fn seen(p: &AutoProgress<'_>) -> RunProgress {
     RunProgress { point, scales: None }
 }
 
-/// Fits a Gaussian to a function or a native target. `declared` is (strong_convexity, smoothness, mode, reason), `starts`
-/// are points from which other modes are searched for.
+/// Fits a Gaussian to a function or a native target. `declared` is (strong_convexity, smoothness, mode, reason),
+/// `starts` are points from which other modes are searched for.
 #[pyfunction]
-#[pyo3(signature = (log_density, dim, names, settings, declared=None, start=None, progress=None, log_concave=false, starts=Vec::new()))]
+#[pyo3(signature = (log_density, dim, names, settings, declared=None, start=None, progress=None,
+    log_concave=false, starts=Vec::new()))]
 #[allow(clippy::type_complexity, clippy::too_many_arguments)]
 pub(crate) fn fit_target(
     py: Python<'_>,

@@ -1,8 +1,8 @@
 //! What is printed of the posterior, and how far that may be off: a ladder of sources, of which the first that is
 //! accurate enough is taken. Of a model whose scales are not given, draws with the groups integrated out.
 
-mod forecast;
 mod black_box;
+mod forecast;
 mod gaussian;
 mod ladder;
 mod scale_table;

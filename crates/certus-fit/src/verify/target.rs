@@ -59,8 +59,8 @@ pub(super) fn check(stored: &Stored) -> Report {
             parameters(&of(&stored.json), &of(&own), &rules, &mut report);
             report.line(
                 Word::NotChecked,
-                "the printed means, sds and quantiles, which importance weights correct, and their draws: they need the \
-                    log density",
+                "the printed means, sds and quantiles, which importance weights correct, and their draws: they need \
+                    the log density",
             );
         }
         None => parameters(&stored.json["parameters"], &own["parameters"], &rules, &mut report),
@@ -72,8 +72,8 @@ pub(super) fn check(stored: &Stored) -> Report {
         );
         report.line(
             Word::Recomputed,
-            "verdict, bounds, message and status follow from the stored estimates and the settings; nothing is claimed to be \
-                proved by the model",
+            "verdict, bounds, message and status follow from the stored estimates and the settings; nothing is \
+                claimed to be proved by the model",
         );
     }
     report.line(

@@ -1,8 +1,9 @@
 //! Targets that the user declares log-concave: means, sds, quantiles, total variation and KL(p ‖ q) that hold with
-//! probability 1 − δ, from importance weights whose tail convexity bounds (math: D8), and the search for gradients that
+//! probability 1 − δ, from importance weights whose tail convexity bounds (math: D9), and the search for gradients that
 //! contradict the declaration.
 
-use std::sync::OnceLock;
+use std::cmp::Ordering;
+use std::sync::{Mutex, PoisonError};
 
 use super::Goal;
 use super::slope::short;
@@ -31,26 +32,54 @@ pub(super) enum Contradiction {
     Error(Error),
 }
 
-/// A target that compares neighbouring points of every batch, and keeps two between which −log p is not convex.
+/// A target that compares the points of every batch, each with its neighbour and the first half with the second (x with
+/// −x in the frame of q), and keeps the two between which −log p is least convex, if it is not.
 struct Monotone<'a> {
     target: &'a dyn Target,
-    witness: OnceLock<Witness>,
+    witness: Mutex<Option<Witness>>,
 }
 
-impl Monotone<'_> {
+impl<'a> Monotone<'a> {
+    fn new(target: &'a dyn Target) -> Self {
+        Self { target, witness: Mutex::new(None) }
+    }
+
+    /// The worst contradiction seen: the same for any number of threads.
+    fn witness(&self) -> Option<Witness> {
+        self.witness.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// ⟨Δπ, Δz⟩ ≥ 0 for π = −∇log p, up to the rounding of gradients.
     fn compare(&self, points: &[f64], gradients: &[f64]) {
         let dim = self.target.dim();
-        let both = points.chunks_exact(dim).zip(gradients.chunks_exact(dim));
-        for ((z, g), (y, h)) in both.clone().zip(both.skip(1)) {
+        let (count, half) = (points.len() / dim, points.len() / dim / 2);
+        let at = |k: usize| (&points[k * dim..][..dim], &gradients[k * dim..][..dim]);
+        let neighbours = (1..count).map(|k| (k - 1, k));
+        for (a, b) in neighbours.chain((0..half).map(|k| (k, half + k))) {
+            let ((z, g), (y, h)) = (at(a), at(b));
             let change = Change::new((0..dim).map(|i| (z[i] - y[i], h[i] - g[i])));
             let size: f64 = g.iter().zip(h).map(|(g, h)| g * g + h * h).sum();
             if change.product < -1e-9 * (size * change.apart).sqrt() {
-                self.witness.get_or_init(|| change.witness([z.to_vec(), y.to_vec()]));
-                return;
+                self.keep(change.witness([z.to_vec(), y.to_vec()]));
             }
         }
     }
+
+    fn keep(&self, witness: Witness) {
+        let mut kept = self.witness.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.as_ref().is_none_or(|kept| order(&witness, kept) == Ordering::Less) {
+            *kept = Some(witness);
+        }
+    }
+}
+
+/// The most negative second derivative first; which of equal ones does not depend on when they were seen.
+fn order(a: &Witness, b: &Witness) -> Ordering {
+    let places = |w: &Witness| w.points.concat();
+    a.along.total_cmp(&b.along).then_with(|| {
+        let pairs = places(a).into_iter().zip(places(b));
+        pairs.map(|(x, y)| x.total_cmp(&y)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+    })
 }
 
 impl Target for Monotone<'_> {
@@ -103,8 +132,8 @@ fn words(obstacle: &WeightObstacle) -> String {
     }
 }
 
-/// What holds with probability 1 − δ of the posterior's coordinates, if anything does; `log_evidence` is an estimate, and
-/// `most` gradients may be spent.
+/// What holds with probability 1 − δ of the posterior's coordinates, if anything does; `log_evidence` is an estimate,
+/// and `most` gradients may be spent.
 pub(super) fn certify(
     target: &dyn Target,
     q: &Gaussian,
@@ -113,7 +142,7 @@ pub(super) fn certify(
     most: u64,
     here: bool,
 ) -> Result<Result<CertifiedWeights, String>, Contradiction> {
-    let guarded = Monotone { target, witness: OnceLock::new() };
+    let guarded = Monotone::new(target);
     let reported: Vec<Vec<(usize, f64)>> = (0..q.dim()).map(|i| vec![(i, 1.0)]).collect();
     let problem = WeightProblem {
         target: &guarded,
@@ -138,8 +167,8 @@ pub(super) fn certify(
         share *= 0.5;
         let settings = WeightSettings { pairs, delta: share, seed: goal.seed, attempt: attempt as u64 };
         let found = problem.certify(&settings).map_err(Contradiction::Error)?;
-        if let Some(witness) = guarded.witness.get() {
-            return Err(Contradiction::Witness(contradicted(witness)));
+        if let Some(witness) = guarded.witness() {
+            return Err(Contradiction::Witness(contradicted(&witness)));
         }
         let found = match found {
             Ok(found) => found,

@@ -6,7 +6,6 @@ use super::mode::{Place, Search, SearchStep};
 use crate::certificate::words::{counted, nearest, percent};
 use crate::error::Error;
 use crate::factor::Workspace;
-
 use crate::gaussian::Gaussian;
 use crate::linalg;
 use crate::moving::Axes;
@@ -56,7 +55,8 @@ pub struct Mode {
 /// What the searches found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Modes {
-    /// Distinct maxima; the first is the one that a search from q's mean reaches, the others with the largest mass first.
+    /// Distinct maxima; the first is the one that a search from q's mean reaches, the others by their mass, largest
+    /// first.
     pub found: Vec<Mode>,
     /// Searches that were made.
     pub starts: u64,
@@ -78,7 +78,8 @@ impl Modes {
         let height = first.log_density - home.log_density;
         let relation = match &first.symmetry {
             Some(symmetry) => format!(
-                "of equal height, which {symmetry} maps to q's own: a symmetry of the model, and the numbers describe one of the copies"
+                "of equal height, which {symmetry} maps to q's own: a symmetry of the model, and the numbers \
+                 describe one of the copies"
             ),
             None => format!(
                 "whose log density is {} nats {}, with a share of about {} % of both (Laplace's approximation)",

@@ -24,7 +24,7 @@ const FEWEST: f64 = 100.0;
 /// |---|---|
 /// | failed | there is no finite result |
 /// | unreliable | k̂ ≥ 0.7, or the posterior has several modes of which q describes one, or there was no comparison |
-/// | accurate | k̂ < 0.5, and importance weights move no mean of q by 0.1 sd and no sd by 10 %, 2.6 standard errors included |
+/// | accurate | k̂ < 0.5, and weights move no mean of q by 0.1 sd and no sd by 10 %, 2.6 standard errors included |
 /// | usable after correction | k̂ < 0.7: the numbers that importance weights correct are printed |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

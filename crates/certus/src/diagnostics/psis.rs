@@ -25,16 +25,16 @@ pub fn k_hat(log_weights: &[f64]) -> Option<f64> {
     smooth(log_weights).ok().and_then(|s| s.k_hat)
 }
 
-/// The mean excess of the tail over its cutoff, as a part of the cutoff, below which the shape of the tail is not that of
-/// a distribution with heavy tails.
+/// The mean excess of the tail over its cutoff, as a part of the cutoff, below which the shape of the tail is not that
+/// of a distribution with heavy tails.
 const SMALL_EXCESS: f64 = 1.0 / 3.0;
 
 /// k̂, unless the weights vary so little that the shape of their tail does not matter: then the index of the Pareto
 /// distribution with the same mean excess.
 ///
 /// Of nearly equal weights k̂ can be any number, because it does not depend on their scale: where q is nearly p, the
-/// weights next to a local maximum of p/q and a few others make up the tail, and k̂ is 2 or 5. A Pareto tail of index k has
-/// a mean excess of k/(1 − k) of its cutoff, at every cutoff, so one below a third of it excludes k ≥ ¼.
+/// weights next to a local maximum of p/q and a few others make up the tail, and k̂ is 2 or 5. A Pareto tail of index k
+/// has a mean excess of k/(1 − k) of its cutoff, at every cutoff, so one below a third of it excludes k ≥ ¼.
 pub fn tail_index(log_weights: &[f64]) -> Option<f64> {
     let k_hat = k_hat(log_weights)?;
     let mut sorted = log_weights.to_vec();

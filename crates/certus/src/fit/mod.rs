@@ -28,8 +28,8 @@ use crate::theorem::{Guarantee, Quantity};
 pub enum Status {
     /// The tolerance is proved.
     Reached,
-    /// The iterations or the time ran out first, or the numbers of a black box are unreliable. Give more of either, or a
-    /// larger tolerance; or another parametrisation.
+    /// The iterations or the time ran out first, or the numbers of a black box are unreliable. Give more of either, a
+    /// larger tolerance, or another parametrisation.
     Limit,
     /// Nothing moves any more (rounding floor, dead line search). The point is as good as this arithmetic allows.
     NoProgress,

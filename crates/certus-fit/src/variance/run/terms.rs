@@ -7,8 +7,8 @@ use certus_mixed::linear::TermFit;
 use crate::variance::model::ScaleModel;
 use crate::variance::solver::JointMaximum;
 
-/// `groups` and `criterion` at a maximum: `thetas` are lme4's θ of every group, `count` is the number of variance parameters
-/// (sigma included), `weight` is n.
+/// `groups` and `criterion` at a maximum: `thetas` are lme4's θ of every group, `count` is the number of variance
+/// parameters (sigma included), `weight` is n.
 pub(super) fn terms_and_criterion(
     scale_model: &ScaleModel,
     groups: &[Group],
