@@ -78,15 +78,18 @@ fn write_words(
 }
 
 impl Fit {
-    /// Of a black box: its latents have names, and are its parameters if no others are given.
+    /// Of a black box: its latents have names, and are its parameters if no others are given. What is printed is what
+    /// NUTS `sampled`, if anything.
     pub fn of_target(
         mut outcome: Outcome,
         names: Vec<String>,
         parameters: Vec<Parameter>,
         settings: &Settings,
+        sampled: Option<PosteriorTable>,
     ) -> Result<Self, RequestError> {
         let (choice, seed) = (settings.posterior()?, settings.seed());
-        let table = PosteriorTable::of_black_box(&mut outcome, choice, settings.accuracy, seed);
+        let weighed = || PosteriorTable::of_black_box(&mut outcome, choice, settings.accuracy, seed);
+        let table = sampled.or_else(weighed);
         let record = Record::new(&outcome, Meta { parameters, ..meta(settings) }).printing_own();
         let record = match &table {
             Some(table) => record.printing_table(table),

@@ -7,7 +7,7 @@ use std::time::Instant;
 use certus::auto::{AutoProgress, TracePoint};
 use certus::certificate::{Level, counted};
 use certus::error::TargetError;
-use certus::{Curvature, Outcome, Provenance, Status, Target};
+use certus::{Curvature, Goal, Outcome, Provenance, Status, Target};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -16,7 +16,7 @@ use crate::fitted::{Fitted, parameters};
 use crate::interrupt::{PATIENCE, ProgressCallback, Shared, WorkResult, interrupt, run_interruptibly};
 use crate::native::Native;
 use crate::settings::{judge, read};
-use certus_fit::{Fit, RunProgress, Settings};
+use certus_fit::{Fit, PosteriorChoice, PosteriorTable, RunProgress, Settings};
 
 /// A function from a C-order (B, d) array to ((B,), (B, d)).
 struct Function {
@@ -161,6 +161,19 @@ fn seen(p: &AutoProgress<'_>) -> RunProgress {
     RunProgress { point, scales: None }
 }
 
+/// With draws of NUTS, where they are wanted.
+fn sampled(
+    outcome: Result<Outcome, certus::Error>,
+    target: &dyn Target,
+    choice: PosteriorChoice,
+    goal: &Goal,
+    here: bool,
+) -> Result<(Outcome, Option<PosteriorTable>), certus::Error> {
+    let mut outcome = outcome?;
+    let table = PosteriorTable::sampled(&mut outcome, target, choice, goal, here);
+    Ok((outcome, table))
+}
+
 /// Fits a Gaussian to a function or a native target. `declared` is (strong_convexity, smoothness, mode, reason),
 /// `starts` are points from which other modes are searched for.
 #[pyfunction]
@@ -183,6 +196,7 @@ pub(crate) fn fit_target(
     let mut goal = settings.goal().map_err(|e| data(py, &e))?;
     (goal.start, goal.more_starts, goal.batch) = (start, starts, settings.batch);
     goal.validate().map_err(|e| core(py, e))?;
+    let choice = settings.posterior().map_err(|e| data(py, &e))?;
     only_for_targets(py, &settings)?;
     let curvature = match declared {
         None => None,
@@ -204,10 +218,11 @@ pub(crate) fn fit_target(
         let end_now = |shared: &Shared| shared.stop.store(true, Ordering::Relaxed);
         run_interruptibly(py, display, goal.max_time, &end_now, move |shared| {
             let target = Stoppable { target: &*target, curvature, log_concave, stop: shared };
-            certus::auto_observed(&target, &goal, &mut |p| {
+            let outcome = certus::auto_observed(&target, &goal, &mut |p| {
                 shared.show(Some(seen(p)));
                 if shared.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })
+            });
+            sampled(outcome, &target, choice, &goal, false)
         })
     } else {
         let asarray = py.import("numpy")?.getattr("asarray")?.unbind();
@@ -224,7 +239,7 @@ pub(crate) fn fit_target(
         };
         let mut stopped = None;
         let outcome = py.detach(|| {
-            certus::auto_here(&function, &goal, &mut |p| match Python::attach(|py| {
+            let outcome = certus::auto_here(&function, &goal, &mut |p| match Python::attach(|py| {
                 display.look(py, Some(&seen(p)))
             }) {
                 Ok(()) => ControlFlow::Continue(()),
@@ -232,7 +247,8 @@ pub(crate) fn fit_target(
                     stopped = Some(error);
                     ControlFlow::Break(())
                 }
-            })
+            });
+            sampled(outcome, &function, choice, &goal, true)
         });
         WorkResult { result: Some(outcome), stopped, late: function.late.into_inner() }
     };
@@ -240,7 +256,7 @@ pub(crate) fn fit_target(
         let words = "max_time was reached before there was a result: increase it";
         return Err(stopped.unwrap_or_else(|| raise(py, 10, words)));
     };
-    let mut outcome = outcome.map_err(|e| core(py, e))?;
+    let (mut outcome, table) = outcome.map_err(|e| core(py, e))?;
     judge(py, &settings, &mut outcome)?;
     let stopped = stopped.or_else(|| raised(py, &outcome));
     match stopped {
@@ -260,7 +276,7 @@ pub(crate) fn fit_target(
     let nothing_done = outcome.trace.is_empty();
     let (status, message) = (outcome.status.clone(), outcome.message.clone());
     let named = parameters(&names, &outcome.gaussian);
-    let fitted = Fitted(Fit::of_target(outcome, names, named, &settings).map_err(|e| data(py, &e))?);
+    let fitted = Fitted(Fit::of_target(outcome, names, named, &settings, table).map_err(|e| data(py, &e))?);
     let code = match status {
         Status::NonFinite => 12,
         Status::AssumptionViolated if nothing_done || log_concave => 13,

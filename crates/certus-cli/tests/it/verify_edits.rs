@@ -184,7 +184,7 @@ fn black_box(dir: &Path) -> Case {
     let parameters = moments.map(|((mean, sd), name)| Parameter::normal(name, *mean, sd)).collect();
     let settings: Settings = serde_json::from_value(json!({ "gap": 0.01, "seed": 0 })).unwrap();
     let names = ["x", "y"].map(String::from).to_vec();
-    let fit = Fit::of_target(outcome, names, parameters, &settings).unwrap();
+    let fit = Fit::of_target(outcome, names, parameters, &settings, None).unwrap();
     fit.write(&FitDirectory::create(&out, false).unwrap(), false).unwrap();
     Case { name: "black box", out, with: None }
 }

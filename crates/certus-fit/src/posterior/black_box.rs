@@ -7,7 +7,7 @@ use certus::certificate::words::upward;
 use certus::fit::Status;
 
 use super::ladder::{PosteriorChoice, SHORT};
-use super::table::PosteriorTable;
+use super::table::{PosteriorTable, kept};
 use crate::record::Source;
 
 impl PosteriorTable {
@@ -20,7 +20,7 @@ impl PosteriorTable {
         seed: u64,
     ) -> Option<Self> {
         let Outcome { status, message, gaussian: q, comparison, .. } = outcome;
-        let comparison = comparison.as_ref()?;
+        let comparison = comparison.as_ref().filter(|_| kept(q.dim()).is_some())?;
         let accuracy = accuracy.unwrap_or(ACCURATE);
         let printed = match choice {
             PosteriorChoice::Auto => comparison.printed(q, accuracy),
@@ -56,7 +56,7 @@ impl PosteriorTable {
                 table.made = format!(
                     "{}; the user declares the target log-concave; the total variation between q and the posterior is \
                      at most {}, KL(p‖q) at most {} nats, with the same probability",
-                    table.made,
+                    table.made.replace("(D8)", "(D9)"),
                     upward(variation, 2),
                     upward(reverse, 2)
                 );

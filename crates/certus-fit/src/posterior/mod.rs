@@ -2,6 +2,7 @@
 //! accurate enough is taken. Of a model whose scales are not given, draws with the groups integrated out.
 
 mod black_box;
+mod chains;
 mod forecast;
 mod gaussian;
 mod ladder;
@@ -9,6 +10,7 @@ mod scale_table;
 mod scales;
 mod table;
 
+pub(crate) use chains::accurate;
 pub use ladder::{Compared, PosteriorChoice};
 pub(crate) use ladder::{SHORT, UNFINISHED};
 pub use table::{Marginal, PosteriorTable};

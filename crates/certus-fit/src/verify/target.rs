@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use crate::posterior::accurate;
 use crate::posterior_draws::DRAWS;
-use crate::record::{Data, LogConcave, OfGaussian, Parameter, RecordedLevel, Voucher};
+use crate::record::{Data, LogConcave, OfGaussian, Parameter, RecordedLevel, Source, Voucher};
 use crate::{Meta, Record};
 use certus::Outcome;
 use certus::auto::{ACCURATE, Counts, LIGHT, USABLE, Verdict, estimated_gap, reached};
@@ -59,8 +60,7 @@ pub(super) fn check(stored: &Stored) -> Report {
             parameters(&of(&stored.json), &of(&own), &rules, &mut report);
             report.line(
                 Word::NotChecked,
-                "the printed means, sds and quantiles, which importance weights correct, and their draws: they need \
-                    the log density",
+                "the printed means, sds and quantiles, and their draws: they need the log density",
             );
         }
         None => parameters(&stored.json["parameters"], &own["parameters"], &rules, &mut report),
@@ -236,11 +236,18 @@ fn with(value: Option<f64>, standard_error: Option<f64>) -> Option<f64> {
     Some(value? + STATED * standard_error?)
 }
 
-/// The verdict that follows from the tail of the weights, the modes and the changes, where there was a comparison.
+/// The verdict that follows from the tail of the weights, the modes and the changes, or from the chains that are printed,
+/// where there was a comparison.
 fn verdict(record: &Record) -> Option<Verdict> {
     let found = record.comparison.as_ref()?;
     let k_hat = record.k_hat.unwrap_or(0.0);
     let shifts = with(found.mean_shift, found.mean_shift_se).zip(with(found.sd_shift, found.sd_shift_se));
+    if let Some(table) = record.table.as_ref().filter(|table| table.source == Source::Nuts) {
+        let constant = |name: &str| table.constants.get(name).copied().flatten().unwrap_or(f64::NAN);
+        let [r_hat, effective, divergences] = ["R-hat", "effective sample size", "divergences"].map(constant);
+        let good = accurate(r_hat, effective, divergences) && found.missed == 0;
+        return Some(if good { Verdict::Accurate } else { Verdict::Unreliable });
+    }
     let Some((mean, sd)) = shifts else { return record.verdict.filter(|v| !v.is_usable()) };
     if k_hat >= USABLE || found.missed > 0 {
         return Some(Verdict::Unreliable);
