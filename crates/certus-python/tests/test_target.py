@@ -181,7 +181,7 @@ def test_wrong_targets_are_refused(arguments, words):
         ({"method": "newton"}, "method"),
         ({"colour": 3}, "colour"),
         ({"accuracy": -0.1}, "accuracy"),
-        ({"posterior": "nuts"}, "posterior"),
+        ({"posterior": "exact"}, "posterior"),
         ({"iterations": 100}, "iterations"),
         ({"batch": 1}, "batch"),
         ({"max_gradients": 0}, "max_gradients"),

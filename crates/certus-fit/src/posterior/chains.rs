@@ -1,10 +1,10 @@
-//! NUTS on a black box: where it was asked for, or where the numbers of q are unreliable.
+//! NUTS on a black box: where it was asked for, or where the other numbers are unreliable or not accurate enough.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use certus::auto::{Comparison, Verdict};
+use certus::auto::{ACCURATE, Comparison, Verdict};
 use certus::certificate::words::nearest;
 use certus::error::TargetError;
 use certus::fit::Status;
@@ -27,6 +27,16 @@ struct Found {
     table: Option<PosteriorTable>,
     verdict: Verdict,
     words: String,
+}
+
+impl Found {
+    /// Chains that are not accurate do not replace numbers that are usable, unless they were asked for.
+    fn or_better(self, own: Verdict, asked: bool) -> Self {
+        if asked || !own.is_usable() || self.verdict == Verdict::Accurate {
+            return self;
+        }
+        Self { table: None, verdict: own, words: self.words }
+    }
 }
 
 /// True of chains whose numbers are accurate, if there is one mode: no divergences, R-hat below 1.01, and an effective
@@ -67,8 +77,8 @@ impl Target for Rationed<'_> {
 }
 
 impl PosteriorTable {
-    /// NUTS in q's frame on the target of an outcome, where `choice` is NUTS, or is left to us and the numbers are
-    /// unreliable. The verdict, the message and the status become those of what is printed. A target that belongs `here`
+    /// NUTS in q's frame on the target of an outcome, where `choice` is NUTS, or is left to us and the other numbers are
+    /// unreliable or not within the accuracy. The verdict, the message and the status become those of what is printed. A target that belongs `here`
     /// is called by this thread alone. An error of the target is kept in the outcome.
     pub fn sampled(
         outcome: &mut Outcome,
@@ -77,10 +87,13 @@ impl PosteriorTable {
         goal: &Goal,
         here: bool,
     ) -> Option<Self> {
+        let own = outcome.comparison.as_ref()?.verdict;
         let asked = choice == PosteriorChoice::Only(Source::Nuts);
         let compared = outcome.comparison.as_ref()?;
         let ended = matches!(outcome.status, Status::Reached | Status::Limit | Status::NoProgress);
-        let wanted = asked || choice == PosteriorChoice::Auto && compared.verdict == Verdict::Unreliable;
+        let accuracy = goal.accuracy.unwrap_or(ACCURATE);
+        let enough = compared.verdict.is_usable() && compared.best_error(&outcome.gaussian) <= accuracy;
+        let wanted = asked || (choice == PosteriorChoice::Auto && !enough);
         if !ended || !wanted || compared.verdict == Verdict::Failed || outcome.error.is_some() {
             return None;
         }
@@ -108,6 +121,7 @@ impl PosteriorTable {
                 judged(outcome, chains, goal.seed)
             }
         };
+        let found = found.or_better(own, asked);
         rewritten(outcome, &found, goal, asked);
         found.table
     }

@@ -236,8 +236,8 @@ fn with(value: Option<f64>, standard_error: Option<f64>) -> Option<f64> {
     Some(value? + STATED * standard_error?)
 }
 
-/// The verdict that follows from the tail of the weights, the modes and the changes, or from the chains that are printed,
-/// where there was a comparison.
+/// The verdict that follows from the tail of the weights, the modes and the changes, or from the chains that are
+/// printed, where there was a comparison.
 fn verdict(record: &Record) -> Option<Verdict> {
     let found = record.comparison.as_ref()?;
     let k_hat = record.k_hat.unwrap_or(0.0);

@@ -306,8 +306,8 @@ def fit(
     `gap` is the distance to the best Gaussian at which the fit stops, in nats; `delta` is the probability with which a probable statement may be false;
     `accuracy` is how close the printed means (in sds) and sds (as a fraction) must be to the posterior's, even if
     that takes minutes (by default 0.1, if that takes seconds), and `posterior` is where they come from: "auto" (the first source that is
-    accurate enough), "gaussian", "corrected" (of targets only those declared log-concave), "importance" and, for models such as
-    `certus.logistic`, "exact" or "nuts";
+    accurate enough; for targets NUTS where the numbers of the Gaussian are unreliable, within `max_gradients`, by default 10^6), "gaussian",
+    "corrected" (of targets only those declared log-concave), "importance", "nuts" and, for models such as `certus.logistic`, "exact";
     `level` is the required level of certainty (proved, probable, estimated); `max_time` is in seconds, `max_gradients` limits the evaluations of
     a target, `batch` fixes the draws of its steps; `log_concave=True` declares that a target is log-concave, from which errors follow that hold with
     probability 1 - `delta`. Ctrl-C ends the fit and returns the result so far.
@@ -327,7 +327,7 @@ def fit(
         model, options = as_target(model, options), {}
     if options:
         raise UsageError(f"unknown setting: {', '.join(options)}")
-    chosen = posterior if posterior in ("exact", "nuts") else None
+    chosen = posterior if posterior == "exact" else None
     for name, given in (("factor", factor), ("steps", steps), ("iterations", iterations), ("row_batch", row_batch), ("constants", constants), ("posterior", chosen)):
         if given is not None and isinstance(model, Target):
             raise UsageError(f"{name} is {given!r}, but it applies only to models such as certus.logistic: leave it out")

@@ -184,14 +184,16 @@ impl Run<'_, '_> {
         if room < FEWEST || room < measured.log_weights.len() / 2 {
             return Ok((self.of_look(measured)?, false));
         }
-        Ok((importance::importance(target, &self.gaussian, room, self.goal.seed)?, true))
+        let found = importance::importance(target, &self.gaussian, room, self.goal.seed)?;
+        Ok((found.allowing_for_the_tail(), true))
     }
 
     /// The weights of the last look.
     fn of_look(&self, measured: &Measured) -> Result<Importance, Error> {
         let count = (NUMBERS / self.gaussian.dim()).min(measured.log_weights.len());
         let latents = measured.latents(&self.gaussian, &self.random(Purpose::Estimate), count);
-        importance::of_points(&self.gaussian, latents, &measured.log_weights[..count])
+        let found = importance::of_points(&self.gaussian, latents, &measured.log_weights[..count])?;
+        Ok(found.allowing_for_the_tail())
     }
 
     /// Draws with the weights that were found, as many as are kept.

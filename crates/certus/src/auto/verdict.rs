@@ -3,7 +3,7 @@
 use super::modes::Modes;
 use crate::certificate::Posterior;
 use crate::certificate::weights::WeightCertificate;
-use crate::certificate::words::{estimate, figure, percent};
+use crate::certificate::words::{estimate, figure};
 use crate::diagnostics::importance::{STATED, stated};
 use crate::diagnostics::{Estimate, Importance, WeightedDraws};
 use crate::gaussian::Gaussian;
@@ -173,7 +173,7 @@ impl Comparison {
         let moved = format!(
             "importance weights move a mean by about {} sd and an sd by about {} % (the largest changes)",
             estimate(mean.value, mean.standard_error),
-            percent(sd.value)
+            estimate(100.0 * sd.value, 100.0 * sd.standard_error)
         );
         let (verdict, why) = if let Some(several) = modes.several() {
             (Verdict::Unreliable, several)

@@ -183,6 +183,21 @@ pub fn importance_of(
     })
 }
 
+impl Importance {
+    /// With standard errors n^(k̂ − ½) times as large where k̂ > ½: means of n weights with such a tail, whose variance
+    /// is infinite, converge like n^(k̂ − 1).
+    #[must_use]
+    pub(crate) fn allowing_for_the_tail(mut self) -> Self {
+        let excess = (self.tail_index.unwrap_or(0.0) - 0.5).clamp(0.0, 0.5);
+        let factor = (self.log_weights.len() as f64).powf(excess);
+        let moments = self.mean.iter_mut().chain(&mut self.sd);
+        for estimate in moments.chain([&mut self.log_evidence, &mut self.kl]) {
+            estimate.standard_error *= factor;
+        }
+        self
+    }
+}
+
 fn neg_elbo(log_weights: &[f64]) -> Estimate {
     Estimate::of(&log_weights.iter().map(|r| -r).collect::<Vec<f64>>())
 }

@@ -168,7 +168,66 @@ fn gaussian_process(z: &[f64], g: &mut [f64]) -> f64 {
     -0.5 * (fit + log_det + z.iter().map(|z| z * z).sum::<f64>())
 }
 
-/// B4: models with an unknown scale are not log-concave, and get a useful verdict all the same.
+/// Mean and sd of every coordinate of a density in three dimensions, by the trapezoid rule on a box of ±7 sds of q.
+fn by_quadrature(density: impl Fn(&[f64], &mut [f64]) -> f64, q: &certus::Gaussian) -> Vec<(f64, f64)> {
+    const N: usize = 43;
+    let sds = q.sd();
+    let place = |i: usize, k: usize| q.mean()[i] + 7.0 * sds[i] * (2.0 * k as f64 / (N - 1) as f64 - 1.0);
+    let mut unused = [0.0; 3];
+    let top = density(q.mean(), &mut unused);
+    let mut sums = [0.0; 7];
+    for k in 0..N * N * N {
+        let z = [place(0, k % N), place(1, k / N % N), place(2, k / N / N)];
+        let p = (density(&z, &mut unused) - top).exp();
+        sums[0] += p;
+        for i in 0..3 {
+            sums[1 + i] += p * z[i];
+            sums[4 + i] += p * z[i] * z[i];
+        }
+    }
+    (0..3)
+        .map(|i| {
+            let mean = sums[1 + i] / sums[0];
+            (mean, (sums[4 + i] / sums[0] - mean * mean).sqrt())
+        })
+        .collect()
+}
+
+/// The same of eight schools: given μ and τ the effects are normal, so two dimensions are left.
+fn of_eight_schools() -> Vec<(f64, f64)> {
+    let mut sums = vec![0.0; 21];
+    for k in 0..400 * 600 {
+        let mu = -25.0 + 50.0 * f64::from(k % 400) / 399.0;
+        let log_tau = -14.0 + 20.0 * f64::from(k / 400) / 599.0;
+        let tau = log_tau.exp();
+        let mut log_p = -mu * mu / 50.0 - (tau * tau / 25.0).ln_1p() + log_tau;
+        for (y, s) in SCHOOLS {
+            let v = s * s + tau * tau;
+            log_p -= 0.5 * ((y - mu).powi(2) / v + v.ln());
+        }
+        // not above 1: the likelihood of 8 observations with sds of 9 or more
+        let p = (log_p + 20.0).exp();
+        let given = SCHOOLS.map(|(y, s)| {
+            let v = s * s + tau * tau;
+            (tau * (y - mu) / v, s * s / v)
+        });
+        let all = [(mu, 0.0), (log_tau, 0.0)].into_iter().chain(given);
+        sums[20] += p;
+        for (i, (mean, variance)) in all.enumerate() {
+            sums[2 * i] += p * mean;
+            sums[2 * i + 1] += p * (mean * mean + variance);
+        }
+    }
+    (0..10)
+        .map(|i| {
+            let mean = sums[2 * i] / sums[20];
+            (mean, (sums[2 * i + 1] / sums[20] - mean * mean).sqrt())
+        })
+        .collect()
+}
+
+/// B4: models with an unknown scale are not log-concave, and get a useful verdict all the same; what is printed agrees
+/// with quadrature.
 #[test]
 fn good_answers_are_not_condemned() {
     let models = [
@@ -180,7 +239,6 @@ fn good_answers_are_not_condemned() {
         let outcome = fitted(&target, Goal::default());
         measured(name, &outcome);
         assert!(verdict(&outcome).is_usable(), "{name}: {}", outcome.message);
-        assert_eq!(outcome.status, Status::Reached, "{name}: {}", outcome.message);
         assert!(outcome.k_hat.unwrap() < 0.7);
         // that it is not log-concave is a fact beside the verdict
         assert!(!outcome.message.starts_with("not log-concave"), "{}", outcome.message);
@@ -190,6 +248,27 @@ fn good_answers_are_not_condemned() {
             "{}",
             outcome.message
         );
+        let q = &outcome.gaussian;
+        let truth = match name {
+            "eight schools" => of_eight_schools(),
+            _ => by_quadrature(&target.density, q),
+        };
+        let comparison = outcome.comparison.as_ref().unwrap();
+        let own = comparison.printed(q, 0.1) == Printed::Gaussian;
+        let found = comparison.importance.as_ref().unwrap();
+        for (i, &(mean, sd)) in truth.iter().enumerate() {
+            let printed =
+                if own { (q.mean()[i], q.sd()[i]) } else { (found.mean[i].value, found.sd[i].value) };
+            let off = ((printed.0 - mean).abs() / sd, (printed.1 / sd - 1.0).abs());
+            println!("  {i}: truth {mean:.4} {sd:.4}, off by {:.3} sd and {:.3}", off.0, off.1);
+            // goals that are said to be reached are; stated errors, which are estimates, are about right
+            let stated = comparison.error(q, comparison.printed(q, 0.1));
+            let most: f64 = if outcome.status == Status::Reached { 0.1 } else { 0.2 };
+            assert!(
+                off.0.max(off.1) < most.min(1.5 * stated),
+                "{name} {i}: {printed:?} {mean} {sd} {stated}"
+            );
+        }
     }
 }
 
