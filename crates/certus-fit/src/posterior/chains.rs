@@ -77,9 +77,10 @@ impl Target for Rationed<'_> {
 }
 
 impl PosteriorTable {
-    /// NUTS in q's frame on the target of an outcome, where `choice` is NUTS, or is left to us and the other numbers are
-    /// unreliable or not within the accuracy. The verdict, the message and the status become those of what is printed. A target that belongs `here`
-    /// is called by this thread alone. An error of the target is kept in the outcome.
+    /// NUTS in q's frame on the target of an outcome, where `choice` is NUTS, or is left to us and the other numbers
+    /// are unreliable or not within the accuracy. The verdict, the message and the status become those of what is
+    /// printed. A target that belongs `here` is called by this thread alone. An error of the target is kept in the
+    /// outcome.
     pub fn sampled(
         outcome: &mut Outcome,
         target: &dyn Target,
