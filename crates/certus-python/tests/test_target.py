@@ -283,3 +283,51 @@ def test_limits_are_honoured():
     points.clear()
     certus.fit(certus.target(counted, dim=2), batch=50, gap=1e-9, max_gradients=20_000)
     assert points.count(50) > 20
+
+
+def test_unreliable_numbers_are_sampled_by_nuts():
+    def heavy(z):
+        """The logarithms of two exponential variables: mean -Euler's constant, sd pi / sqrt(6), with a left tail that a Gaussian does not see."""
+        with np.errstate(over="ignore"):
+            return (z - np.exp(z)).sum(axis=1), 1 - np.exp(z)
+
+    points = []
+
+    def counted(z):
+        points.append(len(z))
+        return heavy(z)
+
+    truth = np.array([-0.5772156649015329, np.pi / np.sqrt(6)])
+    for posterior in ("auto", "nuts"):
+        points.clear()
+        fit = certus.fit(certus.target(counted, dim=2), posterior=posterior)
+        assert (fit.verdict, fit.status, fit.table.source) == ("accurate", "reached", "nuts")
+        assert "NUTS draws of 4 chains" in fit.sentences[0] and "q itself is" in fit.sentences[0]
+        assert fit.counts.gradients == sum(points)
+        constants = fit.table.constants
+        assert constants["R-hat"] < 1.01 and constants["effective sample size"] > 400 and constants["divergences"] == 0
+        for k, row in enumerate(fit.parameters):
+            assert abs(fit.mean[k] - truth[0]) < 2 * row.mean_error * fit.sd[k]
+            assert abs(fit.sd[k] - truth[1]) < 2 * row.sd_error * fit.sd[k]
+        assert abs(fit.sample(4000).mean() - truth[0]) < 0.2
+    plain = certus.fit(certus.target(heavy, dim=2), posterior="gaussian")
+    assert plain.verdict == "unreliable" and plain.sd[0] < 0.85 * truth[1]
+    short = certus.fit(certus.target(heavy, dim=2), max_gradients=30_000)
+    assert short.verdict == "unreliable" and "NUTS was not run" in short.message and short.counts.gradients <= 30_600
+
+
+def test_errors_during_nuts_are_passed_on():
+    class Own(Exception):
+        pass
+
+    calls = []
+
+    def failing(z):
+        # only the sampler asks for so many single points
+        calls.append(len(z))
+        if calls.count(1) > 3000:
+            raise Own
+        return -np.cosh(z).sum(axis=1), -np.sinh(z)
+
+    with pytest.raises(Own):
+        certus.fit(certus.target(failing, dim=2), posterior="nuts")
