@@ -32,10 +32,10 @@ struct Found {
 impl Found {
     /// Chains that are not accurate do not replace numbers that are usable, unless they were asked for.
     fn or_better(self, own: Verdict, asked: bool) -> Self {
-        if asked || !own.is_usable() || self.verdict == Verdict::Accurate {
+        if asked || !own.is_usable() || self.verdict.is_usable() {
             return self;
         }
-        Self { table: None, verdict: own, words: self.words }
+        Self { table: None, verdict: own, words: format!("NUTS does no better: {}", self.words) }
     }
 }
 
@@ -140,7 +140,7 @@ fn not_run(outcome: &Outcome, compared: &Comparison, left: u64, asked: bool) -> 
     } else if compared.importance.is_none() {
         Some("there was no comparison".into())
     } else if (left as f64) < NUTS_GRADIENTS {
-        Some(format!("it takes about {} gradients, and the limit leaves {left}", nearest(NUTS_GRADIENTS, 1)))
+        Some(format!("it takes about {NUTS_GRADIENTS} gradients, and the limit leaves {left}"))
     } else {
         None
     }
