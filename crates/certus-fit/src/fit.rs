@@ -13,6 +13,7 @@ use crate::directory::{FitDirectory, GROUPS, MEANING, SETTINGS};
 use crate::error::{Error, Inconsistency};
 use crate::groups::{EffectSource, GroupTable};
 use crate::meta::meta;
+use crate::posterior::PosteriorTable;
 use crate::posterior_draws::{DRAWS, PosteriorDraws};
 use crate::predict::{Groups, Prediction, Responses, predict, predict_mixture, predict_posterior};
 use crate::problem::{Problem, draws};
@@ -77,17 +78,27 @@ fn write_words(
 }
 
 impl Fit {
-    /// Of a black box: its latents have names, and are its parameters if no others are given.
+    /// Of a black box: its latents have names, and are its parameters if no others are given. What is printed is what
+    /// NUTS `sampled`, if anything.
     pub fn of_target(
-        outcome: Outcome,
+        mut outcome: Outcome,
         names: Vec<String>,
         parameters: Vec<Parameter>,
         settings: &Settings,
-    ) -> Self {
-        let record = Record::new(&outcome, Meta { parameters, ..meta(settings) });
+        sampled: Option<PosteriorTable>,
+    ) -> Result<Self, RequestError> {
+        let (choice, seed) = (settings.posterior()?, settings.seed());
+        let weighed = || PosteriorTable::of_black_box(&mut outcome, choice, settings.accuracy, seed);
+        let table = sampled.or_else(weighed);
+        let record = Record::new(&outcome, Meta { parameters, ..meta(settings) }).printing_own();
+        let record = match &table {
+            Some(table) => record.printing_table(table),
+            None => record,
+        };
         let quantities = coordinates(names.into_iter());
         let (gaussian, effects) = (outcome.gaussian, Effects::None);
-        Self { record, gaussian, meaning: None, quantities, mixture: None, posterior_draws: None, effects }
+        let posterior_draws = table.map(|table| PosteriorDraws::new(gaussian.dim(), table.draws));
+        Ok(Self { record, gaussian, meaning: None, quantities, mixture: None, posterior_draws, effects })
     }
 
     /// Of a run that has ended.

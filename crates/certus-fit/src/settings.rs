@@ -199,6 +199,10 @@ pub struct Settings {
     #[cfg_attr(feature = "clap", arg(long, value_name = "T", help_heading = "Goal"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_time: Option<String>,
+    /// Gradients that the fit of a log density may take, for any purpose
+    #[cfg_attr(feature = "clap", arg(skip))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_gradients: Option<u64>,
     /// Directory for the result [default: nothing is written]
     #[cfg_attr(feature = "clap", arg(long, value_name = "DIR", help_heading = "Output"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -272,6 +276,9 @@ impl Settings {
         ] {
             choices::check(setting, word.as_deref(), &choices)?;
         }
+        if self.model.is_some() && self.max_gradients.is_some() {
+            return Err(RequestError::no_effect("`max-gradients`", "log densities"));
+        }
         self.asked().map(|_| ())
     }
 
@@ -297,6 +304,7 @@ impl Settings {
             delta: self.delta.unwrap_or(0.01),
             accuracy: self.accuracy,
             max_time,
+            max_gradients: self.max_gradients,
             seed: self.seed(),
             threads: self.threads,
             ..Goal::default()

@@ -63,8 +63,8 @@ impl Fitted {
     }
 
     /// What is known about the fit, a sentence each: the words of the command line and the report.
-    fn verdict(&self) -> Vec<String> {
-        self.0.record.verdict()
+    fn sentences(&self) -> Vec<String> {
+        self.0.record.sentences()
     }
 
     /// How strong the main statement is.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use certus::auto::{AutoProgress, TracePoint};
 use certus::certificate::{Level, counted};
 use certus::error::TargetError;
-use certus::{Curvature, Outcome, Provenance, Status, Target};
+use certus::{Curvature, Goal, Outcome, Provenance, Status, Target};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -16,7 +16,7 @@ use crate::fitted::{Fitted, parameters};
 use crate::interrupt::{PATIENCE, ProgressCallback, Shared, WorkResult, interrupt, run_interruptibly};
 use crate::native::Native;
 use crate::settings::{judge, read};
-use certus_fit::{Fit, RunProgress, Settings};
+use certus_fit::{Fit, PosteriorChoice, PosteriorTable, RunProgress, Settings};
 
 /// A function from a C-order (B, d) array to ((B,), (B, d)).
 struct Function {
@@ -24,6 +24,7 @@ struct Function {
     asarray: Py<PyAny>,
     dim: usize,
     curvature: Option<Curvature>,
+    log_concave: bool,
     /// After this, calls are refused.
     deadline: Option<Instant>,
     late: AtomicBool,
@@ -108,12 +109,17 @@ impl Target for Function {
     fn curvature(&self) -> Option<Curvature> {
         self.curvature.clone()
     }
+
+    fn log_concave(&self) -> bool {
+        self.log_concave
+    }
 }
 
 /// A native target with declared constants, which a flag stops.
 struct Stoppable<'a> {
     target: &'a (dyn Target + Send + Sync),
     curvature: Option<Curvature>,
+    log_concave: bool,
     stop: &'a Shared,
 }
 
@@ -137,6 +143,10 @@ impl Target for Stoppable<'_> {
     fn curvature(&self) -> Option<Curvature> {
         self.curvature.clone().or_else(|| self.target.curvature())
     }
+
+    fn log_concave(&self) -> bool {
+        self.log_concave || self.target.log_concave()
+    }
 }
 
 fn seen(p: &AutoProgress<'_>) -> RunProgress {
@@ -151,10 +161,25 @@ fn seen(p: &AutoProgress<'_>) -> RunProgress {
     RunProgress { point, scales: None }
 }
 
-/// Fits a Gaussian to a function or a native target. `declared` is (strong_convexity, smoothness, mode, reason).
+/// With draws of NUTS, where they are wanted.
+fn sampled(
+    outcome: Result<Outcome, certus::Error>,
+    target: &dyn Target,
+    choice: PosteriorChoice,
+    goal: &Goal,
+    here: bool,
+) -> Result<(Outcome, Option<PosteriorTable>), certus::Error> {
+    let mut outcome = outcome?;
+    let table = PosteriorTable::sampled(&mut outcome, target, choice, goal, here);
+    Ok((outcome, table))
+}
+
+/// Fits a Gaussian to a function or a native target. `declared` is (strong_convexity, smoothness, mode, reason),
+/// `starts` are points from which other modes are searched for.
 #[pyfunction]
-#[pyo3(signature = (log_density, dim, names, settings, declared=None, start=None, progress=None))]
-#[allow(clippy::type_complexity)]
+#[pyo3(signature = (log_density, dim, names, settings, declared=None, start=None, progress=None,
+    log_concave=false, starts=Vec::new()))]
+#[allow(clippy::type_complexity, clippy::too_many_arguments)]
 pub(crate) fn fit_target(
     py: Python<'_>,
     log_density: Bound<'_, PyAny>,
@@ -164,10 +189,14 @@ pub(crate) fn fit_target(
     declared: Option<(f64, f64, Option<Vec<f64>>, String)>,
     start: Option<Vec<f64>>,
     progress: Option<Py<PyAny>>,
+    log_concave: bool,
+    starts: Vec<Vec<f64>>,
 ) -> PyResult<Fitted> {
     let settings = read(py, settings)?;
     let mut goal = settings.goal().map_err(|e| data(py, &e))?;
-    goal.start = start;
+    (goal.start, goal.more_starts, goal.batch) = (start, starts, settings.batch);
+    goal.validate().map_err(|e| core(py, e))?;
+    let choice = settings.posterior().map_err(|e| data(py, &e))?;
     only_for_targets(py, &settings)?;
     let curvature = match declared {
         None => None,
@@ -188,11 +217,12 @@ pub(crate) fn fit_target(
         let target = native.get().target.clone();
         let end_now = |shared: &Shared| shared.stop.store(true, Ordering::Relaxed);
         run_interruptibly(py, display, goal.max_time, &end_now, move |shared| {
-            let target = Stoppable { target: &*target, curvature, stop: shared };
-            certus::auto_observed(&target, &goal, &mut |p| {
+            let target = Stoppable { target: &*target, curvature, log_concave, stop: shared };
+            let outcome = certus::auto_observed(&target, &goal, &mut |p| {
                 shared.show(Some(seen(p)));
                 if shared.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })
+            });
+            sampled(outcome, &target, choice, &goal, false)
         })
     } else {
         let asarray = py.import("numpy")?.getattr("asarray")?.unbind();
@@ -203,12 +233,13 @@ pub(crate) fn fit_target(
             asarray,
             dim,
             curvature,
+            log_concave,
             deadline,
             late: AtomicBool::new(false),
         };
         let mut stopped = None;
         let outcome = py.detach(|| {
-            certus::auto_here(&function, &goal, &mut |p| match Python::attach(|py| {
+            let outcome = certus::auto_here(&function, &goal, &mut |p| match Python::attach(|py| {
                 display.look(py, Some(&seen(p)))
             }) {
                 Ok(()) => ControlFlow::Continue(()),
@@ -216,7 +247,8 @@ pub(crate) fn fit_target(
                     stopped = Some(error);
                     ControlFlow::Break(())
                 }
-            })
+            });
+            sampled(outcome, &function, choice, &goal, true)
         });
         WorkResult { result: Some(outcome), stopped, late: function.late.into_inner() }
     };
@@ -224,7 +256,7 @@ pub(crate) fn fit_target(
         let words = "max_time was reached before there was a result: increase it";
         return Err(stopped.unwrap_or_else(|| raise(py, 10, words)));
     };
-    let mut outcome = outcome.map_err(|e| core(py, e))?;
+    let (mut outcome, table) = outcome.map_err(|e| core(py, e))?;
     judge(py, &settings, &mut outcome)?;
     let stopped = stopped.or_else(|| raised(py, &outcome));
     match stopped {
@@ -244,10 +276,10 @@ pub(crate) fn fit_target(
     let nothing_done = outcome.trace.is_empty();
     let (status, message) = (outcome.status.clone(), outcome.message.clone());
     let named = parameters(&names, &outcome.gaussian);
-    let fitted = Fitted(Fit::of_target(outcome, names, named, &settings));
+    let fitted = Fitted(Fit::of_target(outcome, names, named, &settings, table).map_err(|e| data(py, &e))?);
     let code = match status {
         Status::NonFinite => 12,
-        Status::AssumptionViolated if nothing_done => 13,
+        Status::AssumptionViolated if nothing_done || log_concave => 13,
         Status::UserError => 20,
         _ => return Ok(fitted),
     };
@@ -267,7 +299,8 @@ pub(crate) fn seconds_per_step(
 ) -> PyResult<f64> {
     let asarray = py.import("numpy")?.getattr("asarray")?.unbind();
     let late = AtomicBool::new(false);
-    let function = Function { function: log_density, asarray, dim, curvature: None, deadline: None, late };
+    let (curvature, log_concave, deadline) = (None, false, None);
+    let function = Function { function: log_density, asarray, dim, curvature, log_concave, deadline, late };
     let settings = certus::Settings {
         batch,
         step_rule: certus::StepRule::Constant(1e-3),

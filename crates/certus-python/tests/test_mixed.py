@@ -81,7 +81,7 @@ def test_what_a_fit_says():
     # lme4's ranef()
     assert fit.groups.loc[("Subject", "308", "(Intercept)"), "mean"] == pytest.approx(2.2585654, rel=1e-4)
     assert fit.groups.loc[("Subject", "308", "Days"), "mean"] == pytest.approx(9.1989719, rel=1e-5)
-    assert any("restricted likelihood" in line for line in fit.verdict)
+    assert any("restricted likelihood" in line for line in fit.sentences)
 
 
 def test_weights_are_frequencies():

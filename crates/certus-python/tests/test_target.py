@@ -27,7 +27,8 @@ def test_a_gaussian_is_found():
     gap = 0.5 * (np.trace(ratio) - 3 - np.linalg.slogdet(ratio)[1] + r @ PRECISION @ r)
     assert 0 <= gap + 1e-12 and gap <= fit.certificate.gap.bound + 1e-6
     assert fit.names == ["z[0]", "z[1]", "z[2]"]
-    assert "proved" not in fit.verdict[0]
+    assert fit.verdict == "accurate" and fit.sentences[0].startswith("accurate: k-hat ")
+    assert "proved" not in " ".join(fit.sentences)
 
 
 def test_declared_constants_make_it_probable():
@@ -138,8 +139,13 @@ def test_two_modes_are_reported_not_hidden():
         return np.logaddexp(-0.5 * (z - 3) ** 2, -0.5 * (z + 3) ** 2)[:, 0], np.tanh(3 * z) * 3 - z
 
     fit = certus.fit(certus.target(double, dim=1, start=[2.5]))
-    assert fit.status == "assumption_violated" and fit.certificate.gap.level == "none"
-    assert fit.verdict[0].startswith("gap not certified: the posterior is not log-concave; the best Gaussian nearby is about ")
+    assert (fit.verdict, fit.status, fit.certificate.gap.level) == ("unreliable", "limit", "none")
+    assert "one of several modes" in fit.sentences[0] and "a symmetry of the model" in fit.sentences[0]
+    assert any(s.startswith("gap not certified: not log-concave: no gap is claimed") for s in fit.sentences)
+    own, other = fit.comparison.modes
+    assert abs(own.point[0] - 3) < 0.1 and abs(other.point[0] + 3) < 0.1 and abs(own.log_density - other.log_density) < 1e-3
+    assert other.symmetry == "changing signs of coordinates" and fit.comparison.missed == 1
+    assert "at most" not in repr(fit)
 
 
 @pytest.mark.parametrize(
@@ -174,8 +180,11 @@ def test_wrong_targets_are_refused(arguments, words):
         ({"level": "sure"}, "level"),
         ({"method": "newton"}, "method"),
         ({"colour": 3}, "colour"),
-        ({"accuracy": 0.1}, "accuracy"),
-        ({"posterior": "nuts"}, "posterior"),
+        ({"accuracy": -0.1}, "accuracy"),
+        ({"posterior": "exact"}, "posterior"),
+        ({"iterations": 100}, "iterations"),
+        ({"batch": 1}, "batch"),
+        ({"max_gradients": 0}, "max_gradients"),
     ],
 )
 def test_wrong_settings_are_refused(arguments, words):
@@ -217,3 +226,108 @@ def test_progress_is_called_on_the_callers_thread():
     assert len(seen) > 1 and seen[-1][2] > seen[0][2]
     with pytest.raises(Own):
         certus.fit(certus.target(slow, dim=3), gap=1e-4, max_time=5, progress=lambda *_: (_ for _ in ()).throw(Own()))
+
+
+def log_gamma(z):
+    """The logarithms of gamma variables of shapes 2 and 30: means psi(a), variances psi'(a)."""
+    shapes = np.array([2.0, 30.0])
+    return (shapes * z - np.exp(z)).sum(axis=1), shapes - np.exp(z)
+
+
+TRUTH = np.array([[0.4227843350984671, 3.384438132690962], [0.8030778709740584, 0.18410611167653546]])
+"""psi and the root of psi', at 2 and 30."""
+
+
+def test_corrected_numbers_are_printed_and_drawn():
+    fit = certus.fit(certus.target(log_gamma, dim=2))
+    assert (fit.verdict, fit.status, fit.table.source) == ("usable after correction", "reached", "importance")
+    for k in range(2):
+        error = [fit.parameters[k].mean_error * fit.sd[k], fit.parameters[k].sd_error * fit.sd[k]]
+        assert abs(fit.mean[k] - TRUTH[0, k]) < 2 * error[0] and abs(fit.sd[k] - TRUTH[1, k]) < 2 * error[1]
+    # shape 2 is skewed: its Gaussian is narrower than it
+    assert fit.gaussian.sd[0] < 0.95 * TRUTH[1, 0]
+    draws = fit.sample(4000)
+    assert abs(draws[:, 0].std() / TRUTH[1, 0] - 1) < 0.1
+    gaussian = certus.fit(certus.target(log_gamma, dim=2), posterior="gaussian")
+    assert gaussian.status == "limit" and np.array_equal(gaussian.mean, fit.gaussian.mean)
+
+
+def test_a_declaration_makes_errors_probable_or_is_contradicted():
+    def near(z):
+        return (30 * z - np.exp(z)).sum(axis=1), 30 - np.exp(z)
+
+    fit = certus.fit(certus.target(near, dim=2), log_concave=True)
+    assert (fit.table.source, fit.table.level, fit.comparison.log_concave) == ("corrected", "probable", "declared")
+    for k in range(2):
+        assert abs(fit.mean[k] - TRUTH[0, 1]) <= fit.parameters[k].mean_error * fit.sd[k]
+        assert abs(fit.sd[k] - TRUTH[1, 1]) <= fit.parameters[k].sd_error * fit.sd[k]
+    assert 0 < fit.table.constants["total variation, at most"] < 0.5
+
+    def double(z):
+        return np.logaddexp(-0.5 * (z - 3) ** 2, -0.5 * (z + 3) ** 2)[:, 0], np.tanh(3 * z) * 3 - z
+
+    with pytest.raises(certus.AssumptionError, match="declaration contradicted") as caught:
+        certus.fit(certus.target(double, dim=1, start=[2.5], log_concave=True))
+    assert caught.value.exit_code == 13
+
+
+def test_limits_are_honoured():
+    points = []
+
+    def counted(z):
+        points.append(len(z))
+        return log_gamma(z)
+
+    fit = certus.fit(certus.target(counted, dim=2), gap=1e-9, max_gradients=5000)
+    assert fit.counts.gradients == sum(points) and 2500 < sum(points) < 5600
+    points.clear()
+    certus.fit(certus.target(counted, dim=2), batch=50, gap=1e-9, max_gradients=20_000)
+    assert points.count(50) > 20
+
+
+def test_unreliable_numbers_are_sampled_by_nuts():
+    def heavy(z):
+        """The logarithms of two exponential variables: mean -Euler's constant, sd pi / sqrt(6), with a left tail that a Gaussian does not see."""
+        with np.errstate(over="ignore"):
+            return (z - np.exp(z)).sum(axis=1), 1 - np.exp(z)
+
+    points = []
+
+    def counted(z):
+        points.append(len(z))
+        return heavy(z)
+
+    truth = np.array([-0.5772156649015329, np.pi / np.sqrt(6)])
+    for posterior in ("auto", "nuts"):
+        points.clear()
+        fit = certus.fit(certus.target(counted, dim=2), posterior=posterior)
+        assert (fit.verdict, fit.status, fit.table.source) == ("accurate", "reached", "nuts")
+        assert "NUTS draws of 4 chains" in fit.sentences[0] and "q itself is" in fit.sentences[0]
+        assert fit.counts.gradients == sum(points)
+        constants = fit.table.constants
+        assert constants["R-hat"] < 1.01 and constants["effective sample size"] > 400 and constants["divergences"] == 0
+        for k, row in enumerate(fit.parameters):
+            assert abs(fit.mean[k] - truth[0]) < 2 * row.mean_error * fit.sd[k]
+            assert abs(fit.sd[k] - truth[1]) < 2 * row.sd_error * fit.sd[k]
+        assert abs(fit.sample(4000).mean() - truth[0]) < 0.2
+    plain = certus.fit(certus.target(heavy, dim=2), posterior="gaussian")
+    assert plain.verdict == "unreliable" and plain.sd[0] < 0.85 * truth[1]
+    short = certus.fit(certus.target(heavy, dim=2), max_gradients=30_000)
+    assert short.verdict == "unreliable" and "NUTS was not run" in short.message and short.counts.gradients <= 30_600
+
+
+def test_errors_during_nuts_are_passed_on():
+    class Own(Exception):
+        pass
+
+    calls = []
+
+    def failing(z):
+        # only the sampler asks for so many single points
+        calls.append(len(z))
+        if calls.count(1) > 3000:
+            raise Own
+        return -np.cosh(z).sum(axis=1), -np.sinh(z)
+
+    with pytest.raises(Own):
+        certus.fit(certus.target(failing, dim=2), posterior="nuts")

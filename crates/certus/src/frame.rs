@@ -108,4 +108,8 @@ impl Target for Framed<'_> {
     fn curvature(&self) -> Option<Curvature> {
         self.curvature.clone()
     }
+
+    fn log_concave(&self) -> bool {
+        self.target.log_concave()
+    }
 }

@@ -31,6 +31,7 @@ const TASK: usize = 16 * BLOCK;
 /// | `Estimate` | 2³² + k | the k-th look of [`crate::auto()`] |
 /// | `Estimate` | 2⁴⁰, 2⁴⁰ + 1 | its check of the gradient |
 /// | `Estimate` | 2⁴¹ | its last search for a violation of convexity, of black boxes only |
+/// | `Estimate` | 2⁴², 2⁴² + 1 | its searches for modes, of black boxes only |
 /// | `Estimate` | 2⁴¹ + 2k, + 1 | batch k of the draws of `certus-mixed`'s proposal: normals; which component |
 /// | `Estimate` | 2⁴³ + k | batch k of the draws of scales of linear mixed models, in `certus-fit` |
 /// | `Estimate` | 2⁴⁵ + k | set k of the draws that correct a Laplace approximation, in `certus-mixed` |

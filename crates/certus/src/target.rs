@@ -25,6 +25,12 @@ pub trait Target: Sync {
     fn curvature(&self) -> Option<Curvature> {
         None
     }
+
+    /// True if −log p is declared convex, by whoever wrote the target: statements that hold with a probability rest on
+    /// it. Nothing infers it; gradients that contradict it end a fit.
+    fn log_concave(&self) -> bool {
+        false
+    }
 }
 
 /// A log density evaluated one point at a time; every `PointTarget` is a [`Target`].
@@ -38,6 +44,12 @@ pub trait PointTarget: Sync {
     /// Bounds on the Hessian of −log p, if the model knows or the user declares them.
     fn curvature(&self) -> Option<Curvature> {
         None
+    }
+
+    /// True if −log p is declared convex, by whoever wrote the target: statements that hold with a probability rest on
+    /// it. Nothing infers it; gradients that contradict it end a fit.
+    fn log_concave(&self) -> bool {
+        false
     }
 }
 
@@ -63,6 +75,10 @@ impl<T: PointTarget> Target for T {
 
     fn curvature(&self) -> Option<Curvature> {
         PointTarget::curvature(self)
+    }
+
+    fn log_concave(&self) -> bool {
+        PointTarget::log_concave(self)
     }
 }
 
@@ -250,6 +266,10 @@ impl Target for Counted<'_> {
     fn curvature(&self) -> Option<Curvature> {
         self.target.curvature()
     }
+
+    fn log_concave(&self) -> bool {
+        self.target.log_concave()
+    }
 }
 
 /// Two points at which the declared curvature does not hold.
@@ -353,5 +373,9 @@ impl Target for Guarded<'_> {
 
     fn curvature(&self) -> Option<Curvature> {
         Some(self.curvature.clone())
+    }
+
+    fn log_concave(&self) -> bool {
+        self.target.log_concave()
     }
 }

@@ -14,7 +14,7 @@ use certus::{Goal, auto};
 use certus_data::{Features, FileSource, GroupSpec, Spec, Storage};
 use certus_fit::record::{Data, Parameter, Source};
 use certus_fit::verify::{Own, Recipe, Stored, check_black_box, unchecked, unchecked_of_black_box};
-use certus_fit::{Arrays, ErrorKind, FitDirectory, Meta, Record};
+use certus_fit::{ErrorKind, Fit, FitDirectory, Meta};
 use certus_fit::{MethodChoice, PosteriorChoice, Problem, Request, Settings};
 use certus_likelihood::Response;
 use certus_models::auto::Method;
@@ -181,21 +181,11 @@ fn black_box(dir: &Path) -> Case {
     let outcome = auto(&Light, &Goal::default()).unwrap();
     let sds = outcome.gaussian.sd();
     let moments = outcome.gaussian.mean().iter().zip(sds).zip(["x", "y"]);
-    let settings = json!({ "gap": 0.01, "seed": 0 });
-    let meta = Meta {
-        model: "target".into(),
-        parameters: moments.map(|((mean, sd), name)| Parameter::normal(name, *mean, sd)).collect(),
-        settings: settings.clone(),
-        seed: 0,
-        data: Data::default(),
-        notes: Vec::new(),
-        versions: BTreeMap::from([("certus".into(), env!("CARGO_PKG_VERSION").into())]),
-    };
-    let directory = FitDirectory::create(&out, false).unwrap();
-    directory.write("settings.json", settings.to_string().as_bytes()).unwrap();
-    Arrays { gaussian: outcome.gaussian.clone(), vectors: BTreeMap::new() }.write(&directory).unwrap();
-    Record::new(&outcome, meta).write(&directory).unwrap();
-    directory.commit(false).unwrap();
+    let parameters = moments.map(|((mean, sd), name)| Parameter::normal(name, *mean, sd)).collect();
+    let settings: Settings = serde_json::from_value(json!({ "gap": 0.01, "seed": 0 })).unwrap();
+    let names = ["x", "y"].map(String::from).to_vec();
+    let fit = Fit::of_target(outcome, names, parameters, &settings, None).unwrap();
+    fit.write(&FitDirectory::create(&out, false).unwrap(), false).unwrap();
     Case { name: "black box", out, with: None }
 }
 

@@ -30,7 +30,7 @@ pub(super) const NUTS_DRAWS: f64 = 6000.0;
 /// Multiplications that it may take without being asked for, by default and for an accuracy: seconds, minutes.
 const NUTS_WORK: (f64, f64) = (1e11, 1e12);
 /// Latents that it may have: 4,000 draws of 5,000 latents take 160 MB, twice.
-const NUTS_LATENTS: usize = 5000;
+pub(super) const NUTS_LATENTS: usize = 5000;
 /// R-hat above which chains have not mixed.
 pub(super) const R_HAT: f64 = 1.01;
 /// Fewer exact draws say nothing.

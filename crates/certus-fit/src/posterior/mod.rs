@@ -1,6 +1,8 @@
 //! What is printed of the posterior, and how far that may be off: a ladder of sources, of which the first that is
 //! accurate enough is taken. Of a model whose scales are not given, draws with the groups integrated out.
 
+mod black_box;
+mod chains;
 mod forecast;
 mod gaussian;
 mod ladder;
@@ -8,6 +10,7 @@ mod scale_table;
 mod scales;
 mod table;
 
+pub(crate) use chains::accurate;
 pub use ladder::{Compared, PosteriorChoice};
 pub(crate) use ladder::{SHORT, UNFINISHED};
 pub use table::{Marginal, PosteriorTable};

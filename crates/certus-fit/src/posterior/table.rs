@@ -3,6 +3,7 @@
 use certus::Gaussian;
 use certus::certificate::Level;
 use certus::certificate::weights::{Enclosed, WeightCertificate};
+use certus::certificate::words::counted;
 use certus::combination::Combinations;
 use certus::diagnostics::importance::STATED;
 use certus::diagnostics::{Estimate, Importance, WeightedDraws};
@@ -256,7 +257,8 @@ impl PosteriorTable {
 /// 1.01.
 pub(super) fn nuts_words(draws: usize, chains: usize, r_hat: f64, divergences: u64) -> String {
     let shown = (100.0 * r_hat).ceil() / 100.0;
-    let broken = if divergences > 0 { format!(", {divergences} divergences") } else { String::new() };
+    let broken =
+        if divergences > 0 { format!(", {}", counted(divergences, "divergence")) } else { String::new() };
     format!("{draws} NUTS draws of {chains} chains, R-hat at most {shown:.2}{broken}")
 }
 
@@ -380,7 +382,9 @@ mod tests {
         let found = Importance {
             log_evidence: Estimate { value: 0.0, standard_error: 0.0 },
             kl: Estimate { value: 0.0, standard_error: 0.0 },
+            neg_elbo: Estimate { value: 0.0, standard_error: 0.0 },
             k_hat: Some(0.1),
+            tail_index: Some(0.1),
             mean: one(1.0, 0.1),
             sd: one(2.0, 0.2),
             effective_sample_size: 100.0,

@@ -37,7 +37,8 @@ impl Record {
         lines.push(posterior.sentence().to_string());
         let label = if printed.is_empty() { "posterior" } else { "gaussian" };
         let lines = [label, "", ""].into_iter().zip(lines);
-        let mut lines: Vec<_> = printed.into_iter().chain(lines).collect();
+        let verdict = self.verdict_sentence().map(|sentence| ("verdict", sentence));
+        let mut lines: Vec<_> = verdict.into_iter().chain(printed).chain(lines).collect();
         let gap = certificate.gap.facts();
         lines.push(("gap", gap.sentence().to_string()));
         lines.extend(gap.errors().map(|errors| ("", errors)));

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::directory::{FitDirectory, RECORD};
 use crate::error::Error;
 
+mod comparison;
 mod convert;
 mod lines;
 mod mixed;
@@ -17,6 +18,7 @@ mod status;
 mod table;
 mod words;
 
+pub use comparison::{Comparison, LogConcave, Mode};
 use convert::finite;
 pub use lines::number;
 pub use mixed::{CriterionValue, GroupTerm};
@@ -50,6 +52,12 @@ pub struct Record {
     pub certificate: Certificate,
     /// The shape of the tail of the importance weights, where draws were made.
     pub k_hat: Option<f64>,
+    /// What the printed numbers of a black box are worth.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "comparison::word")]
+    pub verdict: Option<certus::auto::Verdict>,
+    /// What that was decided by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<Comparison>,
     /// One entry per coefficient, on the user's scale.
     pub parameters: Vec<Parameter>,
     /// Where these numbers come from, if not from the Gaussian.
@@ -287,6 +295,8 @@ impl Record {
             neg_elbo_se: finite(outcome.neg_elbo.standard_error),
             certificate: Certificate::new(&outcome.certificate),
             k_hat: outcome.k_hat.and_then(finite),
+            verdict: outcome.comparison.as_ref().map(|found| found.verdict),
+            comparison: outcome.comparison.as_ref().map(Comparison::new),
             counts: Counts { gradients, hessians, exact_passes },
             seconds: outcome.elapsed.as_secs_f64(),
             trace: outcome.trace.iter().map(TracePoint::new).collect(),
@@ -310,6 +320,8 @@ impl Record {
             neg_elbo_se: None,
             certificate: Certificate::new(&nothing),
             k_hat: None,
+            verdict: None,
+            comparison: None,
             parameters: meta.parameters,
             table: None,
             gaussian: None,

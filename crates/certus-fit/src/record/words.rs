@@ -224,7 +224,7 @@ impl Scale {
 
 impl Record {
     /// What is known about the fit, a sentence each, the most important first.
-    pub fn verdict(&self) -> Vec<String> {
+    pub fn sentences(&self) -> Vec<String> {
         let posterior = &self.certificate.posterior;
         if let Some(scale) = &self.certificate.scale {
             let mut lines = vec![scale.sentence()];
@@ -241,7 +241,8 @@ impl Record {
             return lines;
         }
         let (gap, posterior) = (self.certificate.gap.facts(), posterior.facts());
-        let mut lines: Vec<String> = self.table.iter().flat_map(Table::sentences).collect();
+        let mut lines: Vec<String> = self.verdict_sentence().into_iter().collect();
+        lines.extend(self.table.iter().flat_map(Table::sentences));
         lines.push(gap.standing_alone().to_string());
         lines.extend(gap.errors());
         lines.push(posterior.standing_alone().to_string());

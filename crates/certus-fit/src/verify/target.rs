@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use crate::record::{Data, Parameter, RecordedLevel, Voucher};
+use crate::posterior::accurate;
+use crate::posterior_draws::DRAWS;
+use crate::record::{Data, LogConcave, OfGaussian, Parameter, RecordedLevel, Source, Voucher};
 use crate::{Meta, Record};
 use certus::Outcome;
-use certus::auto::{Counts, estimated_gap, reached};
+use certus::auto::{ACCURATE, Counts, LIGHT, USABLE, Verdict, estimated_gap, reached};
 use certus::certificate::{Certificate, Gap, Posterior, family_name};
+use certus::diagnostics::importance::STATED;
 use certus::diagnostics::{Estimate, importance};
 use certus::fit::Status;
 
@@ -14,17 +17,15 @@ use super::leaves::differences;
 use super::{ELSEWHERE, Report, Stored, Word, below, parameters, settings, unchecked};
 
 /// Fields of a black box that only its log density determines, and from which nothing else in the files follows.
-pub const NEEDS_TARGET: [&str; 6] = [
+pub const NEEDS_TARGET: [&str; 7] = [
     "certificate.gap.constants.draws",
     "certificate.gap.constants.estimate",
+    "comparison",
     "k_hat",
     "neg_elbo_se",
     "parameters[].name",
     "route",
 ];
-/// A tail of the weights from which on nothing is estimated.
-const TAIL: f64 = 0.7;
-
 /// Checks what can be.
 pub(super) fn check(stored: &Stored) -> Report {
     let mut report = Report::default();
@@ -37,7 +38,7 @@ pub(super) fn check(stored: &Stored) -> Report {
     {
         report.refuted.push(format!("there is a {name}, but a log density has none", name = file));
     }
-    for name in stored.arrays.vectors.keys() {
+    for name in stored.arrays.vectors.keys().filter(|name| *name != DRAWS || record.table.is_none()) {
         report.refuted.push(format!("the arrays have a vector {name}, which does not belong to such a fit"));
     }
     levels(stored, &mut report);
@@ -48,11 +49,22 @@ pub(super) fn check(stored: &Stored) -> Report {
         unchecked(path)
             || below(path, "settings")
             || below(path, "parameters")
+            || below(path, "gaussian.parameters")
             || NEEDS_TARGET.iter().any(|root| below(path, root))
     };
     report.leaves(&differences("", &stored.json, &own, &rules, &elsewhere));
     evidence(stored, &mut report);
-    parameters(&stored.json["parameters"], &own["parameters"], &rules, &mut report);
+    match record.table {
+        Some(_) => {
+            let of = |json: &serde_json::Value| json["gaussian"]["parameters"].clone();
+            parameters(&of(&stored.json), &of(&own), &rules, &mut report);
+            report.line(
+                Word::NotChecked,
+                "the printed means, sds and quantiles, and their draws: they need the log density",
+            );
+        }
+        None => parameters(&stored.json["parameters"], &own["parameters"], &rules, &mut report),
+    }
     if report.refuted.is_empty() {
         report.line(
             Word::Recomputed,
@@ -60,8 +72,8 @@ pub(super) fn check(stored: &Stored) -> Report {
         );
         report.line(
             Word::Recomputed,
-            "bounds, message and status follow from the stored estimates and the settings; nothing is claimed to be \
-                proved by the model",
+            "verdict, bounds, message and status follow from the stored estimates and the settings; nothing is \
+                claimed to be proved by the model",
         );
     }
     report.line(
@@ -87,8 +99,20 @@ fn levels(stored: &Stored, report: &mut Report) {
         report.refuted.push(words.into());
     }
     let goal = stored.record.settings["gap"].as_f64().unwrap_or(certus::Goal::default().gap);
-    if stored.record.status == Status::Reached && gap.bound.is_none_or(|bound| bound > goal) {
+    if stored.record.status == Status::Reached && gap.bound.is_some_and(|bound| bound > goal) {
         report.refuted.push(format!("status is reached, but the requested gap of {goal} nats is not"));
+    }
+    if stored.record.status == Status::Reached && !stored.record.verdict.is_some_and(Verdict::is_usable) {
+        report
+            .refuted
+            .push("status is reached, but the verdict is not accurate or usable after correction".into());
+    }
+    let declared = stored.record.comparison.as_ref().is_some_and(|c| c.log_concave == LogConcave::Declared);
+    let table = stored.record.table.as_ref();
+    if table.is_some_and(|t| {
+        t.level == RecordedLevel::Proved || (t.level == RecordedLevel::Probable && !declared)
+    }) {
+        report.refuted.push("the printed numbers are surer than what is known of the target allows".into());
     }
     let mut all = gap.assumptions.iter().chain(&posterior.assumptions);
     if all.any(|a| a.by == Voucher::Model) {
@@ -102,7 +126,7 @@ fn levels(stored: &Stored, report: &mut Report) {
             .refuted
             .push("a probable gap rests on constants that the user declared, but none is named".into());
     }
-    if posterior.bound.is_some() && stored.record.k_hat.is_some_and(|k| k >= TAIL) {
+    if posterior.bound.is_some() && stored.record.k_hat.is_some_and(|k| k >= USABLE) {
         report.refuted.push(format!(
             "k_hat is {:?}, which rules out an estimate of the posterior",
             stored.record.k_hat
@@ -135,16 +159,27 @@ fn own(stored: &Stored) -> Record {
         }
         _ => Posterior::none(reason(&certificate.posterior.reason)),
     };
+    let stated = match (&record.comparison, certificate.posterior.level) {
+        (Some(c), RecordedLevel::Estimated) => {
+            (with(c.mean_shift, c.mean_shift_se), with(c.sd_shift, c.sd_shift_se))
+        }
+        _ => (None, None),
+    };
     let goal = record.settings["gap"].as_f64().unwrap_or(certus::Goal::default().gap);
     let number = |x: Option<f64>| x.unwrap_or(f64::NAN);
+    let posterior = Posterior { mean_error: stated.0, sd_error: stated.1, ..posterior };
     let mut outcome = Outcome {
         status: Status::Reached,
-        message: reached(&gap),
+        message: match record.verdict_sentence() {
+            Some(verdict) => format!("{verdict}; {}", reached(&gap)),
+            None => reached(&gap),
+        },
         route: record.route.clone(),
         gaussian: w.clone(),
         neg_elbo: Estimate { value: number(record.neg_elbo), standard_error: number(record.neg_elbo_se) },
         certificate: Certificate { gap, posterior },
         k_hat: record.k_hat,
+        comparison: None,
         counts: Counts::default(),
         trace: Vec::new(),
         error: None,
@@ -178,7 +213,14 @@ fn own(stored: &Stored) -> Record {
         notes: Vec::new(),
         versions: record.versions.clone(),
     };
-    let mut own = Record::new(&outcome, meta);
+    let mut own = Record::new(&outcome, meta).printing_own();
+    (own.verdict, own.comparison) = (verdict(record), record.comparison.clone());
+    if let Some(table) = &record.table {
+        own.gaussian = Some(OfGaussian { parameters: own.parameters });
+        (own.table, own.parameters) = (Some(table.clone()), record.parameters.clone());
+        let bounds = certificate.posterior.constants.iter().filter(|(name, _)| name.ends_with("at most"));
+        own.certificate.posterior.constants.extend(bounds.map(|(name, x)| (name.clone(), *x)));
+    }
     match certificate.gap.level {
         // a bound from constants that the user declared: what it rests on is theirs
         RecordedLevel::Probable => own.certificate.gap = certificate.gap.clone(),
@@ -187,6 +229,35 @@ fn own(stored: &Stored) -> Record {
         _ => {}
     }
     own
+}
+
+/// An estimate and 2.6 of its standard errors.
+fn with(value: Option<f64>, standard_error: Option<f64>) -> Option<f64> {
+    Some(value? + STATED * standard_error?)
+}
+
+/// The verdict that follows from the tail of the weights, the modes and the changes, or from the chains that are
+/// printed, where there was a comparison.
+fn verdict(record: &Record) -> Option<Verdict> {
+    let found = record.comparison.as_ref()?;
+    let k_hat = record.k_hat.unwrap_or(0.0);
+    let shifts = with(found.mean_shift, found.mean_shift_se).zip(with(found.sd_shift, found.sd_shift_se));
+    if let Some(table) = record.table.as_ref().filter(|table| table.source == Source::Nuts) {
+        let constant = |name: &str| table.constants.get(name).copied().flatten().unwrap_or(f64::NAN);
+        let [r_hat, effective, divergences] = ["R-hat", "effective sample size", "divergences"].map(constant);
+        let good = accurate(r_hat, effective, divergences) && found.missed == 0;
+        return Some(if good { Verdict::Accurate } else { Verdict::Unreliable });
+    }
+    let Some((mean, sd)) = shifts else { return record.verdict.filter(|v| !v.is_usable()) };
+    if k_hat >= USABLE || found.missed > 0 {
+        return Some(Verdict::Unreliable);
+    }
+    match record.verdict? {
+        // few draws are behind some weights
+        Verdict::Unreliable => Some(Verdict::Unreliable),
+        _ if k_hat < LIGHT && mean.max(sd) <= ACCURATE => Some(Verdict::Accurate),
+        _ => Some(Verdict::UsableAfterCorrection),
+    }
 }
 
 /// The evidence, the negative ELBO and the divergence come from the same draws: log p(data) + f = KL.

@@ -1,6 +1,7 @@
 //! Settings to results: problems, records, directories, reports.
 //! One binary, because each is linked with everything that the crate depends on.
 
+mod black_boxes;
 mod column_file;
 #[path = "../common/mod.rs"]
 mod common;

@@ -57,7 +57,7 @@ fn renderings(outcome: &Outcome) -> Vec<(&'static str, String)> {
         ("core", outcome.certificate.to_string()),
         ("message", outcome.certificate.gap.facts().message()),
         ("facts of the record", table),
-        ("verdict", record.verdict().join("\n")),
+        ("sentences", record.sentences().join("\n")),
         ("report", without_tags(&report(&record, &Extras::default()))),
     ]
 }
@@ -148,5 +148,5 @@ fn a_record_says_what_the_outcome_said() {
     assert_eq!(record.message, gap.message());
     assert!(gap.message().starts_with("the gap is at most "), "{}", gap.message());
     let back = certus_fit::Record::from_json(&record.to_json()).unwrap();
-    assert_eq!(back.verdict(), record.verdict());
+    assert_eq!(back.sentences(), record.sentences());
 }

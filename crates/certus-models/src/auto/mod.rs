@@ -215,6 +215,7 @@ fn outcome(
         neg_elbo: Estimate { value: pass.neg_elbo, standard_error: 0.0 },
         certificate: Certificate { gap: pass.gap, posterior: Posterior::none("not requested") },
         k_hat: None,
+        comparison: None,
         counts,
         trace,
         error,

@@ -198,6 +198,7 @@ fn refused(declined: &WeightsDeclined, likelihood: &dyn Likelihood, delta: f64) 
             figure(slope),
             figure(z.max(0.0))
         ),
+        WeightObstacle::Unresolved { .. } => "the draws are too few to bound the mean weight".into(),
         WeightObstacle::Contradiction { least, most } => format!(
             "the importance weights contradict the ELBO: their mean would be at least {} and at most {}",
             downward(least, 4),

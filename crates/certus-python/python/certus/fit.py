@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,9 +137,14 @@ class Fit:
         return self._source
 
     @property
-    def verdict(self) -> list[str]:
-        """The certificate in words."""
-        return self._fitted.verdict()
+    def verdict(self) -> str | None:
+        """What the printed numbers of a target are worth: "accurate", "usable after correction", "unreliable" or "failed"; None for models."""
+        return self._record.get("verdict")
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict and the certificate in words."""
+        return self._fitted.sentences()
 
     @property
     def groups(self) -> pd.DataFrame | None:
@@ -258,7 +264,7 @@ class Fit:
 
     def __repr__(self) -> str:
         record = self._record
-        first, *rest = self.verdict
+        first, *rest = self.sentences
         lines = [first, *(f"  {line}" for line in rest), f"status: {record['status']} ({record['message']})", ""]
         table = self.summary()[["mean", "sd", "q05", "q95"]]
         with pd.option_context("display.width", 100, "display.precision", 4, "display.max_rows", 20):
@@ -266,7 +272,7 @@ class Fit:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return page(self._record, self._fitted.level, self.verdict)
+        return page(self._record, self._fitted.level, self.sentences)
 
     def __reduce__(self):
         return _unpickled, self._fitted.parts()
@@ -309,6 +315,7 @@ def fit(
     method: str = "auto",
     seed: int = 0,
     max_time: float | None = None,
+    max_gradients: int | None = None,
     level: str | None = None,
     threads: int | None = None,
     progress: bool | Show | None = None,
@@ -318,6 +325,7 @@ def fit(
     iterations: int | None = None,
     row_batch: int | None = None,
     factor: str | None = None,
+    log_concave: bool = False,
     **options: Any,
 ) -> Fit:
     """Fits a Gaussian to a target or a model and certifies it.
@@ -325,8 +333,11 @@ def fit(
     `gap` is the distance to the best Gaussian at which the fit stops, in nats; `delta` is the probability with which a probable statement may be false;
     `accuracy` is how close the printed means (in sds) and sds (as a fraction) must be to the posterior's, even if
     that takes minutes (by default 0.1, if that takes seconds), and `posterior` is where they come from: "auto" (the first source that is
-    accurate enough), "gaussian", "corrected", "exact", "importance" or "nuts", both for models such as `certus.logistic`;
-    `level` is the required level of certainty (proved, probable, estimated); `max_time` is in seconds. Ctrl-C ends the fit and returns the result so far.
+    accurate enough; for targets NUTS where the numbers of the Gaussian are unreliable, within `max_gradients`, by default 10^6), "gaussian",
+    "corrected" (of targets only those declared log-concave), "importance", "nuts" and, for models such as `certus.logistic`, "exact";
+    `level` is the required level of certainty (proved, probable, estimated); `max_time` is in seconds, `max_gradients` limits the evaluations of
+    a target, `batch` fixes the draws of its steps; `log_concave=True` declares that a target is log-concave, from which errors follow that hold with
+    probability 1 - `delta`. Ctrl-C ends the fit and returns the result so far.
     `steps` of the paper's methods are "greedy", "paper" (those of the paper's theorem, with its constants), "horizon" (one constant step size, the best
     for `iterations`) or "decaying". `method="subsampled"` draws `row_batch` rows per iteration.
     `factor="diagonal"` requests the best Gaussian with independent coefficients (for models without groups; per sd of their features, if the
@@ -336,23 +347,29 @@ def fit(
     from .models import Model
 
     run = run_settings(
-        gap=gap, delta=delta, accuracy=accuracy, posterior=posterior, method=method, seed=seed, max_time=max_time, level=level, threads=threads,
+        gap=gap, delta=delta, accuracy=accuracy, posterior=posterior, method=method, seed=seed, max_time=max_time, max_gradients=max_gradients, level=level, threads=threads,
         constants=constants, steps=steps, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
     )
     if not isinstance(model, (Target, Model)):
         model, options = as_target(model, options), {}
     if options:
         raise UsageError(f"unknown setting: {', '.join(options)}")
-    chosen = None if posterior == "auto" else posterior
-    for name, given in (("factor", factor), ("steps", steps), ("accuracy", accuracy), ("posterior", chosen)):
+    chosen = posterior if posterior == "exact" else None
+    for name, given in (("factor", factor), ("steps", steps), ("iterations", iterations), ("row_batch", row_batch), ("constants", constants), ("posterior", chosen)):
         if given is not None and isinstance(model, Target):
             raise UsageError(f"{name} is {given!r}, but it applies only to models such as certus.logistic: leave it out")
+    if isinstance(model, Target) and log_concave:
+        model = replace(model, log_concave=log_concave)
+    for name, given in (("max_gradients", max_gradients), ("log_concave", log_concave or None)):
+        if given is not None and not isinstance(model, Target):
+            raise UsageError(f"{name} is {given!r}, but it applies only to log densities: leave it out")
     show = watcher(progress)
     try:
         if isinstance(model, Target):
             start = None if model.start is None else [float(x) for x in model.start]
             fitted = _certus.fit_target(
-                model.log_density, int(model.dim), model.coordinate_names(), infinite(run), model.declared(), start, show
+                model.log_density, int(model.dim), model.coordinate_names(), infinite(run), model.declared(), start, show,
+                model.log_concave, [] if model.starts is None else np.asarray(model.starts).tolist(),
             )
         else:
             fitted = model._model.fit(infinite(run), show)

@@ -6,12 +6,14 @@ from html import escape
 from typing import Any
 
 COLOURS = {"proved": "#1a7f37", "probable": "#0969da", "estimated": "#9a6700", "none": "#cf222e"}
+VERDICTS = {"accurate": "#1a7f37", "usable after correction": "#0969da", "unreliable": "#cf222e", "failed": "#cf222e"}
 LISTED = 30
 
 
 def page(record: dict[str, Any], level: str, sentences: list[str]) -> str:
     """A self-contained piece of HTML that follows the reader's theme."""
     colour = COLOURS[level] if record["status"] == "reached" else COLOURS["none"] if level == "none" else COLOURS["estimated"]
+    colour = VERDICTS.get(record.get("verdict") or "", colour)
     first, rest = sentences[0], sentences[1:]
     lines = "".join(f"<div>{escape(line)}</div>" for line in rest)
     head = "".join(f"<th style='text-align:right;padding:2px 10px'>{h}</th>" for h in ("mean", "sd", "5 %", "95 %"))

@@ -35,7 +35,7 @@ def figure(fit: Fit, names: list[str] | None = None) -> Any:
     else:
         _trace(middle.subplots(), fit)
     _pairs(right, fit, pairs[:size])
-    first = fit.verdict[0]
+    first = fit.sentences[0]
     fig.suptitle(first[0].upper() + first[1:], fontsize=12)
     return fig
 
@@ -65,7 +65,7 @@ def _trace(axes: Any, fit: Fit) -> None:
     goal = fit.settings.get("gap", 0.01)
     axes.axhline(goal, color="grey", ls=":", label=f"goal {goal:g}")
     if bound:
-        axes.axhline(bound, color="#1a7f37", ls="--", label=fit.verdict[0].partition(" from ")[0])
+        axes.axhline(bound, color="#1a7f37", ls="--", label=next(s for s in fit.sentences if s.startswith("gap ")).partition(" from ")[0])
     if points or bound:
         axes.set_yscale("log")
     axes.set_xlim(left=0.0)

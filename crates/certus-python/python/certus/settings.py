@@ -34,6 +34,7 @@ def run_settings(
     method: str = "auto",
     seed: int = 0,
     max_time: float | None = None,
+    max_gradients: int | None = None,
     level: str | None = None,
     threads: int | None = None,
     constants: str | None = None,
@@ -60,7 +61,7 @@ def run_settings(
         if not 0 <= seconds < math.inf:
             raise UsageError(f"max_time is {max_time!r}, but a number of seconds of at least 0 is required")
         words["max-time"] = f"{seconds!r}s"
-    for name, value in (("threads", threads), ("batch", batch), ("iterations", iterations), ("row_batch", row_batch)):
+    for name, value in (("threads", threads), ("max_gradients", max_gradients), ("batch", batch), ("iterations", iterations), ("row_batch", row_batch)):
         if value is not None:
             words[name.replace("_", "-")] = whole(name, value, 1)
     # as on the command line, defaults are not written

@@ -29,7 +29,9 @@ class Target:
 
     `log_density` maps a C-order float64 (B, d) array to ((B,), (B, d)): the log densities and their gradients. It may instead be an
     object of certus that is evaluated without the interpreter. The other fields are optional: constants of -log p (`strong_convexity`,
-    `smoothness`, with `mode` and the `reason` why they hold), the `start` of the search, and the meaning of the coordinates:
+    `smoothness`, with `mode` and the `reason` why they hold), `log_concave=True` to declare that -log p is convex (only you can know: then means, sds
+    and quantiles get errors that hold with a stated probability), the `start` of the search, more `starts` for the search for other modes (such as
+    draws of the prior), and the meaning of the coordinates:
     `variables` with `coords` (labels by dimension), `constrain` from (n, d) draws to {name: (n, *shape)}, `observed` data, and
     `log_likelihood` from (n, d) draws to {name: (n, *shape of the observations)}.
     """
@@ -41,7 +43,9 @@ class Target:
     smoothness: float | None = None
     mode: Sequence[float] | Array | None = None
     reason: str | None = None
+    log_concave: bool = False
     start: Sequence[float] | Array | None = None
+    starts: Sequence[Sequence[float]] | Array | None = None
     variables: tuple[Variable, ...] | None = None
     coords: Mapping[str, Any] | None = None
     constrain: Callable[[Array], Mapping[str, NDArray[Any]]] | None = None
@@ -60,6 +64,11 @@ class Target:
             object.__setattr__(self, "names", tuple(names))
         if (self.strong_convexity is None) != (self.smoothness is None):
             raise UsageError("strong_convexity and smoothness belong together: give both or neither")
+        if not isinstance(self.log_concave, bool):
+            raise UsageError(f"log_concave is {self.log_concave!r}, but True or False is required")
+        if self.starts is not None:
+            rows = [_vector("a row of starts", row, self.dim) for row in self.starts]
+            object.__setattr__(self, "starts", np.array(rows, dtype=np.float64).reshape(len(rows), self.dim))
         for name in ("mode", "start"):
             value = getattr(self, name)
             if value is not None:
@@ -97,8 +106,10 @@ def target(
     smoothness: float | None = None,
     mode: Sequence[float] | Array | None = None,
     reason: str | None = None,
+    log_concave: bool = False,
     names: Sequence[str] | None = None,
     start: Sequence[float] | Array | None = None,
+    starts: Sequence[Sequence[float]] | Array | None = None,
 ) -> Target:
     """A target from a function of a (B, d) array that returns the B log densities and their (B, d) gradients."""
     return Target(
@@ -109,5 +120,7 @@ def target(
         smoothness=smoothness,
         mode=mode,
         reason=reason,
+        log_concave=log_concave,
         start=start,
+        starts=starts,
     )

@@ -12,6 +12,8 @@ use crate::target::Target;
 /// Pairs of a step: the fewest, and the most.
 const FEWEST: usize = 8;
 const MOST: usize = 512;
+/// Draws of a step that may be asked for.
+pub(super) const MOST_GIVEN: usize = 1 << 20;
 /// Pairs behind the last word, at least.
 const LAST: usize = 512;
 /// Estimates of iteration `LOOKS + k` belong to the k-th look.
@@ -40,10 +42,17 @@ pub struct AutoState {
     pub(super) gradients: u64,
 }
 
+/// Pairs of a batch that was asked for.
+fn pairs_of(batch: usize) -> usize {
+    batch.div_ceil(2)
+}
+
 impl AutoState {
-    pub(super) fn new(moving: Moving) -> Self {
+    /// With batches of `batch` draws, or of as many as the noise requires.
+    pub(super) fn new(moving: Moving, batch: Option<usize>) -> Self {
         let dim = moving.dim();
-        let pairs = FEWEST.max((dim / 16).next_power_of_two()).min(MOST);
+        let fixed = batch.map(pairs_of);
+        let pairs = fixed.unwrap_or_else(|| FEWEST.max((dim / 16).next_power_of_two()).min(MOST));
         let next = (4 * pairs as u64).max(dim as u64 / 4);
         Self {
             moving,
@@ -93,7 +102,7 @@ impl AutoState {
         let (pairs, taken, next, shown, looks) = (count()?, count()?, count()?, count()?, count()?);
         let (restarts, checks, gradients, has_best) = (count()?, count()?, count()?, count()?);
         let (Ok(restarts), true, true) =
-            (u32::try_from(restarts), (1..=MOST as u64).contains(&pairs), has_best < 2)
+            (u32::try_from(restarts), (1..=MOST_GIVEN as u64 / 2).contains(&pairs), has_best < 2)
         else {
             return Err(bad("one of its counts is out of range"));
         };
@@ -188,7 +197,12 @@ impl AutoState {
     /// An estimate that rises clearly means steps too long for this target: back to the best, with steps a quarter as
     /// long. One that does not fall although noise does not explain it means steps too short: they become four times as
     /// long.
-    pub(super) fn judge(&mut self, gaussian: &Gaussian, gap: Estimate) -> Result<(), String> {
+    pub(super) fn judge(
+        &mut self,
+        gaussian: &Gaussian,
+        gap: Estimate,
+        batch: Option<usize>,
+    ) -> Result<(), String> {
         let Estimate { value, standard_error } = gap;
         let low = value - 2.0 * standard_error;
         let floor = self.noise / self.moving.seen().max(1.0);
@@ -216,7 +230,8 @@ impl AutoState {
         let signal = (2.0 * value).max(2.0 * standard_error);
         let wanted = (self.noise / (8.0 * signal)).clamp(1.0, MOST as f64) as usize;
         let allowed = (self.taken as usize / 8).max(FEWEST);
-        self.pairs = self.pairs.max(wanted.min(allowed).min(MOST).next_power_of_two());
+        let grown = || self.pairs.max(wanted.min(allowed).min(MOST).next_power_of_two());
+        self.pairs = batch.map_or_else(grown, pairs_of);
         self.moving.restart_average();
         self.next = 2 * self.taken;
         Ok(())

@@ -4,20 +4,27 @@
 //! descends in its own frame, and fresh draws estimate how far it still is. Nothing is proved of a target that declares
 //! no constants, and the outcome says so: its gap is *estimated*, with a standard error, and holds for a log-concave
 //! target. However the run ends, a pair of points that contradicts log-concavity is looked for before an estimate is
-//! stated; where one was found, or there was no time, no gap is stated.
+//! stated; where one was found, or there was no time, no gap is stated. Then importance weights and searches for other
+//! modes decide what the numbers of q are worth: one of the four words of [`Verdict`].
 
+mod compare;
 mod curvature;
 mod descent;
+mod ending;
 mod frame;
+mod log_concave;
 mod mode;
+mod modes;
 mod outcome;
 mod slope;
 mod verdict;
 
 pub use descent::AutoState;
+pub use ending::{estimated_gap, reached};
+pub use modes::{Mode, Modes};
 pub use outcome::{Counts, Goal, Outcome, TracePoint};
 pub use slope::Mismatch;
-pub use verdict::{estimated_gap, reached};
+pub use verdict::{ACCURATE, CertifiedWeights, Comparison, LIGHT, Printed, USABLE, Verdict};
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -116,9 +123,10 @@ fn run<'a, 'o>(
         same_length("the start", target.dim(), start.len())?;
     }
     let go = || {
-        let mut run = Run::new(target, goal, observer)?;
+        let mut run = Run::new(target, goal, observer, here)?;
         let ending = route(&mut run);
-        run.check_convexity(&ending);
+        let ending = run.check_convexity(ending);
+        let ending = run.compare(ending);
         Ok(run.outcome(ending))
     };
     if here { go() } else { parallel::install(goal.threads, go)? }
@@ -143,6 +151,9 @@ struct Run<'a, 'o> {
     measured: Option<Measured>,
     convexity: Convexity,
     certified: Option<crate::certificate::Gap>,
+    comparison: Option<Comparison>,
+    /// True if the target belongs to the calling thread.
+    here: bool,
     trace: Vec<TracePoint>,
     iteration: u64,
 }
@@ -152,6 +163,7 @@ impl<'a, 'o> Run<'a, 'o> {
         target: &'a dyn Target,
         goal: &'a Goal,
         observer: &'a mut AutoObserver<'o>,
+        here: bool,
     ) -> Result<Self, Error> {
         let dim = target.dim();
         let start = goal.start.clone().unwrap_or_else(|| vec![0.0; dim]);
@@ -161,12 +173,14 @@ impl<'a, 'o> Run<'a, 'o> {
             observer,
             clock: Instant::now(),
             // three times what the noisiest benchmark (d = 500) needs for 0.01 nats
-            most: goal.max_gradients.unwrap_or(100_000 + 400 * dim as u64),
+            most: goal.max_gradients.map_or(100_000 + 400 * dim as u64, compare::for_the_descent),
             route: "the gradient was checked, and nothing else was done".into(),
             gaussian: Gaussian::isotropic(start, 1.0, &Family::Lower)?,
             measured: None,
             convexity: Convexity::NotChecked,
             certified: None,
+            comparison: None,
+            here,
             trace: Vec::new(),
             iteration: 0,
         })
@@ -199,7 +213,7 @@ impl<'a, 'o> Run<'a, 'o> {
         if let Some(ending) = self.look(None) {
             return Ok(ending);
         }
-        self.descend(AutoState::new(Moving::at(here.point, axes)))
+        self.descend(AutoState::new(Moving::at(here.point, axes), self.goal.batch))
     }
 
     fn descend(&mut self, mut descent: AutoState) -> Result<Ending, Error> {
@@ -217,11 +231,11 @@ impl<'a, 'o> Run<'a, 'o> {
                     return Ok(ending);
                 }
                 if upper <= self.goal.gap
-                    && let Some(ending) = self.verdict(&mut descent)?
+                    && let Some(ending) = self.at_goal(&mut descent)?
                 {
                     return Ok(ending);
                 }
-                if let Err(reason) = descent.judge(&self.gaussian, gap) {
+                if let Err(reason) = descent.judge(&self.gaussian, gap, self.goal.batch) {
                     return Ok((Status::NoProgress, reason));
                 }
             }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::descent::MOST_GIVEN;
+use super::verdict::Comparison;
 use crate::certificate::{Certificate, Level, words};
 use crate::diagnostics::Estimate;
 use crate::error::Error;
@@ -17,7 +19,9 @@ use crate::gaussian::Gaussian;
 /// | `delta` | 0.01 | the probability that a probable statement may fail |
 /// | `max_gradients` | from d, for black boxes | single-point gradients, whoever asks for them |
 /// | `max_time` | none | a clock may stop a run, never steer it |
+/// | `batch` | grows, for black boxes | draws of a step |
 /// | `start` | the origin | where the search for the mode begins |
+/// | `more_starts` | none | where the search for other modes of a black box begins, beside q's far tail |
 /// | `seed`, `model_key` | 0 | the randomness |
 /// | `threads` | the current pool | never changes the result |
 #[derive(Clone, Debug)]
@@ -33,8 +37,12 @@ pub struct Goal {
     pub max_gradients: Option<u64>,
     /// Stop after this long.
     pub max_time: Option<Duration>,
+    /// Draws of every step of a black box, an even number; `None`: as many as the noise requires.
+    pub batch: Option<usize>,
     /// Where the search for the mode begins.
     pub start: Option<Vec<f64>>,
+    /// Where searches for other modes begin, beside the start and q's far tail.
+    pub more_starts: Vec<Vec<f64>>,
     /// Seed.
     pub seed: u64,
     /// Tells apart many models that share a seed.
@@ -51,7 +59,9 @@ impl Default for Goal {
             accuracy: None,
             max_gradients: None,
             max_time: None,
+            batch: None,
             start: None,
+            more_starts: Vec::new(),
             seed: 0,
             model_key: 0,
             threads: None,
@@ -70,6 +80,9 @@ impl Goal {
         }
         if let Some(accuracy) = self.accuracy.filter(|a| !(*a > 0.0 && a.is_finite())) {
             return Err(Error::invalid("accuracy", accuracy, "a finite number above 0 is required"));
+        }
+        if let Some(batch) = self.batch.filter(|batch| !(2..=MOST_GIVEN).contains(batch)) {
+            return Err(Error::invalid("batch", batch, "from 2 to 2^20 draws are required"));
         }
         if self.threads == Some(0) {
             return Err(Error::invalid("threads", 0, "at least one thread is required"));
@@ -132,6 +145,8 @@ pub struct Outcome {
     pub certificate: Certificate,
     /// The shape of the tail of the importance weights, where draws were made.
     pub k_hat: Option<f64>,
+    /// What the numbers of a black box are worth, and what that was decided by.
+    pub comparison: Option<Comparison>,
     /// What was spent.
     pub counts: Counts,
     /// The record.
@@ -144,10 +159,13 @@ pub struct Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(comparison) = &self.comparison {
+            writeln!(f, "verdict    {}", comparison.sentence())?;
+        }
         writeln!(f, "status     {} ({})", self.status.as_str(), self.message)?;
         writeln!(f, "route      {}", self.route)?;
         write!(f, "{}", self.certificate)?;
-        if let Some(k) = self.k_hat {
+        if let Some(k) = self.k_hat.filter(|_| self.comparison.is_none()) {
             let word = match k {
                 k if k < 0.5 => "the importance weights are light-tailed",
                 k if k < 0.7 => "the importance weights are usable",

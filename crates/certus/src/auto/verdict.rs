@@ -1,207 +1,283 @@
-//! What is said at the end: levels, witnesses, the estimated gap and divergence.
+//! The four words for the numbers of a black box, and what they are decided by.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use super::modes::Modes;
+use crate::certificate::Posterior;
+use crate::certificate::weights::WeightCertificate;
+use crate::certificate::words::{estimate, figure};
+use crate::diagnostics::importance::{STATED, stated};
+use crate::diagnostics::{Estimate, Importance, WeightedDraws};
+use crate::gaussian::Gaussian;
+use crate::moving::Convexity;
 
-use super::descent::AutoState;
-use super::slope::short;
-use super::{Counts, Ending, Outcome, Run};
-use crate::certificate::words::{counted, estimate};
-use crate::certificate::{Certificate, Checks, Gap, Level, Posterior, Spending, Statement, family_name};
-use crate::diagnostics::{Estimate, importance, psis};
-use crate::error::Error;
-use crate::fit::Status;
-use crate::moving::{Convexity, Measured, concave_direction, convexity};
-use crate::random::Purpose;
-use crate::target::{Curvature, Guarded, Target, Witness};
+/// k̂ below which the weights have a finite variance, and below which estimates from them can be used.
+pub const LIGHT: f64 = 0.5;
+/// See [`LIGHT`].
+pub const USABLE: f64 = 0.7;
+/// By how much importance weights may move q's own means (in sds) and sds (as a fraction), if those are accurate.
+pub const ACCURATE: f64 = 0.1;
+/// Weights that are worth fewer draws than this say nothing.
+const FEWEST: f64 = 100.0;
 
-/// What the estimate rests on.
-const RESTS_ON: &str = "the posterior is log-concave (no violation was found) and nearly Gaussian around q";
-/// A run that was told to stop may look for violations of convexity this long.
-const PATIENCE: Duration = Duration::from_millis(1500);
-/// The draws of the search at the end of a run that did not reach its goal.
-const LAST_SEARCH: u64 = 1 << 41;
-
-/// What is said beside an estimated gap of a target that declares no constants.
-const UNDECLARED: &str = "nothing is proved, because the target declares no constants";
-
-/// The message of a run that reached its goal with this gap.
-pub fn reached(gap: &Gap) -> String {
-    let known = gap.facts().message();
-    if gap.statement.level() == Level::Estimated { format!("{known}; {UNDECLARED}") } else { known }
+/// What the printed numbers of a black box are worth. The first that applies, in this order.
+///
+/// | verdict | measured |
+/// |---|---|
+/// | failed | there is no finite result |
+/// | unreliable | k̂ ≥ 0.7, or the posterior has several modes of which q describes one, or there was no comparison |
+/// | accurate | k̂ < 0.5, and weights move no mean of q by 0.1 sd and no sd by 10 %, 2.6 standard errors included |
+/// | usable after correction | k̂ < 0.7: the numbers that importance weights correct are printed |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No finite result.
+    Failed,
+    /// The weights or the modes contradict the numbers.
+    Unreliable,
+    /// q's own numbers are the posterior's, about.
+    Accurate,
+    /// The corrected numbers are the posterior's, about.
+    UsableAfterCorrection,
 }
 
-/// What fresh draws say of the gap where no violation of log-concavity was found, as a statement.
-pub fn estimated_gap(family: String, gap: Estimate, draws: f64) -> Gap {
-    let statement = Statement::estimated("part J", gap.upper(), RESTS_ON);
-    measured(Gap { statement, ..Gap::none(family, "") }, gap, draws)
+impl Verdict {
+    /// All of them, in the order in which they are tried.
+    pub const ALL: [Self; 4] = [Self::Failed, Self::Unreliable, Self::Accurate, Self::UsableAfterCorrection];
+
+    /// The words of every interface and of fit.json.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Unreliable => "unreliable",
+            Self::Accurate => "accurate",
+            Self::UsableAfterCorrection => "usable after correction",
+        }
+    }
+
+    /// True of numbers that may be used.
+    pub fn is_usable(self) -> bool {
+        matches!(self, Self::Accurate | Self::UsableAfterCorrection)
+    }
 }
 
-/// With the numbers of the estimate, whether it is stated or not.
-fn measured(mut gap: Gap, estimate: Estimate, draws: f64) -> Gap {
-    gap.statement = gap
-        .statement
-        .with("estimate", estimate.value)
-        .with("standard error", estimate.standard_error)
-        .with("draws", draws);
-    gap
+/// What was compared with q to find the verdict, and what the comparison found.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What decided it, in words.
+    pub why: String,
+    /// Means and sds of every coordinate with importance weights, if draws were weighted.
+    pub importance: Option<Importance>,
+    /// Points with these weights, where the verdict allows to use them.
+    pub points: Option<WeightedDraws>,
+    /// The largest change of a mean of q by the weights, in sds, with its standard error.
+    pub mean_shift: Option<Estimate>,
+    /// The largest change of an sd of q, as a fraction of it, with its standard error.
+    pub sd_shift: Option<Estimate>,
+    /// What holds of a target that is declared log-concave.
+    pub certified: Option<CertifiedWeights>,
+    /// Why nothing does, of such a target.
+    pub not_certified: Option<String>,
+    /// The modes that were found.
+    pub modes: Modes,
+    /// Whether a violation of log-concavity was found.
+    pub convexity: Convexity,
 }
 
-impl Run<'_, '_> {
-    /// The estimate has reached the goal: is there anything against saying so? `None`: go on.
-    pub(super) fn verdict(&mut self, descent: &mut AutoState) -> Result<Option<Ending>, Error> {
-        let Some(measured) = &self.measured else { return Ok(None) };
-        let witness = match measured.witness.clone() {
-            Some(witness) => Some(witness),
-            None => {
-                let looks = self.random(Purpose::Estimate);
-                concave_direction(&self.target, &self.gaussian, &looks, descent.next_look())?
+/// The statements that need a log-concave target, with the points that belong to them.
+#[derive(Clone, Debug)]
+pub struct CertifiedWeights {
+    /// What holds with probability 1 − δ.
+    pub certificate: WeightCertificate,
+    /// The points with their weights.
+    pub points: WeightedDraws,
+    /// Pairs of draws.
+    pub pairs: usize,
+    /// δ.
+    pub delta: f64,
+}
+
+/// The numbers that are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Printed {
+    /// q's own.
+    Gaussian,
+    /// Those that importance weights correct; estimated.
+    Importance,
+    /// Those that weights with a proved tail correct; probable.
+    Corrected,
+}
+
+/// How far the numbers of q move.
+struct Shifts {
+    mean: Estimate,
+    sd: Estimate,
+}
+
+impl Shifts {
+    fn new(w: &Gaussian, found: &Importance) -> Self {
+        let largest = |changes: &mut dyn Iterator<Item = Estimate>| {
+            let bound = |e: &Estimate| e.value + STATED * e.standard_error;
+            let first = Estimate { value: 0.0, standard_error: 0.0 };
+            // what is not a number is larger than all
+            changes.fold(first, |a, b| if bound(&b) <= bound(&a) { a } else { b })
+        };
+        let sds = w.sd();
+        let change = |e: &Estimate, own: f64, sd: f64| Estimate {
+            value: (e.value - own).abs() / sd,
+            standard_error: e.standard_error / sd,
+        };
+        let mut means = found.mean.iter().zip(w.mean()).zip(&sds).map(|((e, m), s)| change(e, *m, *s));
+        let mut widths = found.sd.iter().zip(&sds).map(|(e, s)| change(e, *s, *s));
+        Self { mean: largest(&mut means), sd: largest(&mut widths) }
+    }
+
+    fn error(&self) -> f64 {
+        let each = [self.mean, self.sd].map(|e| e.value + STATED * e.standard_error);
+        each.into_iter().fold(0.0, |a, b| if b.is_nan() { f64::INFINITY } else { a.max(b) })
+    }
+}
+
+impl Comparison {
+    /// Of a run without a finite result.
+    pub(super) fn failed(why: String) -> Self {
+        Self::without(Verdict::Failed, why, Convexity::NotChecked)
+    }
+
+    /// Of a run that was not compared.
+    pub(super) fn missing(why: &str, convexity: Convexity) -> Self {
+        Self::without(Verdict::Unreliable, format!("not compared with the posterior: {why}"), convexity)
+    }
+
+    fn without(verdict: Verdict, why: String, convexity: Convexity) -> Self {
+        Self {
+            verdict,
+            why,
+            importance: None,
+            points: None,
+            mean_shift: None,
+            sd_shift: None,
+            certified: None,
+            not_certified: None,
+            modes: Modes::default(),
+            convexity,
+        }
+    }
+
+    /// What the weights and the modes say of q.
+    pub(super) fn new(w: &Gaussian, found: Importance, modes: Modes, convexity: Convexity) -> Self {
+        let shifts = Shifts::new(w, &found);
+        // equal weights have no tail
+        let k_hat = found.tail_index.unwrap_or(0.0);
+        let (mean, sd) = (shifts.mean, shifts.sd);
+        let tail = format!("k-hat {k_hat:.2}");
+        let moved = format!(
+            "importance weights move a mean by about {} sd and an sd by about {} % (the largest changes)",
+            estimate(mean.value, mean.standard_error),
+            estimate(100.0 * sd.value, 100.0 * sd.standard_error)
+        );
+        let (verdict, why) = if let Some(several) = modes.several() {
+            (Verdict::Unreliable, several)
+        } else if k_hat >= USABLE {
+            (Verdict::Unreliable, format!("{tail}: q misses parts of the posterior"))
+        } else if found.effective_sample_size < FEWEST || !shifts.error().is_finite() {
+            let worth = figure(found.effective_sample_size);
+            (Verdict::Unreliable, format!("{tail}, but the weights are worth only {worth} draws"))
+        } else if k_hat < LIGHT && shifts.error() <= ACCURATE {
+            (Verdict::Accurate, format!("{tail}; {moved}{}", modes.words()))
+        } else {
+            (Verdict::UsableAfterCorrection, format!("{tail}; {moved}{}", modes.words()))
+        };
+        Self {
+            verdict,
+            why,
+            mean_shift: Some(mean),
+            sd_shift: Some(sd),
+            importance: Some(found),
+            points: None,
+            certified: None,
+            not_certified: None,
+            modes,
+            convexity,
+        }
+    }
+
+    /// True if more draws may change the verdict, or show that the accuracy is reached.
+    pub(super) fn is_open(&self, w: &Gaussian, accuracy: f64) -> bool {
+        let Some(found) = &self.importance else { return false };
+        let k_hat = found.tail_index.unwrap_or(0.0);
+        let near = [LIGHT, USABLE].iter().any(|limit| (k_hat - limit).abs() < 0.1);
+        let printed = self.printed(w, accuracy);
+        let (error, own) = (self.error(w, printed), self.error(w, Printed::Gaussian));
+        let settled =
+            k_hat >= USABLE + 0.1 || (error <= accuracy && !(ACCURATE..2.0 * ACCURATE).contains(&own));
+        near || !settled
+    }
+
+    /// How far q is from the posterior: by the draws of the comparison, if the verdict allows it.
+    pub(super) fn posterior(&self) -> Option<Posterior> {
+        let found = self.importance.as_ref()?;
+        if !self.verdict.is_usable() {
+            return Some(Posterior::none(self.why.clone()));
+        }
+        let mut posterior = stated(found.log_evidence, found.kl);
+        let with = |e: Estimate| e.value + STATED * e.standard_error;
+        (posterior.mean_error, posterior.sd_error) = (self.mean_shift.map(with), self.sd_shift.map(with));
+        if let Some(CertifiedWeights { certificate, .. }) = &self.certified {
+            posterior.statement = posterior
+                .statement
+                .with("KL(p‖q), at most", certificate.reverse_kl)
+                .with("total variation, at most", certificate.total_variation);
+        }
+        Some(posterior)
+    }
+
+    /// "accurate: k-hat 0.08; …".
+    pub fn sentence(&self) -> String {
+        format!("{}: {}", self.verdict.as_str(), self.why)
+    }
+
+    /// How far printed numbers may be off: means in sds, sds as a fraction; infinite where that is not known.
+    pub fn error(&self, w: &Gaussian, printed: Printed) -> f64 {
+        let largest = |errors: &mut dyn Iterator<Item = f64>| {
+            errors.fold(0.0, |a: f64, b| if b.is_nan() { f64::INFINITY } else { a.max(b) })
+        };
+        match (printed, &self.importance, &self.certified) {
+            (Printed::Gaussian, Some(found), _) => Shifts::new(w, found).error(),
+            (Printed::Importance, Some(found), _) => {
+                let off = found
+                    .mean
+                    .iter()
+                    .zip(&found.sd)
+                    .flat_map(|(mean, sd)| [mean, sd].map(|e| STATED * e.standard_error / sd.value));
+                largest(&mut { off })
             }
-        };
-        if let Some(witness) = witness {
-            let message = format!("{}; {}", contradiction(&witness), nearby(measured.gap));
-            self.convexity = Convexity::Violated(Box::new(witness));
-            return Ok(Some((Status::AssumptionViolated, message)));
-        }
-        self.convexity = Convexity::NoViolation;
-        let curvature = self.target.curvature().filter(|c| c.strong_convexity() > 0.0);
-        if let Some(declared) = curvature.filter(|c| c.vouched().is_some()) {
-            return self.certify(descent, declared);
-        }
-        Ok(Some((Status::Reached, String::new())))
-    }
-
-    /// However the run ended: is −log p convex around the Gaussian that is returned, as the estimate of its gap
-    /// assumes? A run that was told to stop has little time for the answer; one whose target failed is not asked again.
-    pub(super) fn check_convexity(&mut self, ending: &Result<Ending, Error>) {
-        let Some(measured) = self.measured.as_ref().filter(|_| self.convexity == Convexity::NotChecked)
-        else {
-            return;
-        };
-        if let Some(witness) = measured.witness.clone() {
-            self.convexity = Convexity::Violated(Box::new(witness));
-            return;
-        }
-        let hurry = match ending {
-            Err(Error::Target(_)) => return,
-            Ok((status, _)) => *status == Status::Interrupted || self.goal.max_time.is_some(),
-            Err(_) => false,
-        };
-        let begun = Instant::now();
-        let proceed = || !hurry || begun.elapsed() < PATIENCE;
-        let random = self.random(Purpose::Estimate);
-        let found = convexity(&self.target, &self.gaussian, &random, LAST_SEARCH, &proceed);
-        self.convexity = found.unwrap_or_default();
-    }
-
-    /// The gap by estimate, if the search for violations of its assumption was made and found none. Where it found one
-    /// the distance to the best Gaussian nearby is named if the goal was reached by that, and not called the gap.
-    fn gap_by_estimate(&self, seen: &Measured, status: &Status) -> Gap {
-        let (family, draws) = (family_name(self.gaussian.factor()), seen.log_weights.len() as f64);
-        let reason = match &self.convexity {
-            Convexity::NoViolation => return estimated_gap(family, seen.gap, draws),
-            Convexity::Violated(_) if *status == Status::AssumptionViolated => {
-                format!("{NOT_CONCAVE}; {}", nearby(seen.gap))
+            (Printed::Corrected, _, Some(CertifiedWeights { certificate, .. })) => {
+                let off = certificate.means.iter().zip(&certificate.sds).flat_map(|(mean, sd)| {
+                    [mean, sd].map(|e| (e.high - e.estimate).max(e.estimate - e.low) / sd.estimate)
+                });
+                largest(&mut { off })
             }
-            Convexity::Violated(_) => NOT_CONCAVE.into(),
-            Convexity::NotChecked => {
-                "whether the posterior is log-concave around q was not checked before the run ended".into()
-            }
-        };
-        measured(Gap::none(family, reason), seen.gap, draws)
-    }
-
-    /// With declared μ and M a bound that holds with probability 1 − δ is what counts; each try gets more draws.
-    fn certify(&mut self, descent: &mut AutoState, declared: Curvature) -> Result<Option<Ending>, Error> {
-        let draws = (self.target.evaluations() as usize).clamp(4096, 1 << 22);
-        let mut checks = Checks::new(Spending::anytime(self.goal.delta), draws, self.goal.seed)?
-            .for_model(self.goal.model_key)
-            .after(descent.checks);
-        let guarded = Guarded::new(&self.target, declared);
-        let gap = checks.certify(&guarded, &self.gaussian)?;
-        descent.checks = checks.done();
-        let ending = match gap.statement.bound() {
-            Some(bound) if bound <= self.goal.gap => Some((Status::Reached, String::new())),
-            None if guarded.witness().is_some() => {
-                Some((Status::AssumptionViolated, gap.statement.reason().unwrap_or("").to_string()))
-            }
-            _ => None,
-        };
-        self.certified = Some(gap);
-        Ok(ending)
-    }
-
-    /// The result, whatever the ending was.
-    pub(super) fn outcome(self, ending: Result<Ending, Error>) -> Outcome {
-        let (status, message, error) = match ending {
-            Ok((status, message)) => (status, message, None),
-            Err(e) => (
-                Status::from(&e),
-                format!("after {}: {e}", counted(self.iteration, "step")),
-                Some(Arc::new(e)),
-            ),
-        };
-        let unknown = Estimate { value: f64::NAN, standard_error: f64::INFINITY };
-        let family = family_name(self.gaussian.factor());
-        let (mut gap, mut posterior) =
-            (Gap::none(family.clone(), "not measured"), Posterior::none("not measured"));
-        let (mut neg_elbo, mut k_hat) = (unknown, None);
-        if let Some(m) = &self.measured {
-            neg_elbo = m.neg_elbo;
-            k_hat = psis::k_hat(&m.log_weights);
-            gap = self.gap_by_estimate(m, &status);
-            posterior = importance::divergence(&m.log_weights);
-        }
-        let contradicted = status == Status::AssumptionViolated;
-        if contradicted && !matches!(self.convexity, Convexity::Violated(_)) {
-            gap = Gap::none(family, "an assumption is violated: see the message");
-        } else if let Some(certified) = self.certified.filter(|c| c.statement.bound().is_some()) {
-            gap = certified;
-        }
-        let known = match &self.convexity {
-            Convexity::Violated(witness) => format!("the gap is not certified: {}", contradiction(witness)),
-            _ => gap.facts().message(),
-        };
-        let message = match status {
-            // it says why already, or the error is all there is to say
-            Status::AssumptionViolated | Status::UserError | Status::NonFinite => message,
-            Status::Reached => reached(&gap),
-            _ if self.measured.is_none() && status != Status::Limit => message,
-            _ => format!("{message}; {known}"),
-        };
-        Outcome {
-            status,
-            message,
-            route: self.route,
-            gaussian: self.gaussian,
-            neg_elbo,
-            certificate: Certificate { gap, posterior },
-            k_hat,
-            counts: Counts { gradients: self.target.evaluations(), ..Counts::default() },
-            trace: self.trace,
-            error,
-            elapsed: self.clock.elapsed(),
+            _ => f64::INFINITY,
         }
     }
-}
 
-/// Why no gap is stated where a violation was found.
-const NOT_CONCAVE: &str = "the posterior is not log-concave";
+    /// How far the best of the printed numbers may be off: the corrected ones, or q's own if those are accurate.
+    pub fn best_error(&self, w: &Gaussian) -> f64 {
+        let own = match self.verdict {
+            Verdict::Accurate => self.error(w, Printed::Gaussian),
+            _ => f64::INFINITY,
+        };
+        own.min(self.error(w, Printed::Importance)).min(self.error(w, Printed::Corrected))
+    }
 
-/// What is left of the estimate where the posterior is not log-concave.
-fn nearby(gap: Estimate) -> String {
-    format!(
-        "the best Gaussian nearby is about {} nats better (estimated), and a better one may lie elsewhere",
-        estimate(gap.value, gap.standard_error)
-    )
-}
-
-/// Two points that contradict log-concavity, in words.
-fn contradiction(witness: &Witness) -> String {
-    format!(
-        "{NOT_CONCAVE}: according to its gradients, the second derivative of −log p between {} and {} is {:.3e}",
-        short(&witness.points[0]),
-        short(&witness.points[1]),
-        witness.along
-    )
+    /// What is printed where nothing else was asked for: what is certified; q's own numbers, if they are accurate or
+    /// nothing is better; else the corrected ones.
+    pub fn printed(&self, w: &Gaussian, accuracy: f64) -> Printed {
+        match self.verdict {
+            Verdict::Failed | Verdict::Unreliable => Printed::Gaussian,
+            _ if self.certified.is_some() => Printed::Corrected,
+            Verdict::Accurate if self.error(w, Printed::Gaussian) <= accuracy => Printed::Gaussian,
+            _ => Printed::Importance,
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The evidence, the divergence and the posterior's moments by importance sampling from q: estimates, whose worth k̂
 //! tells.
 
-use super::{Estimate, psis};
+use super::{Estimate, WeightedDraws, psis};
 use crate::certificate::{Posterior, Statement};
 use crate::combination::Combinations;
 use crate::error::Error;
@@ -16,8 +16,12 @@ pub struct Importance {
     pub log_evidence: Estimate,
     /// KL(q ‖ p) = log p(x) − ELBO, both from the same draws.
     pub kl: Estimate,
+    /// −ELBO, from the same.
+    pub neg_elbo: Estimate,
     /// The shape of the tail of the weights; see [`psis::Smoothed::k_hat`].
     pub k_hat: Option<f64>,
+    /// The same where that shape matters; see [`psis::tail_index`].
+    pub tail_index: Option<f64>,
     /// The posterior mean of every coordinate or combination, with smoothed weights.
     pub mean: Vec<Estimate>,
     /// The posterior standard deviation of the same, with smoothed weights.
@@ -169,10 +173,51 @@ pub fn importance_of(
     Ok(Importance {
         log_evidence,
         kl,
+        neg_elbo: neg_elbo(&log_weights),
         k_hat: smoothed.k_hat,
+        tail_index: psis::tail_index(&log_weights),
         mean,
         sd,
         effective_sample_size: 1.0 / weights.iter().map(|x| x * x).sum::<f64>(),
+        log_weights: smoothed.log_weights,
+    })
+}
+
+impl Importance {
+    /// With standard errors n^(k̂ − ½) times as large where k̂ > ½: means of n weights with such a tail, whose variance
+    /// is infinite, converge like n^(k̂ − 1).
+    #[must_use]
+    pub(crate) fn allowing_for_the_tail(mut self) -> Self {
+        let excess = (self.tail_index.unwrap_or(0.0) - 0.5).clamp(0.0, 0.5);
+        let factor = (self.log_weights.len() as f64).powf(excess);
+        let moments = self.mean.iter_mut().chain(&mut self.sd);
+        for estimate in moments.chain([&mut self.log_evidence, &mut self.kl]) {
+            estimate.standard_error *= factor;
+        }
+        self
+    }
+}
+
+fn neg_elbo(log_weights: &[f64]) -> Estimate {
+    Estimate::of(&log_weights.iter().map(|r| -r).collect::<Vec<f64>>())
+}
+
+/// The same from draws of q that are there already, one after the other, with r_i at each.
+pub(crate) fn of_points(w: &Gaussian, latents: Vec<f64>, log_weights: &[f64]) -> Result<Importance, Error> {
+    let (log_evidence, kl) = evidence_and_kl(log_weights);
+    let smoothed = psis::smooth(log_weights)?;
+    let points = WeightedDraws::new(w.dim(), latents, &smoothed.log_weights)?;
+    let (mean, sd) = (0..w.dim()).map(|i| points.moments(&points.series(|z| z[i]))).unzip();
+    let squares: f64 = smoothed.log_weights.iter().map(|x| (2.0 * x).exp()).sum();
+    Ok(Importance {
+        log_evidence,
+        kl,
+        neg_elbo: neg_elbo(log_weights),
+        k_hat: smoothed.k_hat,
+        tail_index: psis::tail_index(log_weights),
+        mean,
+        sd,
+        effective_sample_size: 1.0 / squares,
         log_weights: smoothed.log_weights,
     })
 }

@@ -25,6 +25,33 @@ pub fn k_hat(log_weights: &[f64]) -> Option<f64> {
     smooth(log_weights).ok().and_then(|s| s.k_hat)
 }
 
+/// The mean excess of the tail over its cutoff, as a part of the cutoff, below which the shape of the tail is not that
+/// of a distribution with heavy tails.
+const SMALL_EXCESS: f64 = 1.0 / 3.0;
+
+/// k̂, unless the weights vary so little that the shape of their tail does not matter: then the index of the Pareto
+/// distribution with the same mean excess.
+///
+/// Of nearly equal weights k̂ can be any number, because it does not depend on their scale: where q is nearly p, the
+/// weights next to a local maximum of p/q and a few others make up the tail, and k̂ is 2 or 5. A Pareto tail of index k
+/// has a mean excess of k/(1 − k) of its cutoff, at every cutoff, so one below a third of it excludes k ≥ ¼.
+pub fn tail_index(log_weights: &[f64]) -> Option<f64> {
+    let k_hat = k_hat(log_weights)?;
+    let mut sorted = log_weights.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let length = tail_length(sorted.len());
+    let cutoff = sorted[sorted.len() - length - 1];
+    let tail = &sorted[sorted.len() - length..];
+    let excess = tail.iter().map(|x| (x - cutoff).exp_m1()).sum::<f64>() / length as f64;
+    Some(if excess < SMALL_EXCESS { k_hat.min(excess / (1.0 + excess)) } else { k_hat })
+}
+
+/// M = ⌈min(S/5, 3√S)⌉.
+fn tail_length(count: usize) -> usize {
+    let s = count as f64;
+    (0.2 * s).min(3.0 * s.sqrt()).ceil() as usize
+}
+
 /// Fits the tail of M = ⌈min(S/5, 3√S)⌉ weights above the (S−M)-th smallest and replaces it by the quantiles
 /// (i − ½)/M of the fit, none above the largest weight given.
 pub fn smooth(log_weights: &[f64]) -> Result<Smoothed, Error> {
@@ -46,8 +73,7 @@ pub fn smooth(log_weights: &[f64]) -> Result<Smoothed, Error> {
 fn smooth_tail(x: &mut [f64]) -> Option<f64> {
     let mut order: Vec<usize> = (0..x.len()).collect();
     order.sort_by(|&i, &j| x[i].total_cmp(&x[j]));
-    let s = x.len() as f64;
-    let length = (0.2 * s).min(3.0 * s.sqrt()).ceil() as usize;
+    let length = tail_length(x.len());
     let below = x.len().checked_sub(length + 1)?;
     // weights that underflow carry no information on the tail
     let cutoff = x[order[below]].max(f64::MIN_POSITIVE.ln());

@@ -28,14 +28,15 @@ use crate::theorem::{Guarantee, Quantity};
 pub enum Status {
     /// The tolerance is proved.
     Reached,
-    /// The iterations or the time ran out first. Give more of either, or a larger tolerance.
+    /// The iterations or the time ran out first, or the numbers of a black box are unreliable. Give more of either, a
+    /// larger tolerance, or another parametrisation.
     Limit,
     /// Nothing moves any more (rounding floor, dead line search). The point is as good as this arithmetic allows.
     NoProgress,
     /// A log density or gradient was not finite, or above 1e150. Look at the place named in the message: a domain error
     /// of the target, or a step too large for it.
     NonFinite,
-    /// Two points contradict the declared curvature; the message holds them. Declare weaker constants.
+    /// Two points contradict a declaration (curvature, log-concavity) or the gradient; the message holds them.
     AssumptionViolated,
     /// The user's log density returned an error, which the message repeats.
     UserError,

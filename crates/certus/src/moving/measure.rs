@@ -28,6 +28,7 @@ pub struct Measured {
     pub witness: Option<Witness>,
     /// Single-point gradients spent.
     pub gradients: u64,
+    iteration: u64,
 }
 
 /// The mean gradient of one block of pairs.
@@ -85,7 +86,24 @@ impl Measured {
             gradients: log_weights.len() as u64,
             log_weights,
             witness,
+            iteration,
         })
+    }
+
+    /// The first `count` of the draws whose weights are `log_weights`, one after the other; `w` and `random` as before.
+    pub(crate) fn latents(&self, w: &Gaussian, random: &Random, count: usize) -> Vec<f64> {
+        let dim = w.dim();
+        let mut u = vec![0.0; dim * count.div_ceil(2)];
+        random.normals(self.iteration, 0, dim, &mut u);
+        let mut both = Vec::with_capacity(2 * u.len());
+        for u in u.chunks_exact(dim) {
+            both.extend_from_slice(u);
+            both.extend(u.iter().map(|x| -x));
+        }
+        both.truncate(dim * count);
+        let mut z = vec![0.0; both.len()];
+        w.transform(&both, &mut z);
+        z
     }
 }
 

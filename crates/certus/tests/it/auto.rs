@@ -105,7 +105,7 @@ fn limits_stop_it_with_what_it_has() {
     assert_eq!(limited.status, Status::Limit);
     assert!(limited.message.contains(" gradients; the gap is about "), "{}", limited.message);
     assert!(
-        limited.counts.gradients >= 3000 && limited.counts.gradients < 4500,
+        limited.counts.gradients >= 2000 && limited.counts.gradients < 4500,
         "{}",
         limited.counts.gradients
     );

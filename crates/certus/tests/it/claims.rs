@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use certus::auto::Verdict;
 use certus::certificate::Level;
 use certus::fit::Status;
 use certus::{
@@ -64,7 +65,7 @@ fn no_gap_is_stated_of_a_funnel() {
         let outcome = auto(&Target(10, funnel), &Goal { seed, ..Goal::default() }).unwrap();
         assert_claims_no_gap(&outcome);
         assert!(
-            outcome.message.contains("the posterior is not log-concave: according to its gradients"),
+            outcome.message.contains("not log-concave: no gap is claimed (according to its gradients"),
             "{outcome}"
         );
         // what was measured stays in the record
@@ -73,31 +74,19 @@ fn no_gap_is_stated_of_a_funnel() {
     }
 }
 
-/// B2. What importance sampling says of a mode that q has not seen is no bound.
+/// B2. Nothing is said of the divergence where a mode was missed, and "at most" of nothing.
 #[test]
-fn an_estimate_of_the_divergence_assumes_that_every_mode_was_found() {
-    let mut estimated = [0, 0];
-    for (case, (a, w, start)) in [(10.0, 0.05, 9.0), (4.0, 0.5, 3.0)].into_iter().enumerate() {
+fn no_divergence_is_stated_where_a_mode_was_missed() {
+    for (a, w, start) in [(10.0, 0.05, 9.0), (4.0, 0.5, 3.0)] {
         for seed in 0..12 {
             let goal = Goal { start: Some(vec![start]), seed, ..Goal::default() };
             let outcome = auto(&Target(1, mixture(a, w)), &goal).unwrap();
             let text = outcome.to_string();
-            let posterior = &outcome.certificate.posterior.statement;
             assert!(!text.contains("at most") && !text.contains("within"), "{text}");
-            // where the draws saw something of the other mode, their weights say so, and nothing is stated
-            if posterior.level() == Level::None {
-                continue;
-            }
-            assert_eq!(posterior.level(), Level::Estimated, "{text}");
-            let line = text.lines().find(|l| l.starts_with("posterior")).unwrap();
-            assert!(line.contains("KL(q‖p) about ") && line.contains(" ± "), "{line}");
-            assert!(line.contains("if q has found every mode (estimated"), "{line}");
-            // the truth is log 2 or more: q is one of two modes
-            assert!(-w.max(0.5).ln() > 0.69 && posterior.bound().unwrap() < 0.1);
-            estimated[case] += 1;
+            assert_eq!(outcome.certificate.posterior.statement.level(), Level::None, "{text}");
+            assert_eq!(outcome.comparison.unwrap().verdict, Verdict::Unreliable, "{text}");
         }
     }
-    assert!(estimated.iter().all(|n| *n > 0), "{estimated:?}");
 }
 
 /// An estimate that is stated says what it assumes; so does its message.
@@ -112,7 +101,7 @@ fn a_stated_estimate_names_what_it_assumes() {
         let text = outcome.to_string();
         assert_eq!(outcome.certificate.gap.statement.level(), Level::Estimated, "{text}");
         for words in ["about ", " ± ", ", if the posterior is log-concave (no violation was found)"] {
-            assert!(text.lines().nth(2).unwrap().contains(words), "{text}");
+            assert!(text.lines().nth(3).unwrap().contains(words), "{text}");
             assert!(outcome.message.contains(words), "{}", outcome.message);
         }
         assert!(!text.contains("at most"), "{text}");

@@ -17,3 +17,4 @@ mod moving;
 mod posterior;
 mod structure;
 mod theorems;
+mod verdicts;

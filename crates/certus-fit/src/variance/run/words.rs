@@ -327,6 +327,7 @@ impl Run<'_> {
                 posterior: Posterior::none(known.of_mixture()),
             },
             k_hat: None,
+            comparison: None,
             counts: Counts { gradients: count, hessians: count, exact_passes: count },
             trace: Vec::new(),
             error: None,

@@ -12,6 +12,10 @@ from ..targets import Target, Variable
 from .jax import batched, double_precision, import_jax
 
 
+STARTS = 8
+"""Draws of the prior."""
+
+
 def target(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) -> Target:
     """The target of a NumPyro model, a function called as `model(*args, **kwargs)` with the data among its arguments.
 
@@ -52,6 +56,7 @@ def target(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) 
     shapes = {name: value.shape for name, value in at_start.items()}
     plates = {name: plate_dims(info.model_trace[name], shape) for name, shape in shapes.items()}
     return Target(
+        starts=prior_draws(numpyro, jax, key, model, args, kwargs, start.size),
         log_density=batched(jax, lambda z: -info.potential_fn(unravel(z))),
         dim=start.size,
         names=coordinate_names(info.param_info.z, at_start),
@@ -62,6 +67,21 @@ def target(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) 
         observed=observed or None,
         log_likelihood=log_likelihood if observed else None,
     )
+
+
+def prior_draws(numpyro: Any, jax: Any, key: Any, model: Callable[..., Any], args: Any, kwargs: Any, dim: int) -> np.ndarray | None:
+    """Draws of the prior on the unconstrained space, from which other modes are searched for; None if they cannot be had."""
+    from jax.flatten_util import ravel_pytree
+
+    rows = []
+    with double_precision(jax):
+        for one in jax.random.split(jax.random.fold_in(key, 1), STARTS):
+            trace = numpyro.handlers.trace(numpyro.handlers.seed(model, one)).get_trace(*args, **kwargs)
+            latent = {name: site for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]}
+            free = {name: numpyro.distributions.biject_to(site["fn"].support).inv(site["value"]) for name, site in latent.items()}
+            rows.append(np.asarray(ravel_pytree(free)[0], dtype=np.float64))
+    rows = [row for row in rows if row.shape == (dim,) and np.isfinite(row).all()]
+    return np.array(rows) if rows else None
 
 
 def is_observed(site: dict[str, Any]) -> bool:

@@ -47,12 +47,32 @@ def target(model: Any) -> Target:
         dim=flat.dim,
         names=coordinate_names(model, start),
         start=origin,
+        starts=prior_draws(pm, model, free, flat),
         variables=tuple(Variable(v.name, shapes[v.name], dims_of(model, v.name, len(shapes[v.name]))) for v in shown),
         coords=coords_of(model),
         constrain=constrained,
         observed={v.name: np.asarray(model.rvs_to_values[v].eval()) for v in seen},
         log_likelihood=pointwise if seen else None,
     )
+
+
+STARTS = 8
+"""Draws of the prior."""
+
+
+def prior_draws(pm: Any, model: Any, free: Sequence[Any], flat: Flat) -> np.ndarray | None:
+    """Draws of the prior on the unconstrained space, from which other modes are searched for; None if a prior cannot be drawn from."""
+    graphs = []
+    for variable in free:
+        transform = model.rvs_to_transforms.get(variable)
+        graphs.append(variable if transform is None else transform.forward(variable, *variable.owner.inputs))
+    try:
+        drawn = pm.draw(graphs, draws=STARTS, random_seed=0, mode="FAST_COMPILE")
+    except NotImplementedError:
+        return None
+    rows = np.concatenate([np.asarray(values, dtype=np.float64).reshape(STARTS, -1) for values in drawn], axis=1)
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    return rows if rows.shape[0] and rows.shape[1] == flat.dim else None
 
 
 class Flat:

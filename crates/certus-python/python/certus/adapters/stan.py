@@ -48,6 +48,8 @@ def target(
         dim=model.dim,
         names=coordinate_names(model, latent),
         start=starting_point(model, seed),
+        # Stan's own inits
+        starts=np.random.default_rng(seed + 1).uniform(-2, 2, (8, model.dim)),
         variables=tuple(Variable(k, s, tuple(f"{k}_dim_{i}" for i in range(len(s)))) for k, s in shown.items()),
         constrain=constrain,
         observed=observations(data, observed) or None,

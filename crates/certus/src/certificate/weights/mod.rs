@@ -7,6 +7,7 @@
 //! statement from others.
 
 mod bounded;
+mod declined;
 mod functions;
 mod normal;
 mod pairs;
@@ -14,6 +15,7 @@ mod quantiles;
 mod tail;
 
 pub use bounded::{empirical_bernstein, ratio, squares};
+pub use declined::{WeightObstacle, WeightsDeclined};
 pub use functions::BoundedFunctions;
 
 use crate::combination::Combinations;
@@ -60,7 +62,8 @@ pub struct WeightProblem<'a> {
     pub q: &'a Gaussian,
     /// Combinations of the latents, as (latent, weight): every statement on means and sds is about these.
     pub reported: &'a [Vec<(usize, f64)>],
-    /// −ELBO of q, and how far that may be off.
+    /// −ELBO of q, and how far that may be off. If that is infinite, any number will do that makes the mean weight
+    /// about one: nothing but KL(q ‖ p) needs the ELBO.
     pub neg_elbo: (f64, f64),
     /// κ ≥ 0: Cᵀ∇²(−log p)C ⪰ κ everywhere.
     pub kappa: f64,
@@ -97,7 +100,7 @@ pub struct Enclosed {
 /// What the weights say. Everything holds together with probability 1 − δ, if −log p is convex.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightCertificate {
-    /// KL(q ‖ p).
+    /// KL(q ‖ p); the upper end is infinite where the ELBO is not known.
     pub kl: (f64, f64),
     /// KL(p ‖ q) is at most this.
     pub reverse_kl: f64,
@@ -124,34 +127,6 @@ pub struct WeightCertificate {
     /// Logarithms of the weights that were cut, at x and at −x of every pair; the latents are
     /// [`WeightProblem::latents`].
     pub log_weights: Vec<f64>,
-}
-
-/// Why the weights say nothing of how close q is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum WeightObstacle {
-    /// No tail is finite.
-    Tail {
-        /// r₀ of the set that came closest to r₀ < z.
-        slope: f64,
-        /// Its z.
-        z: f64,
-    },
-    /// The bounds of Z exclude each other: the ELBO is not what it was said to be, or the draws were unlucky.
-    Contradiction {
-        /// Z is at least this, …
-        least: f64,
-        /// … and at most this.
-        most: f64,
-    },
-}
-
-/// Why the weights say nothing of how close q is, and how far away it is at least.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WeightsDeclined {
-    /// Why.
-    pub obstacle: WeightObstacle,
-    /// KL(q ‖ p) is at least this, with probability 1 − δ; this needs no convexity.
-    pub kl_at_least: f64,
 }
 
 impl WeightProblem<'_> {
@@ -213,10 +188,13 @@ impl WeightProblem<'_> {
         }
         let numbers = [
             ("the negative ELBO", self.neg_elbo.0, f64::MIN),
-            ("the error of the ELBO", self.neg_elbo.1, 0.0),
             ("kappa", self.kappa, 0.0),
             ("the rounding of the log density", self.rounding, 0.0),
         ];
+        let off = self.neg_elbo.1;
+        if off.is_nan() || off < 0.0 {
+            return Err(Error::invalid("the error of the ELBO", off, "it must not be negative"));
+        }
         match numbers.into_iter().find(|(_, x, least)| !(x.is_finite() && x >= least)) {
             Some((name, x, _)) => {
                 Err(Error::invalid(name, x, "it must be finite and, but for the ELBO, not negative"))
@@ -318,6 +296,10 @@ impl WeightProblem<'_> {
         let y = sums.weight.interval(n, clips.weight, EVIDENCE * delta);
         // Jensen: Z ≥ e^{−E W}
         let z = ((1.0 + y.0 - slack).max((-off).exp()), 1.0 + y.1 + slack + t0);
+        if z.0 <= 0.0 {
+            let obstacle = WeightObstacle::Unresolved { most: z.1 };
+            return Err(WeightsDeclined { obstacle, kl_at_least: 0.0 });
+        }
         if z.0 > z.1 {
             let obstacle = WeightObstacle::Contradiction { least: z.0, most: z.1 };
             return Err(WeightsDeclined { obstacle, kl_at_least: 0.0 });
