@@ -36,7 +36,9 @@ def test_attributes_are_the_keys_of_fit_json(fit):
         fit.certificate.gap.bound = 0.0
 
 
-def test_draws_have_the_moments_of_the_fit(dense):
+@pytest.mark.parametrize("which", ["printed", "gaussian"])
+def test_draws_have_the_moments_of_the_fit(dense, which):
+    dense = dense.gaussian if which == "gaussian" else dense
     n = 20_000
     draws = dense.sample(n, seed=5)
     # means to 5 standard errors, covariances to 5 % of the product of sds

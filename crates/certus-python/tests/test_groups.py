@@ -230,3 +230,12 @@ def test_many_rows_stay_small(frame):
     rng = np.random.default_rng(1)
     df = pd.DataFrame({"y": rng.integers(0, 2, n), "a": rng.normal(size=n), "g": np.arange(n) // 5})
     assert certus.logistic("y ~ a + (1 | g)", data=df).rows == n
+
+
+def test_unseen_groups_need_no_column(df):
+    # np.exp is left to formulae, which would ask for the column of groups
+    fit = certus.logistic("y ~ np.exp(a / 10) + (1 | site)", data=df).fit(posterior="gaussian")
+    new = df[["a"]].head(3)
+    assert len(fit.predict(new, groups="new")) == len(fit.predict(new, groups="population")) == 3
+    with pytest.raises(certus.Error, match="site"):
+        fit.predict(new)

@@ -143,7 +143,8 @@ def test_roles(df):
     named = certus.binomial("hits ~ a", data=df, trials="n").fit()
     assert same(named, certus.binomial("prop(hits, n) ~ a", data=df).fit())
     assert same(named, certus.binomial(np.ascontiguousarray(df[["a"]]), df.hits, trials=df.n, names=["a"]).fit())
-    assert named.predict(df.head(3))["mean"].to_numpy() == pytest.approx(named.predict_draws(df.head(3), 4000).mean(axis=0), rel=0.02)
+    for own in (named, named.gaussian):
+        assert own.predict(df.head(3))["mean"].to_numpy() == pytest.approx(own.predict_draws(df.head(3), 4000).mean(axis=0), rel=0.02)
     twice = certus.logistic("y ~ a", data=pd.concat([df, df])).fit()
     weighted = certus.logistic("y ~ a", data=df, weights=np.full(len(df), 2.0)).fit()
     np.testing.assert_allclose(twice.mean, weighted.mean, atol=1e-3 * twice.sd.max())
