@@ -481,29 +481,3 @@ fn refusals() {
     );
     std::fs::remove_dir_all(&dir).unwrap();
 }
-
-/// Breaks of yarn by wool and tension (warpbreaks of R): two groups tell little of their sd, so that the proposal goes
-/// far, and with these seeds to where a likelihood is not finite. Then another source is taken.
-#[test]
-fn a_draw_without_a_likelihood_fails_one_source_only() {
-    let breaks: [[i32; 9]; 6] = [
-        [26, 30, 54, 25, 70, 52, 51, 26, 67],
-        [18, 21, 29, 17, 12, 18, 35, 30, 36],
-        [36, 21, 24, 18, 10, 43, 28, 15, 26],
-        [27, 14, 29, 19, 29, 31, 41, 20, 44],
-        [42, 26, 19, 16, 39, 28, 21, 39, 29],
-        [20, 21, 24, 17, 13, 15, 15, 16, 28],
-    ];
-    let path = scratch("warpbreaks").join("warpbreaks.csv");
-    let mut text = String::from("breaks,wool,tension\n");
-    for (k, cell) in breaks.iter().enumerate() {
-        let (wool, tension) = (["A", "B"][k / 3], ["L", "M", "H"][k % 3]);
-        cell.iter().for_each(|y| text.push_str(&format!("{y},{wool},{tension}\n")));
-    }
-    std::fs::write(&path, text).unwrap();
-    for seed in ["3", "4"] {
-        let formula = "breaks ~ tension + (1 | wool)";
-        let arguments = ["fit", "poisson", path.to_str().unwrap(), formula, "--seed", seed, "--quiet"];
-        expect(&certus(&arguments), 0, "");
-    }
-}

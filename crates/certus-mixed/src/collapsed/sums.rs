@@ -42,14 +42,6 @@ impl Sums {
 }
 
 impl Collapsed {
-    /// −log prior(β), and its gradient.
-    pub(crate) fn prior_energy(&self, beta: &[f64]) -> (f64, Vec<f64>) {
-        let centred: Vec<f64> = beta.iter().zip(self.prior.mean()).map(|(b, m)| b - m).collect();
-        let mut pull = vec![0.0; beta.len()];
-        self.prior.add_precision_times(&centred, &mut pull);
-        (0.5 * linalg::dot(&centred, &pull) + self.prior.constant(), pull)
-    }
-
     pub(crate) fn evaluate(
         &self,
         beta: &[f64],
@@ -78,7 +70,10 @@ impl Collapsed {
         if !log.is_finite() {
             return Err(NotFinite::Quantity { what: "the likelihood of some group" }.into());
         }
-        let (energy, pull) = self.prior_energy(beta);
+        let centred: Vec<f64> = beta.iter().zip(self.prior.mean()).map(|(b, m)| b - m).collect();
+        let mut pull = vec![0.0; d];
+        self.prior.add_precision_times(&centred, &mut pull);
+        let energy = 0.5 * linalg::dot(&centred, &pull) + self.prior.constant();
         // the last sums; errors are added up with errors of their own
         let rounding = ROUNDING * (size + energy.abs());
         let mut out = ObjectiveValue {

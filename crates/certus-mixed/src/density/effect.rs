@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::{CollapsedDensity, LogDensity, group_error, log_scale_density, nodes};
 use crate::collapsed::{Collapsed, Effect, EvaluationOptions, Order, SdPrior};
-use certus_likelihood::Response;
 use certus_models::Error;
 
 /// Nodes of a group's integral, more or less.
@@ -46,13 +45,6 @@ impl CollapsedDensity for EffectDensity<'_> {
         let at = self.model.evaluate(beta, theta[0], options(self.model, Order::Value))?;
         let [own, _] = log_scale_density(self.prior, theta[0]);
         Ok(LogDensity { value: own - at.value, error: at.error })
-    }
-
-    fn log_density_at_most(&self, point: &[f64]) -> Option<f64> {
-        let (beta, theta) = point.split_at(self.model.dim());
-        let counted = self.model.likelihood().name() != Response::Linear.name();
-        let prior = -self.model.prior_energy(beta).0;
-        counted.then(|| prior + log_scale_density(self.prior, theta[0])[0])
     }
 
     fn groups(&self) -> usize {

@@ -48,12 +48,6 @@ pub trait CollapsedDensity: Sync {
     /// The log density.
     fn log_density(&self, point: &[f64]) -> Result<LogDensity, Error>;
 
-    /// What the log density cannot exceed, without an integral, if that is known: the likelihood of responses that are
-    /// counted is at most 1.
-    fn log_density_at_most(&self, _point: &[f64]) -> Option<f64> {
-        None
-    }
-
     /// Groups that are integrated out.
     fn groups(&self) -> usize;
 

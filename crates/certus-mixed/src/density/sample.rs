@@ -9,8 +9,6 @@ use certus_models::Error;
 
 /// Draws evaluated by one thread at a time.
 const PIECE: usize = 8;
-/// The weight of a draw is nothing if its logarithm is so far below the largest.
-const NOTHING: f64 = 40.0;
 
 /// Draws with weights.
 #[derive(Clone, Debug)]
@@ -47,22 +45,7 @@ pub fn sample(
             *one = density.log_density(z).map(|p| (p.value - proposal.log_density(z), p));
         }
     });
-    let most = found.iter().flatten().map(|(weight, _)| *weight).fold(f64::NEG_INFINITY, f64::max);
-    let each = found.into_iter().enumerate().map(|(k, one)| match one {
-        // far out an integral may overflow; the draw keeps the largest weight that it can have, if that is nothing
-        Err(Error::NotFinite(what)) => {
-            let z = &points[k * dim..][..dim];
-            let bound = density.log_density_at_most(z).map(|value| (value - proposal.log_density(z), value));
-            match bound {
-                Some((weight, value)) if weight < most - NOTHING => {
-                    Ok((weight, LogDensity { value, error: f64::INFINITY }))
-                }
-                _ => Err(Error::NotFinite(what)),
-            }
-        }
-        other => other,
-    });
-    let found = each.collect::<Result<Vec<_>, _>>()?;
+    let found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
     let raw: Vec<f64> = found.iter().map(|(weight, _)| *weight).collect();
     let mut sample = CollapsedSample::weighted(points, &raw)?;
     for ((_, p), w) in found.iter().zip(&sample.log_weights) {
