@@ -233,9 +233,14 @@ def test_many_rows_stay_small(frame):
 
 
 def test_unseen_groups_need_no_column(df):
-    # np.exp is left to formulae, which would ask for the column of groups
+    # np.exp is left to formulae
     fit = certus.logistic("y ~ np.exp(a / 10) + (1 | site)", data=df).fit(posterior="gaussian")
     new = df[["a"]].head(3)
     assert len(fit.predict(new, groups="new")) == len(fit.predict(new, groups="population")) == 3
     with pytest.raises(certus.Error, match="site"):
         fit.predict(new)
+    # nor is it read, whatever it holds
+    odd = new.assign(site=[[1], [2], [3]])
+    assert len(fit.predict(odd, groups="new")) == 3
+    with pytest.raises(certus.Error, match="site"):
+        fit.predict(odd)
