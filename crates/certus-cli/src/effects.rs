@@ -108,8 +108,9 @@ fn words(found: &MarginalEffects) -> String {
         false => "",
     };
     format!(
-        "averaged over {}{groups}\n{certified}estimated from {} of {}{error}\n{above}",
+        "averaged over {}{groups}\n{certified}{}estimated from {} of {}{error}\n{above}",
         counted(found.averaged, "row"),
+        if found.delta.is_some() { "everything else is " } else { "" },
         counted(found.draws, "draw"),
         found.source
     )

@@ -36,6 +36,9 @@ pub fn sample(dir: &Path, draws: usize, seed: u64, to: &Path, overwrite: bool) -
     let fit = Fit::read(&directory)?;
     let kind = match (&fit.mixture, &fit.posterior_draws) {
         (_, Some(_)) => "the posterior",
+        (Some((mixture, _)), None) if mixture.log_covariance.is_some() => {
+            "the normal approximation of the likelihood"
+        }
         (Some(_), None) => "a mixture of Gaussians",
         (None, None) => "a Gaussian approximation",
     };

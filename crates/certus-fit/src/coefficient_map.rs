@@ -3,7 +3,7 @@
 use certus_models::hierarchical::Latent;
 use serde::{Deserialize, Serialize};
 
-use certus_data::encoding::{Encoding, Group};
+use certus_data::encoding::{ColumnEncoding, Encoding, Group};
 
 /// The most latents whose quantities are listed one by one in fit.json, some 25 MB of text; beyond, groups have a
 /// table.
@@ -64,6 +64,17 @@ impl CoefficientMap {
     /// Number of latents.
     pub fn dim(&self) -> usize {
         if self.latents.is_empty() { self.columns() } else { self.latents.len() }
+    }
+
+    /// The same for rows whose groups are not asked for.
+    pub(crate) fn without_groups(&self) -> Self {
+        let mut out = self.clone();
+        out.encoding.groups.clear();
+        // columns that only name groups come last
+        while out.encoding.columns.last().is_some_and(|c| c.how == ColumnEncoding::Label) {
+            out.encoding.columns.pop();
+        }
+        out
     }
 
     /// True if the coefficients of the groups are too many to list: they have a table of their own.

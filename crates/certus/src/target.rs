@@ -272,6 +272,43 @@ impl Target for Counted<'_> {
     }
 }
 
+/// A target that is evaluated only while it is admitted.
+pub struct Gated<'a> {
+    target: &'a dyn Target,
+    admit: &'a (dyn Fn(usize) -> Result<(), TargetError> + Sync),
+}
+
+impl<'a> Gated<'a> {
+    /// Before `target` is evaluated at n points, `admit(n)` is asked; its error is the target's.
+    pub fn new(target: &'a dyn Target, admit: &'a (dyn Fn(usize) -> Result<(), TargetError> + Sync)) -> Self {
+        Self { target, admit }
+    }
+}
+
+impl Target for Gated<'_> {
+    fn dim(&self) -> usize {
+        self.target.dim()
+    }
+
+    fn log_density(
+        &self,
+        points: &[f64],
+        values: &mut [f64],
+        gradients: &mut [f64],
+    ) -> Result<(), TargetError> {
+        (self.admit)(values.len())?;
+        self.target.log_density(points, values, gradients)
+    }
+
+    fn curvature(&self) -> Option<Curvature> {
+        self.target.curvature()
+    }
+
+    fn log_concave(&self) -> bool {
+        self.target.log_concave()
+    }
+}
+
 /// Two points at which the declared curvature does not hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Witness {

@@ -60,6 +60,13 @@ fn a_directory_is_used_like_any_other() {
     expect(&certus(&["report", out]), 0, "");
     let sample = dir.join("draws.csv");
     expect(&certus(&["sample", out, "--draws", "10", "--to", sample.to_str().unwrap()]), 0, "");
+    // an estimate has no posterior, and its scales are not known
+    let text = std::fs::read_to_string(&sample).unwrap();
+    assert!(text.starts_with("# draws of the normal approximation of the likelihood"), "{text}");
+    let rows: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
+    let place = rows[0].split(',').position(|name| name == "sd(Female)").unwrap();
+    let cell = |row: &str| row.split(',').nth(place).unwrap().to_string();
+    assert!(cell(rows[1]) != cell(rows[2]), "{text}");
     assert!(Path::new(out).join("groups.parquet").exists());
     for groups in ["known", "new", "population"] {
         let to = dir.join(format!("{groups}.csv"));

@@ -106,6 +106,14 @@ fn noise_without_groups_by_hand() {
     let sd = (rss / (nu - 2.0) - mean * mean).sqrt();
     near(row(&record, "sigma", "mean"), mean, 1e-3 * sd, "sigma");
     near(row(&record, "sigma", "sd"), sd, 1e-3 * sd, "its sd");
+    // the first line says how far, and it is no further
+    let stated = row(&record, "sigma", "mean_error");
+    near(row(&record, "sigma", "mean"), mean, stated * sd, "sigma, as stated");
+    near(row(&record, "sigma", "sd"), sd, stated * sd, "its sd, as stated");
+    let output = certus(&[&base[..], &FLAT, &["--sd-prior", "flat"]].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    let first = said.lines().next().unwrap();
+    assert!(first.starts_with("posterior  means about ") && first.contains("halving the step"), "{first}");
     near(row(&record, "x", "sd"), (rss / (nu - 2.0) / sxx).sqrt(), 1e-3 * sd, "the slope's sd");
     let unit = (rss / nu / sxx).sqrt();
     near(t_below((row(&record, "x", "q95") - slope) / unit, nu), 0.95, 2e-4, "P(slope < q95)");

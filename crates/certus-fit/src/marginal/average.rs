@@ -1,7 +1,7 @@
 //! Expected responses, averaged over rows, at every draw of the parameters.
 
 use certus::linalg::add_scaled;
-use certus_data::{ColumnEncoding, Storage, Table};
+use certus_data::{Storage, Table};
 use certus_likelihood::Link;
 
 use crate::coefficient_map::CoefficientMap;
@@ -34,16 +34,11 @@ pub(super) struct Average<'a> {
 impl<'a> Average<'a> {
     /// For averages over so many rows.
     pub(super) fn new(fit: &'a Fit, rows: usize) -> Result<Self, Error> {
-        let (mut meaning, link) = (fit.meaning()?.clone(), fit.link()?);
+        let (meaning, link) = (fit.meaning()?, fit.link()?);
         let dim = meaning.dim();
         let groups = fit.mixture.as_ref().filter(|(_, scales)| !scales.effects.is_empty());
-        if groups.is_some() {
-            // no row is in a group: responses are averages over the population of groups
-            meaning.encoding.groups.clear();
-            while meaning.encoding.columns.last().is_some_and(|c| c.how == ColumnEncoding::Label) {
-                meaning.encoding.columns.pop();
-            }
-        }
+        // responses are averages over the population of groups
+        let meaning = if groups.is_some() { meaning.without_groups() } else { meaning.clone() };
         let population = groups.is_some() && link != Link::Identity;
         let terms = meaning.encoding.features.len() + 1;
         let cost = rows.max(1) * (terms + if population { POPULATION } else { 4 });

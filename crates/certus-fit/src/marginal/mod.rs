@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::fit::Fit;
+use crate::predict::mean_and_sd;
 use crate::quantile::quantile;
 use crate::refusal::RequestError;
 use average::Average;
@@ -175,9 +176,7 @@ fn answer(
     interval: f64,
 ) -> MarginalEffect {
     let (draws, estimate) = average.split(values);
-    let n = draws.len() as f64;
-    let mean = draws.iter().sum::<f64>() / n;
-    let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let (mean, sd) = mean_and_sd(draws);
     let mut sorted = draws.to_vec();
     sorted.sort_by(f64::total_cmp);
     let tail = 0.5 * (1.0 - interval);
@@ -185,10 +184,10 @@ fn answer(
         term,
         at,
         estimate: estimate.unwrap_or(mean),
-        std_error: variance.sqrt(),
+        std_error: sd,
         conf_low: quantile(&sorted, tail),
         conf_high: quantile(&sorted, 1.0 - tail),
-        above: equal.map(|equal| draws.iter().filter(|x| **x > equal).count() as f64 / n),
+        above: equal.map(|equal| draws.iter().filter(|x| **x > equal).count() as f64 / draws.len() as f64),
         error: None,
     }
 }

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use certus::auto::{ACCURATE, Comparison, Verdict};
 use certus::certificate::words::nearest;
-use certus::error::TargetError;
 use certus::fit::Status;
+use certus::target::Gated;
 use certus::{Goal, Outcome, Target};
 use certus_models::nuts::{Chains, NutsSettings, nuts};
 
@@ -45,37 +45,6 @@ pub(crate) fn accurate(r_hat: f64, effective: f64, divergences: f64) -> bool {
     r_hat < R_HAT && effective > EFFECTIVE && divergences == 0.0
 }
 
-/// A target with so many gradients and so much time.
-struct Rationed<'a> {
-    target: &'a dyn Target,
-    most: u64,
-    spent: AtomicU64,
-    deadline: Option<Instant>,
-}
-
-impl Target for Rationed<'_> {
-    fn dim(&self) -> usize {
-        self.target.dim()
-    }
-
-    fn log_density(
-        &self,
-        points: &[f64],
-        values: &mut [f64],
-        gradients: &mut [f64],
-    ) -> Result<(), TargetError> {
-        // whether all chains together have enough does not depend on which comes first
-        let count = values.len() as u64;
-        if self.spent.fetch_add(count, Ordering::Relaxed) + count > self.most {
-            return Err(OVER[0].into());
-        }
-        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(OVER[1].into());
-        }
-        self.target.log_density(points, values, gradients)
-    }
-}
-
 impl PosteriorTable {
     /// NUTS in q's frame on the target of an outcome, where `choice` is NUTS, or is left to us and the other numbers
     /// are unreliable or not within the accuracy. The verdict, the message and the status become those of what is
@@ -109,7 +78,19 @@ impl PosteriorTable {
             }
             None => {
                 let begun = Instant::now();
-                let rationed = Rationed { target, most: left, spent: AtomicU64::new(0), deadline };
+                let spent = AtomicU64::new(0);
+                let admit = |points: usize| {
+                    // whether all chains together have enough does not depend on which comes first
+                    let count = points as u64;
+                    let enough = spent.fetch_add(count, Ordering::Relaxed) + count <= left;
+                    let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+                    match (enough, late) {
+                        (false, _) => Err(OVER[0].into()),
+                        (true, true) => Err(OVER[1].into()),
+                        (true, false) => Ok(()),
+                    }
+                };
+                let rationed = Gated::new(target, &admit);
                 let grain = if here { usize::MAX } else { 1 };
                 let settings = NutsSettings { seed: goal.seed, grain, ..NutsSettings::default() };
                 let run = || nuts(&rationed, &outcome.gaussian, &settings);
@@ -117,7 +98,7 @@ impl PosteriorTable {
                     true => run(),
                     false => certus::parallel::install(goal.threads, run).map_err(Into::into).and_then(|r| r),
                 };
-                outcome.counts.gradients += rationed.spent.into_inner().min(left);
+                outcome.counts.gradients += spent.load(Ordering::Relaxed).min(left);
                 outcome.elapsed += begun.elapsed();
                 judged(outcome, chains, goal.seed)
             }

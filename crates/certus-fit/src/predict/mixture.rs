@@ -15,7 +15,6 @@ use crate::predict::{Prediction, Responses, each_row};
 use crate::refusal::RequestError;
 use crate::variance::mixture::{Law, MixturePosterior};
 use crate::variance::names::UnknownScales;
-use certus_data::encoding::ColumnEncoding;
 use certus_data::leaves::Storage;
 use certus_data::table::Source;
 
@@ -35,7 +34,6 @@ pub fn predict_mixture(
     source: &dyn Source,
     storage: &Storage,
 ) -> Result<Vec<Prediction>, Error> {
-    let mut meaning = meaning.clone();
     let known = groups == Groups::Known;
     if unknown_scales.effects.is_empty() && !known {
         return Err(RequestError::no_effect("`groups`", "fits with groups, but this fit has none").into());
@@ -43,23 +41,16 @@ pub fn predict_mixture(
     if known && !unknown_scales.effects.is_empty() && mixture_posterior.effects.is_none() {
         return Err(RequestError::NoEffects.into());
     }
-    if !known {
-        meaning.encoding.groups.clear();
-        // columns that only name groups come last
-        while meaning.encoding.columns.last().is_some_and(|c| c.how == ColumnEncoding::Label) {
-            meaning.encoding.columns.pop();
-        }
-    }
+    let meaning = &if known { meaning.clone() } else { meaning.without_groups() };
     if let Some(draws) = draws {
         let effects = mixture_posterior.effects.as_ref();
-        let meaning = &meaning;
         return ByDraws { responses, meaning, unknown_scales, effects, draws, groups }
             .predict(source, storage);
     }
     let gaussian = mixture_posterior.gaussian().map_err(certus_models::Error::from)?;
     let (mut combinations, (nodes, scales), mut out) =
         (Combinations::new(&gaussian), mixture_posterior.thinned(), Vec::new());
-    each_row(&meaning, source, storage, |terms, offset, trials, levels| {
+    each_row(meaning, source, storage, |terms, offset, trials, levels| {
         let z: Vec<f64> = unknown_scales.effects.iter().map(|e| e.column(terms)).collect();
         // where nothing varies, every group is as good as any
         let spread = scales.iter().map(|scales| unknown_scales.sd_of_new(scales, &z)).collect();

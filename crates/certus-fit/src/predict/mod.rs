@@ -98,7 +98,7 @@ impl Prediction {
 }
 
 /// Of draws.
-fn mean_and_sd(values: &[f64]) -> (f64, f64) {
+pub(crate) fn mean_and_sd(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     (mean, (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt())

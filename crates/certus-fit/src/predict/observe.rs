@@ -52,7 +52,8 @@ impl Responses {
         Ok(Self { link: response.link(), observations: Some(observations) })
     }
 
-    /// 5 % and 95 % quantiles of `count` observations; `t(k, normal, uniform)` is the k-th linear predictor.
+    /// 5 % and 95 % quantiles of `count` observations; `t(k, luck)` is the k-th linear predictor, `luck()` a standard
+    /// normal and a uniform number.
     fn quantiles(
         &self,
         trials: f64,

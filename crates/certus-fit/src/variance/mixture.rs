@@ -18,7 +18,7 @@ const KEPT: usize = 50_000_000;
 
 /// The standard error of the logarithm of an estimated scale beyond which the data do not tell it: a normal
 /// approximation says nothing there.
-pub(crate) const KNOWN: f64 = 2.0;
+const KNOWN: f64 = 2.0;
 
 /// Bins of the density of a scale beside which there is another.
 const BINS: usize = 30;

@@ -78,7 +78,8 @@ def _scale(axes: Any, fit: Fit) -> None:
     draws = fit.sample(DRAWS, 1)[:, fit.names.index(scale.name)]
     axes.set_title(scale.name, fontsize=10)
     if np.ptp(draws) > 0:
-        axes.hist(draws, bins=60, density=True, color="lightgrey", label="posterior")
+        label = "normal approximation" if scale.scales == "estimate" else "posterior"
+        axes.hist(draws, bins=60, density=True, color="lightgrey", label=label)
     objective = scale.objective
     axes.axvline(scale.estimate, color="#1a7f37", ls="--", label=f"maximum of the {objective} {scale.estimate:.4g}, {scale.level}")
     axes.set_yticks([])

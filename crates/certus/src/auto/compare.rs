@@ -9,11 +9,11 @@ use super::modes::{ModeSearch, Modes};
 use super::verdict::{ACCURATE, Comparison, Verdict};
 use super::{Ending, Run};
 use crate::diagnostics::{Importance, WeightedDraws, importance};
-use crate::error::{Error, TargetError};
+use crate::error::Error;
 use crate::fit::Status;
 use crate::moving::{Convexity, Measured};
 use crate::random::Purpose;
-use crate::target::{Curvature, Target};
+use crate::target::{Gated, Target};
 
 /// Draws that are weighted: at first, and where that leaves the verdict open.
 const DRAWS: [usize; 2] = [8000, 32_000];
@@ -33,40 +33,8 @@ pub(super) fn for_the_descent(most: u64) -> u64 {
     most - (most / RESERVE.0).min(RESERVE.1)
 }
 
-/// A target that refuses calls once it is told to stop.
-struct Stopping<'a> {
-    target: &'a dyn Target,
-    proceed: &'a (dyn Fn() -> bool + Sync),
-}
-
 /// What a stopped target says.
 const STOPPED: &str = "the comparison with the posterior was stopped";
-
-impl Target for Stopping<'_> {
-    fn dim(&self) -> usize {
-        self.target.dim()
-    }
-
-    fn log_density(
-        &self,
-        points: &[f64],
-        values: &mut [f64],
-        gradients: &mut [f64],
-    ) -> Result<(), TargetError> {
-        if !(self.proceed)() {
-            return Err(STOPPED.into());
-        }
-        self.target.log_density(points, values, gradients)
-    }
-
-    fn curvature(&self) -> Option<Curvature> {
-        self.target.curvature()
-    }
-
-    fn log_concave(&self) -> bool {
-        self.target.log_concave()
-    }
-}
 
 /// True for our own refusal, which is no error of the target's.
 fn is_stop(error: &Error) -> bool {
@@ -125,7 +93,8 @@ impl Run<'_, '_> {
             Some(limit) => clock.elapsed() < limit + PATIENCE,
             None => true,
         };
-        let target = Stopping { target: &self.target, proceed: &proceed };
+        let admit = move |_| if proceed() { Ok(()) } else { Err(STOPPED.into()) };
+        let target = Gated::new(&self.target, &admit);
         let (w, convexity) = (&self.gaussian, self.convexity.clone());
         let none = Modes::default;
         if hurry {

@@ -13,6 +13,9 @@ use certus::{
     Curvature, Goal, Outcome, PointTarget, Provenance, Settings, TargetError, auto, auto_observed, fit,
 };
 
+use crate::hard_targets::funnel;
+use crate::verdicts::mixture;
+
 struct Target<F>(usize, F);
 
 impl<F: Fn(&[f64], &mut [f64]) -> f64 + Sync> PointTarget for Target<F> {
@@ -21,29 +24,6 @@ impl<F: Fn(&[f64], &mut [f64]) -> f64 + Sync> PointTarget for Target<F> {
     }
     fn log_density_at(&self, z: &[f64], g: &mut [f64]) -> Result<f64, TargetError> {
         Ok((self.1)(z, g))
-    }
-}
-
-/// Neal's funnel: v ~ N(0, 9), x_i ~ N(0, e^v).
-fn funnel(z: &[f64], g: &mut [f64]) -> f64 {
-    let (v, n) = (z[0], (z.len() - 1) as f64);
-    let sum: f64 = z[1..].iter().map(|x| x * x).sum();
-    g[0] = -v / 9.0 - 0.5 * n + 0.5 * sum * (-v).exp();
-    for i in 1..z.len() {
-        g[i] = -z[i] * (-v).exp();
-    }
-    -v * v / 18.0 - 0.5 * n * v - 0.5 * sum * (-v).exp()
-}
-
-/// w N(a, 1) + (1 − w) N(−a, 1).
-fn mixture(a: f64, w: f64) -> impl Fn(&[f64], &mut [f64]) -> f64 + Sync {
-    move |z, g| {
-        let parts = [(1.0 - w).ln() - 0.5 * (z[0] + a).powi(2), w.ln() - 0.5 * (z[0] - a).powi(2)];
-        let largest = parts[0].max(parts[1]);
-        let total = largest + parts.iter().map(|p| (p - largest).exp()).sum::<f64>().ln();
-        let right = (parts[1] - total).exp();
-        g[0] = -(z[0] + a) * (1.0 - right) - (z[0] - a) * right;
-        total
     }
 }
 

@@ -144,7 +144,8 @@ fn student(z: &[f64], g: &mut [f64]) -> f64 {
     value
 }
 
-fn funnel(z: &[f64], g: &mut [f64]) -> f64 {
+/// Neal's funnel: v ~ N(0, 9), x_i ~ N(0, e^v).
+pub(crate) fn funnel(z: &[f64], g: &mut [f64]) -> f64 {
     let (v, n) = (z[0], (z.len() - 1) as f64);
     let sum: f64 = z[1..].iter().map(|x| x * x).sum();
     g[0] = -v / 9.0 - 0.5 * n + 0.5 * sum * (-v).exp();
@@ -154,7 +155,7 @@ fn funnel(z: &[f64], g: &mut [f64]) -> f64 {
     -v * v / 18.0 - 0.5 * n * v - 0.5 * sum * (-v).exp()
 }
 
-const EFFECTS: [(f64, f64); 8] = [
+pub(crate) const EFFECTS: [(f64, f64); 8] = [
     (28.0, 15.0),
     (8.0, 10.0),
     (-3.0, 16.0),

@@ -7,6 +7,8 @@ use certus::certificate::Level;
 use certus::fit::Status;
 use certus::{Goal, Outcome, PointTarget, TargetError, auto};
 
+use crate::hard_targets::{EFFECTS, funnel};
+
 type Density = Box<dyn Fn(&[f64], &mut [f64]) -> f64 + Sync>;
 
 /// A log density with its gradient; declared log-concave or not.
@@ -45,7 +47,7 @@ fn verdict(outcome: &Outcome) -> Verdict {
 }
 
 /// Two unit normals at ±a on the first coordinate, weights 1 − w (left) and w; standard normal in the others.
-fn mixture(a: f64, w: f64) -> impl Fn(&[f64], &mut [f64]) -> f64 {
+pub(crate) fn mixture(a: f64, w: f64) -> impl Fn(&[f64], &mut [f64]) -> f64 {
     move |z, g| {
         let parts = [(1.0 - w).ln() - 0.5 * (z[0] + a).powi(2), w.ln() - 0.5 * (z[0] - a).powi(2)];
         let largest = parts[0].max(parts[1]);
@@ -70,32 +72,13 @@ fn log_gamma(shapes: &[f64]) -> impl Fn(&[f64], &mut [f64]) -> f64 + use<> {
     }
 }
 
-fn funnel(z: &[f64], g: &mut [f64]) -> f64 {
-    let (v, n) = (z[0], (z.len() - 1) as f64);
-    let sum: f64 = z[1..].iter().map(|x| x * x).sum();
-    g[0] = -v / 9.0 - 0.5 * n + 0.5 * sum * (-v).exp();
-    (1..z.len()).for_each(|i| g[i] = -z[i] * (-v).exp());
-    -v * v / 18.0 - 0.5 * n * v - 0.5 * sum * (-v).exp()
-}
-
-const SCHOOLS: [(f64, f64); 8] = [
-    (28.0, 15.0),
-    (8.0, 10.0),
-    (-3.0, 16.0),
-    (7.0, 11.0),
-    (-1.0, 9.0),
-    (1.0, 11.0),
-    (18.0, 10.0),
-    (12.0, 18.0),
-];
-
 /// Eight schools, not centred: (μ, log τ, η_j), θ_j = μ + τ η_j, μ ~ N(0, 5), τ half-Cauchy(5).
 fn eight_schools(z: &[f64], g: &mut [f64]) -> f64 {
     let (mu, tau) = (z[0], z[1].exp());
     let mut value = -mu * mu / 50.0 - (tau * tau / 25.0).ln_1p() + z[1];
     g[0] = -mu / 25.0;
     g[1] = 1.0 - 2.0 * tau * tau / (25.0 + tau * tau);
-    for (j, (y, s)) in SCHOOLS.iter().enumerate() {
+    for (j, (y, s)) in EFFECTS.iter().enumerate() {
         let eta = z[2 + j];
         let e = (y - mu - tau * eta) / (s * s);
         value += -0.5 * eta * eta - 0.5 * e * e * s * s;
@@ -201,13 +184,13 @@ fn of_eight_schools() -> Vec<(f64, f64)> {
         let log_tau = -14.0 + 20.0 * f64::from(k / 400) / 599.0;
         let tau = log_tau.exp();
         let mut log_p = -mu * mu / 50.0 - (tau * tau / 25.0).ln_1p() + log_tau;
-        for (y, s) in SCHOOLS {
+        for (y, s) in EFFECTS {
             let v = s * s + tau * tau;
             log_p -= 0.5 * ((y - mu).powi(2) / v + v.ln());
         }
         // not above 1: the likelihood of 8 observations with sds of 9 or more
         let p = (log_p + 20.0).exp();
-        let given = SCHOOLS.map(|(y, s)| {
+        let given = EFFECTS.map(|(y, s)| {
             let v = s * s + tau * tau;
             (tau * (y - mu) / v, s * s / v)
         });

@@ -157,29 +157,35 @@ mod tests {
     /// Equal weights: p is q, and the ends are the last point that the widths allow, by hand.
     #[test]
     fn ends_by_hand() {
-        let (n, delta, clip) = (2000.0, 0.06, Clip { clip: 1.0, most: 6.0 });
-        let (mut steps, mut size) = (Steps::new(1), Sums::default());
-        // H = 0 at 2,000 pairs, none of them beyond the clip: few enough for every part to move an end
-        (0..2000).for_each(|_| size.add(0.0, clip));
-        steps.add([0.0; 2], &[0.5], 1.0);
-        let (tail, slack) = (0.004, 0.001);
-        let width = 14.0 * 100.0_f64.ln() / (3.0 * (n - 1.0))
-            + 5.0 * super::super::bounded::probability_at_most(0.0, n, 0.02)
-            + 6e-10;
-        for (j, (low, high)) in
-            steps.enclosed(0, &size, clip, n, (tail, slack), delta).into_iter().enumerate()
-        {
-            let alpha = AT[j].0;
-            let at = |t: f64| upper_tail(-t) - alpha;
-            let (above, below) = (width + (1.0 - alpha) * tail + slack, -width - alpha * tail - slack);
-            let last = (0..POINTS).map(|i| point(j, i)).take_while(|t| at(*t) + above <= 0.0).last();
-            let first = (0..POINTS).map(|i| point(j, i)).find(|t| at(*t) + below >= 0.0);
-            assert_eq!((Some(low), Some(high)), (last.map(|t| t - ROUNDING), first.map(|t| t + ROUNDING)));
-            assert!(low < AT[j].1 && AT[j].1 < high && high - low < 0.8, "{j}: {low} {high}");
+        // many pairs, and few enough for every part of the width to move an end
+        for (n, most, widest) in [(1_000_000, 2.0, 0.25), (2000, 6.0, 0.8)] {
+            let (delta, clip) = (0.06, Clip { clip: 1.0, most });
+            let (mut steps, mut size) = (Steps::new(1), Sums::default());
+            // H = 0 at all pairs, none of them beyond the clip
+            (0..n).for_each(|_| size.add(0.0, clip));
+            steps.add([0.0; 2], &[0.5], 1.0);
+            let (n, tail, slack) = (f64::from(n), 0.004, 0.001);
+            let width = 14.0 * 100.0_f64.ln() / (3.0 * (n - 1.0))
+                + (most - 1.0) * super::super::bounded::probability_at_most(0.0, n, 0.02)
+                + 1e-10 * most;
+            for (j, (low, high)) in
+                steps.enclosed(0, &size, clip, n, (tail, slack), delta).into_iter().enumerate()
+            {
+                let alpha = AT[j].0;
+                let at = |t: f64| upper_tail(-t) - alpha;
+                let (above, below) = (width + (1.0 - alpha) * tail + slack, -width - alpha * tail - slack);
+                let last = (0..POINTS).map(|i| point(j, i)).take_while(|t| at(*t) + above <= 0.0).last();
+                let first = (0..POINTS).map(|i| point(j, i)).find(|t| at(*t) + below >= 0.0);
+                assert_eq!(
+                    (Some(low), Some(high)),
+                    (last.map(|t| t - ROUNDING), first.map(|t| t + ROUNDING))
+                );
+                assert!(low < AT[j].1 && AT[j].1 < high && high - low < widest, "{j}: {low} {high}");
+            }
+            // far off, nothing is said
+            let nothing = steps.enclosed(0, &size, clip, n, (2.0, slack), delta);
+            assert_eq!(nothing, [(f64::NEG_INFINITY, f64::INFINITY); 3]);
+            assert_eq!(Steps::new(LARGEST + 1).enclosed(5, &size, clip, n, (0.0, 0.0), delta), nothing);
         }
-        // far off, nothing is said
-        let nothing = steps.enclosed(0, &size, clip, n, (2.0, slack), delta);
-        assert_eq!(nothing, [(f64::NEG_INFINITY, f64::INFINITY); 3]);
-        assert_eq!(Steps::new(LARGEST + 1).enclosed(5, &size, clip, n, (0.0, 0.0), delta), nothing);
     }
 }
