@@ -98,8 +98,8 @@ def table(name):
     return rows[0], np.array(rows[1:], float)
 
 
-def logit_bc():
-    head, rows = table('logit_bc.csv')
+def logit(name):
+    head, rows = table(name + '.csv')
     a = rows[:, [i for i, h in enumerate(head) if h.startswith('x')]]
     return a, Binomial(rows[:, head.index('y')]), np.eye(a.shape[1])
 
@@ -112,10 +112,11 @@ def beetles():
 
 
 PROBLEMS = {
+    'logit_d10 d=10 N=1000': lambda: logit('logit_d10'),
     'logistic d=20 N=500': lambda: logistic(20, 500),
     'poisson d=50 N=1000': lambda: poisson(50, 1000),
     'logistic d=20 N=200': lambda: logistic(20, 200),
-    'logit_bc d=31 N=569': logit_bc,
+    'logit_bc d=31 N=569': lambda: logit('logit_bc'),
     'logistic d=200 N=20000': lambda: logistic(200, 20000),
     'beetles d=2 N=8': beetles,
 }
@@ -349,7 +350,7 @@ def cuts(name, seed=1):
 
 if __name__ == '__main__':
     if sys.argv[1:] == ['cuts']:
-        for problem in ('beetles d=2 N=8', 'logistic d=20 N=500', 'logistic d=20 N=200', 'poisson d=50 N=1000'):
+        for problem in ('beetles d=2 N=8', 'logit_d10 d=10 N=1000', 'logistic d=20 N=500', 'logistic d=20 N=200', 'poisson d=50 N=1000'):
             cuts(problem)
         sys.exit()
     if sys.argv[1:] == ['borderline']:
