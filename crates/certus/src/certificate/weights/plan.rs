@@ -94,8 +94,8 @@ fn largest(seen: &Variables<Seen>) -> Variables<f64> {
 }
 
 /// Half the width of the widest interval of a mean or an sd, in sds of q, that `n` pairs would give if their variables
-/// were those of the `pilot` and Z were 1: T₁ and the interval of M for a mean, half of (T₀ + T₂)/2 and the interval of
-/// S for an sd. If nothing is reported, T₀ and the interval of Y.
+/// were those of the `pilot` and Z were 1: T₁ and the interval of M for a mean, half of (T₀ + T₂)/2 and the interval
+/// of S for an sd. If nothing is reported, T₀ and the interval of Y.
 fn foreseen(pilot: (&Variables<Seen>, f64), cut: Cut, tail: &Tail, n: f64, delta: f64) -> f64 {
     let (seen, count) = pilot;
     let (reported, [t0, t1, t2]) = (seen.means.len(), tail.moments);
@@ -174,8 +174,8 @@ impl WeightProblem<'_> {
 mod tests {
     use super::*;
 
-    /// Two pilot pairs and τ = 1: the half widths of a mean and of an sd, of which the larger counts; of Y where nothing
-    /// is reported.
+    /// Two pilot pairs and τ = 1: the half widths of a mean and of an sd, of which the larger counts; of Y where
+    /// nothing is reported.
     #[test]
     fn widths_by_hand() {
         let (cut, e) = (Cut { tau: 1.0, xi: 4.0 }, 1.0_f64.exp());
