@@ -127,15 +127,6 @@ pub enum RequestError {
         /// Effects of all terms.
         effects: usize,
     },
-    /// Several sds of a model that is not linear, of which there is no posterior.
-    #[error(
-        "the sds of {effects} random effects are not given, and models that are not linear have no posterior of \
-            several sds yet: add `ml` (or `scales` estimate) for their maximum likelihood, or give them (`group-sd`)"
-    )]
-    NoPosterior {
-        /// Effects of all terms.
-        effects: usize,
-    },
     /// A setting of unknown scales where all are given.
     #[error(
         "{setting} is given, but no group sd, noise or dispersion is unknown: leave it out, or leave out group-sd, \
