@@ -207,6 +207,8 @@ impl Signals {
             }
             let late = self.shared.late() && since.get_or_insert_with(Instant::now).elapsed() >= GIVE_UP;
             if late || self.seen().is_some() {
+                // the threads that it keeps busy are needed by whoever goes on
+                self.shared.flag.store(true, Ordering::Relaxed);
                 return None;
             }
         }

@@ -22,6 +22,7 @@ mod levels;
 mod matrix;
 mod names;
 mod nearest;
+mod nested;
 mod notes;
 pub mod prepare;
 pub mod profile;

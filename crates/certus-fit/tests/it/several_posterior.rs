@@ -166,13 +166,16 @@ impl PointTarget for Case {
     }
 }
 
+/// A row of the table: its name, and its value at a point.
+type NamedRow = (&'static str, Box<dyn Fn(&[f64]) -> f64>);
+
 /// Every mean and sd, to the stated errors (2.6 standard errors; 4 are allowed, one in 16,000 fails) and four standard
 /// errors of the chains; quantiles to 0.03 of the probability, four standard errors of 1,000 draws; effects to a
 /// quarter of theirs, as 200 draws average.
 fn agrees(case: &Case) {
     let chains = case.chains();
     let (fit, k) = (fitted(&case.problem(), "importance", 3), 2 + case.scales());
-    let row = |j: usize| -> (&str, Box<dyn Fn(&[f64]) -> f64>) {
+    let row = |j: usize| -> NamedRow {
         match j {
             0 => ("(Intercept)", Box::new(|z| z[0])),
             1 => ("x", Box::new(|z| z[1])),

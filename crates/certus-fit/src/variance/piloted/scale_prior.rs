@@ -76,8 +76,12 @@ impl ScalePrior<'_> {
                 continue;
             }
             let correlation = self.unknown.scales[j].correlation;
-            if !known {
-                center[j] = if correlation { 0.0 } else { (SMALL * unit).ln() };
+            if correlation && !known {
+                center[j] = 0.0;
+            }
+            // sds beside a correlation of 1 or −1 are estimated, but have no standard error
+            if !correlation {
+                center[j] = center[j].max((SMALL * unit).ln());
             }
             for i in 0..k {
                 (own[j * k + i], own[i * k + j]) = (0.0, 0.0);

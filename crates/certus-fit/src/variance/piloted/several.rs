@@ -58,13 +58,16 @@ impl SeveralDensity<'_> {
         -0.5 * linalg::dot(&apart, &turned)
     }
 
-    /// The log density with the random numbers of a point, and that of the prior alone; `None` where there is none.
-    fn at(&self, point: &[f64], number: u64) -> Option<(Result<LogDensity, Error>, f64)> {
+    /// log p of coefficients and scales up to a constant; `None` where there is none.
+    fn prior_at(&self, point: &[f64]) -> Option<f64> {
         let (beta, coordinates) = point.split_at(self.coefficients());
-        let prior = self.scales.log_density(coordinates)? + self.log_prior(beta);
-        let scales = self.scales.unknown.of_coordinates(coordinates);
-        let found = self.model.log_likelihood(beta, &scales, number);
-        Some((found.map(|own| LogDensity { value: own.value + prior, ..own }), prior))
+        Some(self.scales.log_density(coordinates)? + self.log_prior(beta))
+    }
+
+    /// log L at a point with the random numbers of a point.
+    fn likelihood_at(&self, point: &[f64], number: u64) -> Result<LogDensity, Error> {
+        let (beta, coordinates) = point.split_at(self.coefficients());
+        self.model.log_likelihood(beta, &self.scales.unknown.of_coordinates(coordinates), number)
     }
 
     fn dim(&self) -> usize {
@@ -91,8 +94,11 @@ impl CollapsedDensity for SeveralDensity<'_> {
     }
 
     fn log_density(&self, point: &[f64]) -> Result<LogDensity, Error> {
-        let nothing = LogDensity { value: ScalePrior::impossible(), error: 0.0 };
-        self.at(point, 0).map_or(Ok(nothing), |(found, _)| found)
+        let Some(prior) = self.prior_at(point) else {
+            return Ok(LogDensity { value: ScalePrior::impossible(), error: 0.0 });
+        };
+        let own = self.likelihood_at(point, 0)?;
+        Ok(LogDensity { value: own.value + prior, ..own })
     }
 
     fn groups(&self) -> usize {
@@ -121,8 +127,8 @@ impl Piloted for SeveralDensity<'_> {
         Student::first(node.mean.iter().copied().chain(scales).collect(), &covariance)
     }
 
-    /// The likelihood of counts and of binary responses is at most 1. Where it is no number, this bounds a weight; if
-    /// the bound is e⁻⁴⁰ of the weight in the middle, it takes its place.
+    /// The likelihood of counts and of binary responses is at most 1, which bounds a weight; if the bound is e⁻⁴⁰ of the
+    /// weight in the middle, it takes its place.
     fn sample(
         &self,
         proposal: &Student,
@@ -133,16 +139,15 @@ impl Piloted for SeveralDensity<'_> {
         let middle = self.log_density(&proposal.center)?.value - proposal.log_height();
         let one = |place: usize, normals: &[f64]| {
             let (point, log_q) = proposal.point(normals);
-            let Some((found, prior)) = self.at(&point, batch * BATCH + place as u64) else {
+            let Some(prior) = self.prior_at(&point) else {
                 return Ok((point, ScalePrior::impossible(), 0.0));
             };
-            match found {
-                Ok(own) => Ok((point, own.value - log_q, own.error)),
-                Err(Error::NotFinite(_)) if prior - log_q < middle - NOTHING => {
-                    Ok((point, prior - log_q, 0.0))
-                }
-                Err(error) => Err(error),
+            let most = prior - log_q;
+            if most < middle - NOTHING {
+                return Ok((point, most, 0.0));
             }
+            let own = self.likelihood_at(&point, batch * BATCH + place as u64)?;
+            Ok((point, own.value + most, own.error))
         };
         drawn(draws, self.dim() + FREEDOM, seed, batch, &one)
     }
