@@ -43,7 +43,7 @@ pub fn problem(
     ranks: Option<Arc<dyn Ranks>>,
 ) -> Result<Problem, Failure> {
     let request = request(settings)?;
-    let source = open(path(settings)?, settings.r#where.as_deref(), settings.sql.as_deref())?;
+    let source = open(path(settings)?, settings)?;
     let source = Stoppable { source, signals };
     // ranks must stop together, so where there are several no pass ends before its last row
     let stop = ranks.is_none().then(|| signals.flag().clone());
@@ -52,15 +52,32 @@ pub fn problem(
     read.map_err(|e| if source.stopped() { signals.end() } else { e.into() })
 }
 
-/// Opens files.
-#[cfg(feature = "scan")]
-pub fn open(path: &Path, filter: Option<&str>, sql: Option<&str>) -> Result<Box<dyn Source>, Failure> {
-    Ok(Box::new(certus_data::FileSource::open(&[path.to_path_buf()], filter, sql)?))
+/// Opens files, as a fit with these settings reads them.
+pub fn open(path: &Path, settings: &Settings) -> Result<Box<dyn Source>, Failure> {
+    let (filter, sql) = (settings.r#where.as_deref(), settings.sql.as_deref());
+    open_as(path, filter, sql, settings.na.as_deref().unwrap_or_default())
 }
 
-/// Opens files: this build cannot.
+/// Opens files that are new to a fit: its condition and its query are not applied.
+pub fn open_new(path: &Path, settings: &Settings) -> Result<Box<dyn Source>, Failure> {
+    open_as(path, None, None, settings.na.as_deref().unwrap_or_default())
+}
+
+#[cfg(feature = "scan")]
+fn open_as(
+    path: &Path,
+    filter: Option<&str>,
+    sql: Option<&str>,
+    na: &[String],
+) -> Result<Box<dyn Source>, Failure> {
+    let (filter, sql) = (filter.map(String::from), sql.map(String::from));
+    let options = certus_data::FileOptions { filter, sql, na: na.to_vec() };
+    Ok(Box::new(certus_data::FileSource::open(&[path.to_path_buf()], options)?))
+}
+
+/// This build cannot.
 #[cfg(not(feature = "scan"))]
-pub fn open(path: &Path, _: Option<&str>, _: Option<&str>) -> Result<Box<dyn Source>, Failure> {
+fn open_as(path: &Path, _: Option<&str>, _: Option<&str>, _: &[String]) -> Result<Box<dyn Source>, Failure> {
     Err(usage(format!(
         "{} cannot be read: this build does not support files (build it with the feature `scan`)",
         path.display()
@@ -89,6 +106,10 @@ impl Source for Stoppable<'_> {
 
     fn files_read(&self, rows: usize) -> Option<String> {
         self.source.files_read(rows)
+    }
+
+    fn notes(&self, wanted: &[usize]) -> Vec<String> {
+        self.source.notes(wanted)
     }
 
     fn scan(

@@ -9,12 +9,13 @@ use certus_fit::directory::{MEANING, REPORT};
 use certus_fit::record::Parameter;
 use certus_fit::report::Extras;
 use certus_fit::{
-    ColumnFile, DevianceTest, Fit, FitDirectory, ModelComparison, ModelRow, Prediction, Record, extras,
+    ColumnFile, DevianceTest, Fit, FitDirectory, ModelComparison, ModelRow, Prediction, Record, Settings,
+    extras,
 };
 
 use crate::exit::{Code, Failure, note, print};
 use crate::output::Output;
-use crate::request::open;
+use crate::request::open_new;
 use crate::table::aligned;
 
 /// Opens the directory of a fit, with a note if nothing protects its files.
@@ -22,6 +23,12 @@ pub fn opened(dir: &Path) -> Result<FitDirectory, Failure> {
     let directory = FitDirectory::open(dir)?;
     directory.note().iter().for_each(|words| note(words));
     Ok(directory)
+}
+
+/// The settings of a fit.
+pub fn settings(record: &Record) -> Result<Settings, Failure> {
+    serde_json::from_value(record.settings.clone())
+        .map_err(|e| Failure::new(Code::Data, format!("the settings in fit.json: {e}")))
 }
 
 /// The data of a fit, where they still are.
@@ -100,7 +107,7 @@ pub fn predict(
     let inputs: Vec<&Path> = std::iter::once(new).chain(data(&record)).collect();
     let output = to.map(|to| Output::new(to, overwrite, dir, &inputs)).transpose()?;
     let fit = Fit::read(&directory)?;
-    let source = open(new, None, None)?;
+    let source = open_new(new, &settings(&record)?)?;
     let asked = groups.map(str::parse).transpose()?;
     let rows = fit.predict(&*source, asked, observations, &Storage::default())?;
     let unknown_scales =

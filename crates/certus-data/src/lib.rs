@@ -12,6 +12,7 @@ pub mod encoding;
 mod error;
 mod event;
 pub mod formula;
+mod identifiers;
 mod identity;
 mod inputs;
 mod kind;
@@ -49,7 +50,7 @@ pub use names::quoted;
 pub use nearest::nearest;
 pub use prepare::{Prepared, prepare, prepare_with};
 #[cfg(feature = "scan")]
-pub use scan::{FileSource, files_of};
+pub use scan::{FileOptions, FileSource, files_of};
 pub use spec::{Categorical, Features, GroupSpec, Missing, Slopes, Spec};
 pub use summary::ResponseSummary;
 pub use table::{Batch, Column, ColumnInfo, Kind, Source, Table};

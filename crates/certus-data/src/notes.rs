@@ -71,6 +71,8 @@ fn together(left: &[UnusedColumn], how: &str) -> Vec<String> {
                 let plural = match reason.split_once(' ') {
                     Some(("is", rest)) => format!("are {rest}"),
                     Some(("holds", rest)) => format!("hold {rest}"),
+                    Some(("counts", rest)) => format!("count {rest}"),
+                    Some(("has", rest)) => format!("have {rest}"),
                     _ => reason.to_string(),
                 };
                 format!("{} are {how}: they {plural}", names.join(", "))

@@ -124,7 +124,8 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
     let of_columns = notes(spec, &encoding, &profile, &terms.ignored, &dropped);
     let dependent = dependent(&leaves, &encoding)?;
     let of_rows = dependent.iter().map(|d| dependence(&encoding, d));
-    let notes = read.into_iter().chain(of_columns).chain(of_slopes).chain(of_rows).collect();
+    let of_cells = source.notes(&terms.wanted);
+    let notes = read.into_iter().chain(of_cells).chain(of_columns).chain(of_slopes).chain(of_rows).collect();
     Ok(Prepared {
         rows_used: profile.used,
         rows_dropped: profile.incomplete,
