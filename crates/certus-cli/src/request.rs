@@ -54,13 +54,21 @@ pub fn problem(
 
 /// Opens files, as a fit with these settings reads them.
 pub fn open(path: &Path, settings: &Settings) -> Result<Box<dyn Source>, Failure> {
-    let (filter, sql) = (settings.r#where.as_deref(), settings.sql.as_deref());
-    open_as(path, filter, sql, settings.na.as_deref().unwrap_or_default())
+    open_as(path, settings.r#where.as_deref(), settings.sql.as_deref(), settings, &[])
 }
 
 /// Opens files that are new to a fit: its condition and its query are not applied.
 pub fn open_new(path: &Path, settings: &Settings) -> Result<Box<dyn Source>, Failure> {
-    open_as(path, None, None, settings.na.as_deref().unwrap_or_default())
+    open_as(path, None, None, settings, &[])
+}
+
+/// The same with the query of the fit, in which the response may be missing.
+pub fn open_new_by_query(
+    path: &Path,
+    settings: &Settings,
+    response: &str,
+) -> Result<Box<dyn Source>, Failure> {
+    open_as(path, None, settings.sql.as_deref(), settings, &[response.to_string()])
 }
 
 #[cfg(feature = "scan")]
@@ -68,16 +76,24 @@ fn open_as(
     path: &Path,
     filter: Option<&str>,
     sql: Option<&str>,
-    na: &[String],
+    settings: &Settings,
+    absent: &[String],
 ) -> Result<Box<dyn Source>, Failure> {
     let (filter, sql) = (filter.map(String::from), sql.map(String::from));
-    let options = certus_data::FileOptions { filter, sql, na: na.to_vec() };
+    let na = settings.na.clone().unwrap_or_default();
+    let options = certus_data::FileOptions { filter, sql, na, absent: absent.to_vec() };
     Ok(Box::new(certus_data::FileSource::open(&[path.to_path_buf()], options)?))
 }
 
 /// This build cannot.
 #[cfg(not(feature = "scan"))]
-fn open_as(path: &Path, _: Option<&str>, _: Option<&str>, _: &[String]) -> Result<Box<dyn Source>, Failure> {
+fn open_as(
+    path: &Path,
+    _: Option<&str>,
+    _: Option<&str>,
+    _: &Settings,
+    _: &[String],
+) -> Result<Box<dyn Source>, Failure> {
     Err(usage(format!(
         "{} cannot be read: this build does not support files (build it with the feature `scan`)",
         path.display()

@@ -36,7 +36,8 @@ pub mod terms;
 pub mod units;
 
 pub use basis::FittedBasis;
-pub use encoding::{Coding, ColumnEncoding, Encoded, Encoding, Feature, Group, Part};
+pub use complete::labels;
+pub use encoding::{Coding, ColumnEncoding, Encoded, Encoding, Feature, Gaps, Group, Part};
 pub use error::{
     ColumnError, DataError, Difference, ErrorKind, FileError, MissingIn, NoFeature, SpecError, Subject,
     Unavailable,

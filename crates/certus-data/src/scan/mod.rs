@@ -23,9 +23,10 @@ use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::execution::context::SQLOptions;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, cast as cast_to, lit};
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::scalar::ScalarValue;
 use futures::StreamExt;
 use tokio::runtime::{Builder, Runtime};
 
@@ -45,6 +46,8 @@ pub struct FileOptions {
     pub sql: Option<String>,
     /// Texts that stand for a missing value, beside those that always do.
     pub na: Vec<String>,
+    /// Columns that a query may name although the files do not have them: numbers, all of them missing.
+    pub absent: Vec<String>,
 }
 
 /// CSV, TSV, Parquet or Arrow files, optionally filtered or queried. In SQL the files are the table `data`; names are
@@ -75,7 +78,7 @@ impl FileSource {
     ///
     /// CSV files are read through once, to see what every column holds.
     pub fn open(paths: &[PathBuf], options: FileOptions) -> Result<Self, DataError> {
-        let FileOptions { filter, sql, na } = options;
+        let FileOptions { filter, sql, na, absent } = options;
         if filter.is_some() && sql.is_some() {
             return Err(FileError::ConditionAndQuery.into());
         }
@@ -103,9 +106,13 @@ impl FileSource {
         };
         source.find_schema()?;
         if let Some(sql) = source.query.clone() {
-            let table = source.typed(0..source.files.len(), "the query")?.into_view();
+            let mut table = source.typed(0..source.files.len(), "the query")?;
             let failed = |e| problem(e, "the query", &source.columns);
-            source.context.register_table("data", table).map_err(failed)?;
+            for name in absent.iter().filter(|name| source.columns.iter().all(|c| c.name != **name)) {
+                let nothing = cast_to(lit(ScalarValue::Null), DataType::Float64);
+                table = table.with_column(name, nothing).map_err(failed)?;
+            }
+            source.context.register_table("data", table.into_view()).map_err(failed)?;
             let frame = source.query(&sql)?;
             source.columns = result_columns(&frame, &source.columns);
         } else if source.filter.is_some() {

@@ -30,7 +30,7 @@ fn file(directory: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
 fn open(path: &Path, na: &[&str], filter: Option<&str>, sql: Option<&str>) -> Result<FileSource, DataError> {
     let (filter, sql) = (filter.map(String::from), sql.map(String::from));
     let na = na.iter().map(|text| text.to_string()).collect();
-    FileSource::open(&[path.to_path_buf()], FileOptions { filter, sql, na })
+    FileSource::open(&[path.to_path_buf()], FileOptions { filter, sql, na, absent: vec!["late".into()] })
 }
 
 fn plain(path: &Path) -> FileSource {
@@ -203,4 +203,17 @@ fn files_with_types_of_their_own_have_them_too() {
     assert_eq!(cells(&source, "x"), ["0.5", "1.5", "-"]);
     assert_eq!(cells(&source, "g"), ["a", "-", "b"]);
     assert_eq!(cells(&open(&path, &["-999"], Some("k < 3"), None).unwrap(), "k"), ["1"]);
+}
+
+#[test]
+fn a_query_may_name_columns_that_new_files_do_not_have() {
+    let directory = TempDir::new().unwrap();
+    let path = file(&directory, "new.csv", "x\n1\n2\n");
+    let query = "select late, 2*x as z from data";
+    let new = open(&path, &[], None, Some(query)).unwrap();
+    assert_eq!((cells(&new, "late"), cells(&new, "z")), (vec!["-".into(); 2], vec!["2".into(), "4".into()]));
+    let old = file(&directory, "old.csv", "x,late\n1,0\n2,1\n");
+    assert_eq!(cells(&open(&old, &[], None, Some(query)).unwrap(), "late"), ["0", "1"]);
+    let error = open(&path, &[], None, Some("select early from data")).err().unwrap();
+    assert!(error.to_string().contains("early"), "{error}");
 }
