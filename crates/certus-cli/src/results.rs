@@ -152,6 +152,15 @@ pub fn predict(arguments: &PredictArguments) -> Result<Code, Failure> {
     let inputs: Vec<&Path> = std::iter::once(new.as_path()).chain(data(&record)).collect();
     let output = to.as_ref().map(|to| Output::new(to, arguments.overwrite, dir, &inputs)).transpose()?;
     let levels = Levels::new(arguments.quantiles.as_deref(), *observations)?;
+    let names: Vec<String> = arguments.id.iter().cloned().chain(levels.names()).collect();
+    if let Some(twice) = (1..names.len()).find(|k| names[..*k].contains(&names[*k])) {
+        let message = format!(
+            "--id: the output would have two columns '{}'; give each column once, and rename one of the new data that \
+             is called like a prediction",
+            names[twice]
+        );
+        return Err(Failure::new(Code::Usage, message));
+    }
     let fit = Fit::read(&directory)?;
     let source = new_data(arguments, &fit)?;
     let asked = groups.as_deref().map(str::parse).transpose()?;

@@ -80,7 +80,10 @@ fn identifiers_are_copied_and_checked() {
         (&["17", "ann"].map(String::from)[..], &["4", "bob"].map(String::from)[..])
     );
     expect(&certus(&["predict", &fit, &new, "--id", "name"]), 65, "'name'");
-    expect(&certus(&["predict", &fit, &new, "--id", "mean"]), 65, "mean");
+    for ids in [["--id", "mean", "--id", "nr"], ["--id", "nr", "--id", "nr"]] {
+        let words = format!("two columns '{}'", ids[1]);
+        expect(&certus(&[&["predict", &fit, &new], &ids[..]].concat()), 64, &words);
+    }
 }
 
 /// t is normal: its quantile at p is mean + z sd.

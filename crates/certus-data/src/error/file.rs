@@ -17,7 +17,7 @@ pub enum FileError {
     },
     /// A directory without a file of a known format.
     #[error(
-        "the directory {} holds no file that ends in csv, tsv, csv.gz, tsv.gz, parquet, pq, arrow, ipc or feather",
+        "the directory {} holds no file that ends in csv, tsv (each also with .gz), parquet, pq, arrow, ipc or feather",
         path.display()
     )]
     EmptyDirectory {
@@ -50,8 +50,8 @@ pub enum FileError {
     },
     /// A name without the ending of a known format.
     #[error(
-        "{} is of an unknown format: its name must end in csv, tsv, txt (each also with .gz), parquet, pq, arrow, ipc or \
-         feather",
+        "{} is of an unknown format: its name must end in csv, tsv, txt (each also with .gz), parquet, pq, arrow, \
+            ipc or feather",
         path.display()
     )]
     UnknownFormat {

@@ -8,6 +8,7 @@ mod notation;
 mod packed;
 mod schema;
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use futures::StreamExt;
 use tokio::runtime::{Builder, Runtime};
 
 use self::files::{Format, Listed, list, short, url};
-use self::notation::Notation;
+use self::notation::{Notation, point};
 use self::packed::Unpacked;
 use self::schema::{agree, problem, result_columns};
 use crate::error::{ColumnError, DataError, FileError};
@@ -48,6 +49,9 @@ pub struct FileOptions {
     pub na: Vec<String>,
     /// Columns that a query may name although the files do not have them: numbers, all of them missing.
     pub absent: Vec<String>,
+    /// The columns that are used, if that is known: others of text files are not looked at. Without effect on what a
+    /// condition or a query may name.
+    pub used: Option<Vec<String>>,
 }
 
 /// CSV, TSV, Parquet or Arrow files, optionally filtered or queried. In SQL the files are the table `data`; names are
@@ -78,7 +82,8 @@ impl FileSource {
     ///
     /// CSV files are read through once, to see what every column holds.
     pub fn open(paths: &[PathBuf], options: FileOptions) -> Result<Self, DataError> {
-        let FileOptions { filter, sql, na, absent } = options;
+        let FileOptions { filter, sql, na, absent, used } = options;
+        let used = used.filter(|_| filter.is_none() && sql.is_none());
         if filter.is_some() && sql.is_some() {
             return Err(FileError::ConditionAndQuery.into());
         }
@@ -104,9 +109,9 @@ impl FileSource {
             filter,
             query: sql,
         };
-        source.find_schema()?;
+        source.find_schema(used)?;
         if let Some(sql) = source.query.clone() {
-            let mut table = source.typed(0..source.files.len(), "the query")?;
+            let mut table = source.typed(0..source.files.len(), "the query", None)?;
             let failed = |e| problem(e, "the query", &source.columns);
             for name in absent.iter().filter(|name| source.columns.iter().all(|c| c.name != **name)) {
                 let nothing = cast_to(lit(ScalarValue::Null), DataType::Float64);
@@ -167,7 +172,7 @@ impl FileSource {
     }
 
     /// The common schema of all files.
-    fn find_schema(&mut self) -> Result<(), DataError> {
+    fn find_schema(&mut self, used: Option<Vec<String>>) -> Result<(), DataError> {
         let mut common: Option<Vec<Field>> = None;
         for (file, named) in self.read().iter().zip(&self.files) {
             let name = short(named);
@@ -184,9 +189,9 @@ impl FileSource {
             }
             let fields: Vec<Field> =
                 schema.fields().iter().map(|f| Field::new(f.name(), f.data_type().clone(), true)).collect();
-            let twice = (1..fields.len()).find(|&k| fields[..k].iter().any(|f| f.name() == fields[k].name()));
-            if let Some(k) = twice {
-                let column = fields[k].name().clone();
+            let mut seen = HashSet::new();
+            if let Some(twice) = fields.iter().find(|f| !seen.insert(f.name())) {
+                let column = twice.name().clone();
                 return Err(ColumnError::Repeated { name: column, file: Some(name) }.into());
             }
             match &mut common {
@@ -198,8 +203,12 @@ impl FileSource {
         self.types = fields.iter().map(|f| f.data_type().clone()).collect();
         let mut kinds: Vec<Kind> = fields.iter().map(|f| cells::kind(f.data_type())).collect();
         if matches!(self.format, Format::Csv { .. }) {
-            let seen = self.look_through(Arc::new(Schema::new(fields.clone())))?;
-            for (k, seen) in seen.iter().enumerate() {
+            let used: Option<HashSet<String>> = used.map(|names| names.into_iter().collect());
+            let is_used = |k: &usize| used.as_ref().is_none_or(|names| names.contains(fields[*k].name()));
+            let looked: Vec<usize> = (0..fields.len()).filter(is_used).collect();
+            kinds.fill(Kind::Other("text that was not looked at".into()));
+            let seen = self.look_through(Arc::new(Schema::new(fields.clone())), &looked)?;
+            for (k, seen) in looked.into_iter().zip(&seen) {
                 let (kind, data_type) = seen.kind();
                 kinds[k] = kind;
                 self.types[k] = data_type;
@@ -213,14 +222,18 @@ impl FileSource {
         Ok(())
     }
 
-    /// Every cell of every CSV file, as text.
-    fn look_through(&self, schema: SchemaRef) -> Result<Vec<csv::Seen>, DataError> {
-        let mut seen = vec![csv::Seen::default(); schema.fields().len()];
+    /// Every cell of these columns of every CSV file, as text.
+    fn look_through(&self, schema: SchemaRef, columns: &[usize]) -> Result<Vec<csv::Seen>, DataError> {
+        let mut seen = vec![csv::Seen::default(); columns.len()];
+        let names = columns.iter().map(|k| Expr::Column(ColumnName::from_name(schema.field(*k).name())));
+        let names: Vec<Expr> = names.collect();
         let mut all = 0;
         for (at, file) in self.files.iter().enumerate() {
             let name = short(file);
             let table = self.table(at..at + 1, schema.clone())?;
-            let frame = self.context.read_table(Arc::new(table)).map_err(|e| problem(e, &name, &[]))?;
+            let frame = self.context.read_table(Arc::new(table));
+            let frame =
+                frame.and_then(|all| all.select(names.clone())).map_err(|e| problem(e, &name, &[]))?;
             let mut first = 0;
             self.stream(frame, &name, &mut |batch| {
                 for (k, seen) in seen.iter_mut().enumerate() {
@@ -241,8 +254,13 @@ impl FileSource {
     }
 
     /// Files with the text of CSV as what it says; what does not say anything of the kind is missing, as [`csv::Seen`]
-    /// found before.
-    fn typed(&self, files: Range<usize>, name: &str) -> Result<DataFrame, DataError> {
+    /// found before. Of all columns, or of those `wanted`.
+    fn typed(
+        &self,
+        files: Range<usize>,
+        name: &str,
+        wanted: Option<&[usize]>,
+    ) -> Result<DataFrame, DataError> {
         let table = self.table(files, self.schema.clone())?;
         let failed = |e| problem(e, name, &self.columns);
         let frame = self.context.read_table(Arc::new(table)).map_err(failed)?;
@@ -250,7 +268,9 @@ impl FileSource {
         if !text && self.notation.na.is_empty() {
             return Ok(frame);
         }
-        let columns = self.schema.fields().iter().zip(&self.types).map(|(field, data_type)| {
+        let every: Vec<usize> = (0..self.types.len()).collect();
+        let columns = wanted.unwrap_or(&every).iter().map(|k| {
+            let (field, data_type) = (self.schema.field(*k), &self.types[*k]);
             let cell = Expr::Column(ColumnName::from_name(field.name()));
             let decimal = self.decimal.iter().any(|(name, _)| name == field.name());
             let read = if text {
@@ -277,7 +297,9 @@ impl FileSource {
             Some(sql) => (self.query(sql)?, "the query".to_string()),
             None => {
                 let name = short(&self.files[k]);
-                (self.typed(k..k + 1, &name)?, name)
+                // a condition may name any column
+                let wanted = if self.filter.is_some() { None } else { Some(wanted) };
+                (self.typed(k..k + 1, &name, wanted)?, name)
             }
         };
         let chosen = (|| {
@@ -363,11 +385,6 @@ impl Source for FileSource {
         }
         Ok(())
     }
-}
-
-/// The number in a cell with a decimal comma, as messages show it: '1,5' in row 1.
-fn point(shown: &str) -> String {
-    shown.split('\'').nth(1).unwrap_or_default().trim().replace(',', ".")
 }
 
 /// One partition and nothing that deals rows out anew: the order of rows is that of the files. Conditions go down to

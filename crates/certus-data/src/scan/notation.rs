@@ -83,3 +83,8 @@ impl Notation {
         create_udf(name, types, DataType::Utf8, Volatility::Immutable, Arc::new(clean)).call(vec![text])
     }
 }
+
+/// The number in a cell with a decimal comma, as messages show it: '1,5' in row 1.
+pub(super) fn point(shown: &str) -> String {
+    shown.split('\'').nth(1).unwrap_or_default().trim().replace(',', ".")
+}

@@ -30,7 +30,10 @@ fn file(directory: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
 fn open(path: &Path, na: &[&str], filter: Option<&str>, sql: Option<&str>) -> Result<FileSource, DataError> {
     let (filter, sql) = (filter.map(String::from), sql.map(String::from));
     let na = na.iter().map(|text| text.to_string()).collect();
-    FileSource::open(&[path.to_path_buf()], FileOptions { filter, sql, na, absent: vec!["late".into()] })
+    FileSource::open(
+        &[path.to_path_buf()],
+        FileOptions { filter, sql, na, absent: vec!["late".into()], used: None },
+    )
 }
 
 fn plain(path: &Path) -> FileSource {
@@ -216,4 +219,29 @@ fn a_query_may_name_columns_that_new_files_do_not_have() {
     assert_eq!(cells(&open(&old, &[], None, Some(query)).unwrap(), "late"), ["0", "1"]);
     let error = open(&path, &[], None, Some("select early from data")).err().unwrap();
     assert!(error.to_string().contains("early"), "{error}");
+}
+
+#[test]
+fn columns_that_are_not_used_are_not_looked_at() {
+    let directory = TempDir::new().unwrap();
+    let path = file(&directory, "w.csv", "y,x,z\n1,2,a\n2,4,5\n3,5,6\n");
+    let used = Some(vec!["x".into(), "y".into()]);
+    let some = |used, filter: Option<&str>| {
+        let filter = filter.map(String::from);
+        let options = FileOptions { used, filter, ..FileOptions::default() };
+        FileSource::open(&[path.clone()], options).unwrap()
+    };
+    let source = some(used.clone(), None);
+    assert_eq!((kind(&source, "y"), kind(&source, "x")), (Kind::Number, Kind::Number));
+    assert!(matches!(kind(&source, "z"), Kind::Other(_)));
+    assert_eq!(cells(&source, "x"), ["2", "4", "5"]);
+    // a condition may name others
+    assert_eq!(cells(&some(used, Some("z = \'5\'")), "x"), ["4"]);
+    let mut spec = Spec::new("y", Response::Linear);
+    assert_eq!(spec.columns(), None);
+    spec.features = certus_data::Features::Terms(vec!["log(x):z".into()]);
+    spec.weights = Some("w".into());
+    let mut names = spec.columns().unwrap();
+    names.sort();
+    assert_eq!(names, ["w", "x", "y", "z"]);
 }

@@ -135,8 +135,8 @@ impl Predictions {
         let (count, all) = (self.gaps.rows.len(), self.rows.len());
         let (have, their) = if count == 1 { ("has", "its") } else { ("have", "their") };
         Some(format!(
-            "{count} of {all} rows {have} missing values and no prediction, {their} cells are empty: the first is {place}, \
-             column '{column}'"
+            "{count} of {all} rows {have} missing values and no prediction, {their} cells are empty: the first is \
+                {place}, column '{column}'"
         ))
     }
 
