@@ -1,10 +1,12 @@
 //! Which files a path stands for, and in which format.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::packed::opened;
+use flate2::read::MultiGzDecoder;
+
 use crate::error::{DataError, FileError};
 use crate::identity::Identity;
 
@@ -55,6 +57,12 @@ fn extension(path: &Path) -> Option<(bool, String)> {
         "gz" => Some((true, last(Path::new(path.file_stem()?))?)),
         own => Some((false, own.to_string())),
     }
+}
+
+/// The contents of a file, unpacked if it is `packed`.
+pub(super) fn opened(path: &Path, packed: bool) -> io::Result<Box<dyn Read>> {
+    let file = File::open(path)?;
+    Ok(if packed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
 }
 
 /// The separator of a file of text: of comma, semicolon and tab the one that its first line has most of, outside

@@ -5,19 +5,11 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flate2::read::MultiGzDecoder;
-
-use super::files::short;
+use super::files::{opened, short};
 use crate::error::{DataError, FileError};
 
 /// Bytes that are unpacked at a time.
 const PIECE: usize = 1 << 16;
-
-/// The contents of a file, unpacked if it is `packed`.
-pub(super) fn opened(path: &Path, packed: bool) -> io::Result<Box<dyn Read>> {
-    let file = File::open(path)?;
-    Ok(if packed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
-}
 
 /// Unpacked files; they exist as long as this does.
 pub(super) struct Unpacked {
