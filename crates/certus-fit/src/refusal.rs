@@ -246,6 +246,14 @@ pub enum RequestError {
             new groups or the population (groups new, population)"
     )]
     NoEffects,
+    /// A level of a quantile that there is not.
+    #[error("`quantiles` has '{value}', but {reason}: for example 0.1,0.5,0.9")]
+    Level {
+        /// The level.
+        value: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// A linear response without variance, and no sigma.
     #[error(
         "the response {response}{} is the same in all {rows} rows, so the noise cannot be estimated: give sigma",

@@ -127,8 +127,8 @@ impl Piloted for SeveralDensity<'_> {
         Student::first(node.mean.iter().copied().chain(scales).collect(), &covariance)
     }
 
-    /// The likelihood of counts and of binary responses is at most 1, which bounds a weight; if the bound is e⁻⁴⁰ of the
-    /// weight in the middle, it takes its place.
+    /// The likelihood of counts and of binary responses is at most 1, which bounds a weight; if the bound is e⁻⁴⁰ of
+    /// the weight in the middle, it takes its place.
     fn sample(
         &self,
         proposal: &Student,
