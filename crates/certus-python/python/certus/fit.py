@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -201,16 +202,22 @@ class Fit:
             return matrix_columns(data, self._record["settings"].get("features", []))
         return Frame(data).columns()
 
-    def predict(self, data: Any, *, groups: str | None = None, observations: bool = False) -> pd.DataFrame:
+    def predict(
+        self, data: Any, *, groups: str | None = None, observations: bool = False, quantiles: Sequence[float] | None = None
+    ) -> pd.DataFrame:
         """The expected response of every row of new data: mean, sd, quantiles, and mean and sd of the linear predictor.
 
         If the sd between groups was not given, `groups` selects the group: "known" (the rows' own groups, the default), "new" (an unseen
         group) or "population" (averaged over the population of groups). `observations=True` adds the 5 % and 95 % quantiles of a new
-        observation, `y05` and `y95`, by simulation.
+        observation, `y05` and `y95`, by simulation. `quantiles=[0.1, 0.9]` chooses the levels of both. A row with a missing value has NaN
+        in every column; a warning states how many there are.
         """
-        keys = ("mean", "sd", "q05", "q50", "q95", "linear_mean", "linear_sd", *(("y05", "y95") if observations else ()))
-        values = self._fitted.predict(self._new_columns(data, groups in (None, "known")), groups, bool(observations))
-        return pd.DataFrame(values, columns=list(keys), index=data.index if isinstance(data, pd.DataFrame) else None)
+        columns = self._new_columns(data, groups in (None, "known"))
+        levels = None if quantiles is None else [float(level) for level in quantiles]
+        values, names, note = self._fitted.predict(columns, groups, bool(observations), levels)
+        if note:
+            warnings.warn(note, stacklevel=2)
+        return pd.DataFrame(values, columns=names, index=data.index if isinstance(data, pd.DataFrame) else None)
 
     def predict_draws(self, data: Any, n: int = 1000, seed: int = 0) -> Array:
         """The expected response of every row of new data (columns) at `n` draws (rows)."""
