@@ -91,6 +91,13 @@ pub struct Enclosed {
     pub high: f64,
 }
 
+impl Enclosed {
+    /// How far the truth may be from the estimate.
+    pub fn error(&self) -> f64 {
+        (self.high - self.estimate).max(self.estimate - self.low)
+    }
+}
+
 /// What the weights say. Everything holds together with probability 1 − δ, if −log p is convex.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightCertificate {
@@ -121,6 +128,16 @@ pub struct WeightCertificate {
     /// Logarithms of the weights that were cut, at x and at −x of every pair; the latents are
     /// [`WeightProblem::latents`].
     pub log_weights: Vec<f64>,
+}
+
+impl WeightCertificate {
+    /// How far estimates of means and sds may be off, in estimated sds: what is printed of them.
+    pub fn corrected_error(&self) -> f64 {
+        let each = self.means.iter().zip(&self.sds);
+        let off = each.map(|(mean, sd)| mean.error().max(sd.error()) / sd.estimate);
+        // an sd of 0 is known to no accuracy
+        off.fold(0.0, |worst, off| if off.is_nan() { f64::INFINITY } else { worst.max(off) })
+    }
 }
 
 impl WeightProblem<'_> {
