@@ -1,5 +1,6 @@
 """NumPyro models as targets: values, gradients, names, plates, constrained draws, pointwise log likelihoods."""
 
+import certus
 import numpy as np
 import pytest
 from certus.errors import UsageError
@@ -8,6 +9,7 @@ from test_adapters_oracle import (
 )
 
 numpyro = pytest.importorskip("numpyro", reason="NumPyro is not installed")
+import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpyro.distributions as dist  # noqa: E402
 
@@ -78,3 +80,59 @@ def test_discrete_sites_are_refused_by_name():
 def test_a_model_without_latents_is_refused():
     with pytest.raises(UsageError, match="nothing to fit"):
         adapter.target(lambda y: numpyro.sample("y", dist.Normal(0, 1), obs=y), Y)
+
+
+@pytest.mark.parametrize("array", [np.asarray, jnp.asarray], ids=["numpy", "jnp"])
+@pytest.mark.parametrize("order", [("certus", "nuts", "certus", "nuts"), ("nuts", "certus", "nuts", "certus")], ids=lambda o: f"{o[0]} first")
+def test_numpyro_and_certus_leave_each_other_alone(array, order):
+    """NumPyro samples in its own precision before and after, and certus computes in 64 bits, whoever compiles the model first."""
+
+    def model(X, y):
+        tau = numpyro.sample("tau", dist.HalfNormal(1.0))
+        with numpyro.plate("feature", 3):
+            b = numpyro.sample("b", dist.Normal(0.0, 2.5))
+        numpyro.deterministic("eta", X @ b)
+        numpyro.sample("y", dist.Normal(X @ b, tau), obs=y)
+
+    X, y = (array(a) for a in logistic_data())
+    before = jax.config.jax_enable_x64
+    samples, densities = [], []
+    for who in order:
+        if who == "nuts":
+            chain = numpyro.infer.MCMC(numpyro.infer.NUTS(model), num_warmup=5, num_samples=5, progress_bar=False)
+            chain.run(jax.random.PRNGKey(0), X, y)
+            samples.append(chain.get_samples()["b"])
+        else:
+            target = adapter.target(model, X, y)
+            points = np.random.default_rng(1).normal(size=(2, 4))
+            densities.append(target.log_density(points)[0])
+            assert target.constrain(points)["b"].dtype == np.float64
+            assert target.log_likelihood(points)["y"].dtype == np.float64
+        assert jax.config.jax_enable_x64 == before
+    assert samples[0].dtype == jnp.zeros(1).dtype
+    np.testing.assert_array_equal(*samples)
+    assert densities[0].dtype == np.float64
+    np.testing.assert_array_equal(*densities)
+
+
+def test_plates_of_observed_data_and_deterministics_reach_arviz():
+    def model(group, y):
+        with numpyro.plate("school", 3):
+            theta = numpyro.sample("theta", dist.Normal(0.0, 1.0))
+            numpyro.deterministic("doubled", 2 * theta)
+        with numpyro.plate("row", len(group)):
+            numpyro.sample("y", dist.Normal(theta[group], 1.0), obs=y)
+
+    target = adapter.target(model, GROUP, Y)
+    assert {v.name: v.dims for v in target.variables} == {"theta": ("school",), "doubled": ("school",)}
+    tree = certus.fit(target, progress=False).to_arviz(draws=10)
+    assert tree["posterior"]["doubled"].dims == ("chain", "draw", "school")
+    assert tree["observed_data"]["y"].dims == ("row",)
+    assert tree["log_likelihood"]["y"].dims == ("chain", "draw", "row")
+
+
+def test_a_model_without_its_adapter_is_refused_with_the_adapter():
+    with pytest.raises(UsageError, match=r"certus\.numpyro\(model"):
+        certus.fit(logistic)
+    with pytest.raises(UsageError, match=r"certus\.numpyro\(model"):
+        certus.fit(logistic, X=1, y=2)

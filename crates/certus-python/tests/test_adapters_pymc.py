@@ -1,5 +1,6 @@
 """PyMC models as targets: values, gradients, names, dims, coords, constrained draws, pointwise log likelihoods."""
 
+import certus
 import numpy as np
 import pytest
 from certus.errors import UsageError
@@ -122,6 +123,64 @@ def test_a_scan_in_the_graph():
     rho, x = points[:, :1], points[:, 1:]
     expected = normal(rho, 0, 0.5)[:, 0] + normal(x[:, 0], 0, 1) + normal(x[:, 1:], rho * x[:, :-1], 1).sum(1)
     same_density(target.log_density(points)[0], expected)
+
+
+def test_a_scale_that_underflows_has_density_zero_at_its_own_point_only():
+    with pm.Model() as model:
+        s = pm.LogNormal("s", 0, 1)
+        pm.Normal("y", 0, s, observed=[1.0, 2.0])
+    target = adapter.target(model)
+    # exp(-800) is 0, and PyMC checks s > 0
+    values, _ = target.log_density(np.array([[0.0], [-800.0], [0.5]]))
+    assert values[1] == -np.inf
+    at = np.array([0.0, 0.5])
+    expected = normal(at, 0, 1) + normal(1.0, 0, np.exp(at)) + normal(2.0, 0, np.exp(at))
+    np.testing.assert_allclose(values[[0, 2]], expected, rtol=1e-12)
+
+
+def test_initial_values_of_the_user_are_the_start():
+    ordered = pm.distributions.transforms.ordered
+    with pm.Model() as model:
+        pm.Normal("x", 0, 1, initval=1.5)
+        pm.LogNormal("s", 0, 1, initval=np.exp(-2.0))
+        pm.Normal("cuts", 0, 1, shape=2, transform=ordered, initval=np.array([-1.0, np.e - 1.0]))
+        pm.Normal("y", 0, 1)
+    kept = dict(model.rvs_to_initial_values)
+    target = adapter.target(model)
+    # an ordered vector is its first entry and the logarithms of the steps
+    np.testing.assert_allclose(target.start, [1.5, -2.0, -1.0, 1.0, 0.0], rtol=1e-12)
+    assert model.rvs_to_initial_values == kept and kept[model["x"]] == 1.5
+    check_gradients(target)
+
+
+def test_dims_of_observed_data_and_deterministics_reach_arviz():
+    coords = {"school": ["a", "b", "c"], "row": [f"r{k}" for k in range(len(Y))]}
+    with pm.Model(coords=coords) as model:
+        theta = pm.Normal("theta", 0, 1, dims="school")
+        pm.Deterministic("fitted", theta[GROUP], dims="row")
+        pm.Normal("y", theta[GROUP], 1.0, observed=Y, dims="row")
+    tree = certus.fit(model, progress=False).to_arviz(draws=10)
+    for group, name, dims in (("posterior", "fitted", ("chain", "draw", "row")), ("observed_data", "y", ("row",)), ("log_likelihood", "y", ("chain", "draw", "row"))):
+        assert tree[group][name].dims == dims
+        assert list(tree[group][name].coords["row"].values) == coords["row"]
+
+
+def test_the_summary_is_on_the_scale_of_the_model():
+    with pm.Model(coords={"school": ["a", "b"]}) as model:
+        pm.LogNormal("tau", 0, 0.3)
+        theta = pm.Normal("theta", [1.0, 2.0], 1, dims="school")
+        pm.Deterministic("total", theta.sum())
+    fit = certus.fit(model, progress=False)
+    table = fit.summary()
+    assert list(table.index) == ["tau", "theta[a]", "theta[b]", "total"]
+    # moments of the log-normal distribution; five standard errors of 16,000 draws
+    mean, sd = np.exp(0.3**2 / 2), np.exp(0.3**2 / 2) * np.sqrt(np.expm1(0.3**2))
+    assert abs(table.loc["tau", "mean"] - mean) < 0.04 * sd
+    assert abs(table.loc["tau", "sd"] / sd - 1) < 0.05
+    np.testing.assert_allclose(table.loc["tau", ["q05", "q50", "q95"]].to_numpy(float), np.exp(0.3 * np.array([-1.645, 0, 1.645])), rtol=0.03)
+    assert abs(table.loc["total", "mean"] - 3) < 0.06 and abs(table.loc["total", "sd"] / np.sqrt(2) - 1) < 0.04
+    assert list(fit.summary(unconstrained=True).index) == ["tau_log__", "theta[a]", "theta[b]"]
+    assert "tau_log__" not in repr(fit) and "tau_log__" not in fit._repr_html_() and "total" in fit._repr_html_()
 
 
 def test_what_cannot_be_fitted_is_refused_with_the_reason():

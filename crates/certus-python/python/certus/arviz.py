@@ -51,6 +51,7 @@ def contents(fit: Fit, draws: int, seed: int) -> tuple[Groups, dict[str, Any], d
         groups["posterior"] = _of_target(source, latents, coords, dims)
         if source.observed:
             groups["observed_data"] = {k: np.asarray(v) for k, v in source.observed.items()}
+            dims.update({name: list(names) for name, names in (source.observed_dims or {}).items() if names})
         if source.log_likelihood is not None:
             groups["log_likelihood"] = dict(source.log_likelihood(latents))
     else:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from . import _certus
+from . import _certus, constrained
 from .errors import Error, UsageError
 from .frames import Frame
 from .html import page
@@ -79,6 +79,9 @@ class Fit:
     def __init__(self, fitted: _certus.Fitted, source: Any = None) -> None:
         self._fitted = fitted
         self._source = source
+        self._constrained: pd.DataFrame | None = None
+        # False if the Gaussian's own numbers were asked for
+        self._corrects = True
         self._record: dict[str, Any] = json.loads(fitted.json())
 
     def __getattr__(self, name: str) -> Any:
@@ -130,7 +133,9 @@ class Fit:
     @property
     def gaussian(self) -> Fit:
         """The same fit with the Gaussian's own numbers and draws."""
-        return Fit(self._fitted.gaussian(), self._source) if self._fitted.has_draws else self
+        own = Fit(self._fitted.gaussian() if self._fitted.has_draws else self._fitted, self._source)
+        own._corrects = False
+        return own
 
     @property
     def source(self) -> Any:
@@ -186,8 +191,18 @@ class Fit:
             return np.asarray(self._source.log_density(latents)[0], dtype=np.float64)
         return self._source._model.log_density(latents)
 
-    def summary(self) -> pd.DataFrame:
-        """A data frame with one row per parameter: mean, sd and quantiles."""
+    def summary(self, *, unconstrained: bool = False) -> pd.DataFrame:
+        """A data frame with one row per parameter: mean, sd and quantiles.
+
+        For a model of PyMC, NumPyro or Stan the parameters are its variables, deterministics included, on their own scale;
+        `unconstrained=True` gives the coordinates on which the Gaussian is defined: `fit.names`, `fit.mean`, `fit.sd`. A fit that was loaded
+        or unpickled has only these.
+        """
+        source = self._source
+        if isinstance(source, Target) and source.constrain is not None and not unconstrained:
+            if self._constrained is None:
+                self._constrained = constrained.summary(self, source)
+            return self._constrained.copy()
         keys = ("mean", "sd", "q05", "q50", "q95")
         return pd.DataFrame({key: self._column(key) for key in keys}, index=pd.Index(self.names, name="parameter"))
 
@@ -279,7 +294,7 @@ class Fit:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return page(self._record, self._fitted.level, self.sentences)
+        return page(self._record, self._fitted.level, self.sentences, self.summary())
 
     def __reduce__(self):
         return _unpickled, self._fitted.parts()
@@ -387,7 +402,9 @@ def fit(
         raise
     finally:
         finish(show)
-    return Fit(fitted, model)
+    found = Fit(fitted, model)
+    found._corrects = posterior != "gaussian"
+    return found
 
 
 def load(path: str | os.PathLike[str]) -> Fit:

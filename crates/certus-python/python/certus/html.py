@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLOURS = {"proved": "#1a7f37", "probable": "#0969da", "estimated": "#9a6700", "none": "#cf222e"}
 VERDICTS = {"accurate": "#1a7f37", "usable after correction": "#0969da", "unreliable": "#cf222e", "failed": "#cf222e"}
 LISTED = 30
 
 
-def page(record: dict[str, Any], level: str, sentences: list[str]) -> str:
+def page(record: dict[str, Any], level: str, sentences: list[str], table: pd.DataFrame) -> str:
     """A self-contained piece of HTML that follows the reader's theme."""
     colour = COLOURS[level] if record["status"] == "reached" else COLOURS["none"] if level == "none" else COLOURS["estimated"]
     colour = VERDICTS.get(record.get("verdict") or "", colour)
     first, rest = sentences[0], sentences[1:]
     lines = "".join(f"<div>{escape(line)}</div>" for line in rest)
     head = "".join(f"<th style='text-align:right;padding:2px 10px'>{h}</th>" for h in ("mean", "sd", "5 %", "95 %"))
-    rows = "".join(_row(p) for p in record["parameters"][:LISTED])
-    more = len(record["parameters"]) - LISTED
+    rows = "".join(_row(str(name), values) for name, values in table[:LISTED].iterrows())
+    more = len(table) - LISTED
     foot = f"<div style='opacity:.7'>and {more} more: fit.summary()</div>" if more > 0 else ""
     rows_used = record["data"]["rows"]
     about = f"{escape(record['model'])}, status {escape(record['status'])}" + (f", {rows_used} rows" if rows_used is not None else "")
@@ -32,9 +35,8 @@ def page(record: dict[str, Any], level: str, sentences: list[str]) -> str:
     )
 
 
-def _row(parameter: dict[str, Any]) -> str:
+def _row(name: str, values: Any) -> str:
     cells = "".join(
-        f"<td style='text-align:right;padding:2px 10px'>{'' if parameter[k] is None else f'{parameter[k]:.4g}'}</td>"
-        for k in ("mean", "sd", "q05", "q95")
+        f"<td style='text-align:right;padding:2px 10px'>{'' if values[k] != values[k] else f'{values[k]:.4g}'}</td>" for k in ("mean", "sd", "q05", "q95")
     )
-    return f"<tr><td style='text-align:left;padding:2px 10px'>{escape(parameter['name'])}</td>{cells}</tr>"
+    return f"<tr><td style='text-align:left;padding:2px 10px'>{escape(name)}</td>{cells}</tr>"

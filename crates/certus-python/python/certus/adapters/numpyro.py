@@ -24,6 +24,8 @@ def target(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) 
     numpyro, jax = import_numpyro(), import_jax()
     from jax.flatten_util import ravel_pytree
 
+    # JAX remembers a NumPy array that it has traced in 64 bits by its identity and then refuses it in 32: it sees only ours
+    args, kwargs = jax.tree_util.tree_map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, (args, kwargs))
     with double_precision(jax):
         key = jax.random.PRNGKey(seed)
         refuse_discrete(numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(*args, **kwargs))
@@ -65,6 +67,7 @@ def target(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) 
         coords={p.name: np.arange(p.size) for s in info.model_trace.values() for p in s.get("cond_indep_stack", ())},
         constrain=constrain,
         observed=observed or None,
+        observed_dims={name: plate_dims(info.model_trace[name], value.shape) for name, value in observed.items()},
         log_likelihood=log_likelihood if observed else None,
     )
 
@@ -105,12 +108,16 @@ def refuse_discrete(trace: dict[str, Any]) -> None:
 def plate_dims(site: dict[str, Any], shape: tuple[int, ...]) -> tuple[str, ...]:
     """Names of a site's axes: its plates, if it is in one, otherwise numbers as in ArviZ."""
     names = [f"{site['name']}_dim_{k}" for k in range(len(shape))]
+    plates = site.get("cond_indep_stack", ())
     if site["type"] == "sample":
         batch = len(site["fn"].batch_shape)
-        for frame in site["cond_indep_stack"]:
-            axis = batch + frame.dim
-            if 0 <= axis < len(shape) and shape[axis] == frame.size:
-                names[axis] = frame.name
+    else:
+        # axes of a deterministic beyond its plates have no names, and which they are is not known
+        batch = len(shape) if max((-frame.dim for frame in plates), default=0) == len(shape) else 0
+    for frame in plates:
+        axis = batch + frame.dim
+        if 0 <= axis < len(shape) and shape[axis] == frame.size:
+            names[axis] = frame.name
     return tuple(names)
 
 

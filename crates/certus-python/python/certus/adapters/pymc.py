@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,14 @@ def target(model: Any) -> Target:
             "marginalise them (pymc_extras.marginalize) or model them with continuous variables"
         )
     # constants instead of shared variables: static shapes, and a target that later pm.set_data cannot change
-    frozen = freeze_dims_and_data(model)
+    point = model.initial_point(random_seed=0)
+    with default_initial_values(model):
+        frozen = freeze_dims_and_data(model)
     # freezing reorders the variables; users expect the order in which they wrote them
     free, derived, seen = (
         [frozen[v.name] for v in variables] for variables in (model.free_RVs, model.deterministics, model.observed_RVs)
     )
-    model, point = frozen, frozen.initial_point()
+    model = frozen
     values = [model.rvs_to_values[v] for v in free]
     start = {v.name: np.asarray(point[v.name], dtype=np.float64) for v in values}
     flat = Flat(values, start)
@@ -42,6 +45,7 @@ def target(model: Any) -> Target:
     pointwise = flat.lazily([v.name for v in seen], lambda: model.logp(vars=seen, sum=False))
     origin = flat.join(start)
     shapes = {name: value.shape[1:] for name, value in constrained(origin[None]).items()}
+    observed = {v.name: np.asarray(model.rvs_to_values[v].eval()) for v in seen}
     return Target(
         log_density=flat.with_gradient(model.logp()),
         dim=flat.dim,
@@ -51,9 +55,21 @@ def target(model: Any) -> Target:
         variables=tuple(Variable(v.name, shapes[v.name], dims_of(model, v.name, len(shapes[v.name]))) for v in shown),
         coords=coords_of(model),
         constrain=constrained,
-        observed={v.name: np.asarray(model.rvs_to_values[v].eval()) for v in seen},
+        observed=observed,
+        observed_dims={name: dims_of(model, name, value.ndim) for name, value in observed.items()},
         log_likelihood=pointwise if seen else None,
     )
+
+
+@contextmanager
+def default_initial_values(model: Any) -> Iterator[None]:
+    """The model without the user's initial values, which PyMC cannot freeze."""
+    given = dict(model.rvs_to_initial_values)
+    model.rvs_to_initial_values.update(dict.fromkeys(given))
+    try:
+        yield
+    finally:
+        model.rvs_to_initial_values.update(given)
 
 
 STARTS = 8
@@ -100,7 +116,7 @@ class Flat:
         points = pt.matrix("points", shape=(None, self.dim), dtype="float64")
         # the zero adds an axis for the points even if the graph does not depend on z
         graphs = [pt.cast(graph, "float64") + pt.zeros_like(one[0]) for graph in graphs]
-        return points, vectorize_graph(graphs, {one: points})
+        return points, vectorize_graph(impossible_instead_of_errors(graphs), {one: points})
 
     def with_gradient(self, graph: Any) -> Callable[..., Any]:
         """Values (B,) and gradients (B, d); rows share no terms, so one gradient of their sum contains all of them."""
@@ -125,6 +141,20 @@ class Flat:
             return dict(zip(names, compiled[0](np.ascontiguousarray(draws, dtype=np.float64)), strict=True))
 
         return evaluate
+
+
+def impossible_instead_of_errors(graphs: Sequence[Any]) -> list[Any]:
+    """Copies of graphs in which a point with impossible parameters (a scale that underflows to 0) has density 0, as in PyMC's own samplers.
+
+    This must come before the graphs are vectorised: afterwards one such point would decide for the whole batch.
+    """
+    from pymc.logprob.utils import local_check_parameter_to_ninf_switch
+    from pytensor.graph.fg import FunctionGraph
+    from pytensor.graph.rewriting.basic import in2out
+
+    copied = FunctionGraph(outputs=list(graphs), clone=True, copy_inputs=False)
+    in2out(local_check_parameter_to_ninf_switch).rewrite(copied)
+    return list(copied.outputs)
 
 
 def coordinate_names(model: Any, start: dict[str, np.ndarray]) -> tuple[str, ...]:
