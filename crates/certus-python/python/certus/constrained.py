@@ -65,7 +65,7 @@ def marginal(values: Array, weights: Array) -> Array:
 
 def entries(variable: Variable, coords: Any) -> list[str]:
     """"theta[Choate]": the labels of the coordinates, or numbers."""
-    labels = [coords.get(dim) for dim in variable.dims] if len(variable.dims) == len(variable.shape) else [None] * len(variable.shape)
-    label = lambda axis, i: str(i if labels[axis] is None else labels[axis][i])
+    dims: list[Any] = list(variable.dims) if len(variable.dims) == len(variable.shape) else [None] * len(variable.shape)
+    label = lambda axis, i: str(coords[dims[axis]][i] if coords.get(dims[axis]) is not None else i)
     indices = np.ndindex(variable.shape)
     return [f"{variable.name}[{', '.join(label(a, i) for a, i in enumerate(index))}]" if index else variable.name for index in indices]

@@ -291,6 +291,8 @@ class Fit:
         table = self.summary()[["mean", "sd", "q05", "q95"]]
         with pd.option_context("display.width", 100, "display.precision", 4, "display.max_rows", 20):
             lines.append(repr(table))
+        if self._constrained is not None:
+            lines += ["", "on the scale of the model's variables, estimated from draws; what is said above is about fit.summary(unconstrained=True)"]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
