@@ -53,6 +53,7 @@ pub fn problem(
 }
 
 /// Whose files are opened.
+#[cfg_attr(not(feature = "scan"), expect(dead_code, reason = "no files are read in such a build"))]
 enum Files<'a> {
     /// Those of a fit, with its condition and its query, and the columns that it uses if they are known.
     Fit(Option<Vec<String>>),

@@ -166,14 +166,6 @@ pub enum Difference {
 }
 
 impl FileError {
-    /// A file whose name ends in gz and which cannot be unpacked.
-    pub(crate) fn not_gzip(name: String, error: &io::Error) -> Self {
-        let reason = format!(
-            "{error}; a name that ends in gz requires a complete gzip file (test it: gzip -t {name})"
-        );
-        Self::Damaged { name, reason }
-    }
-
     /// What kind of failure this is.
     pub fn kind(&self) -> ErrorKind {
         match self {

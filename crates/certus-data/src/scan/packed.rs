@@ -45,7 +45,7 @@ impl Unpacked {
                     Ok(0) => break,
                     Ok(bytes) => bytes,
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(e) => return Err(FileError::not_gzip(short(file), &e).into()),
+                    Err(e) => return Err(not_gzip(short(file), &e).into()),
                 };
                 out.write_all(&piece[..bytes]).map_err(|e| failed(file, e))?;
             }
@@ -59,6 +59,13 @@ impl Drop for Unpacked {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.directory).ok();
     }
+}
+
+/// A file whose name ends in gz and which cannot be unpacked.
+fn not_gzip(name: String, error: &io::Error) -> FileError {
+    let reason =
+        format!("{error}; a name that ends in gz requires a complete gzip file (test it: gzip -t {name})");
+    FileError::Damaged { name, reason }
 }
 
 /// Makes directories that nobody else may read.
