@@ -9,8 +9,11 @@ use certus::factor::{Factor, Lower};
 use certus::{Gaussian, Goal, Outcome};
 use certus_models::PosteriorSettings;
 use certus_models::error::InvalidModel;
-use certus_models::posterior::{Printed, Weighed, WeightGoal, by_gap, weights};
+use certus_models::posterior::{
+    Printed, Weighed, WeightGoal, by_gap, first_draws, sixteen_pairs, smallest_attempt, weights,
+};
 
+use super::ladder::PosteriorChoice;
 use crate::problem::{GIVEN, ModelKind, Problem};
 
 /// Multiplications that the draws of the certificate of the posterior may take: a second or two.
@@ -62,13 +65,13 @@ impl Problem {
     /// How far q is from the posterior, if that can be computed in a few seconds: a bound where there is a useful one,
     /// else an estimate. Means and sds are those of [`Problem::quantities`], which is what is printed.
     pub(super) fn of_gaussian(&self, goal: &Goal, w: &Gaussian) -> Posterior {
-        let weighed = self.weighed(goal, w, Printed::Gaussian, 0, goal.accuracy.is_some()).posterior;
+        let weighed = self.weighed(goal, w, Printed::Gaussian, 0, PosteriorChoice::Auto).posterior;
         let accurate = |x: Option<f64>| x.is_some_and(|x| x <= accuracy(goal));
         let few = self.meaning.dim() <= ENVELOPE && matches!(self.model_kind, ModelKind::Dense(_));
         if !few && is_bound(&weighed) && accurate(weighed.mean_error) && accurate(weighed.sd_error) {
             return weighed;
         }
-        let Some(draws) = self.draws_in_seconds() else { return self.without_draws(goal, weighed) };
+        let Some(draws) = self.draws_in_seconds() else { return self.without_draws(goal, w, weighed) };
         let bounded = match &self.model_kind {
             ModelKind::Dense(model) => {
                 let settings = PosteriorSettings { draws, delta: 0.5 * goal.delta, seed: goal.seed };
@@ -101,17 +104,18 @@ impl Problem {
         (draws >= POSTERIOR_DRAWS.1).then_some(draws as usize)
     }
 
-    /// What is said where draws would take too long.
-    pub(super) fn without_draws(&self, goal: &Goal, weighed: Posterior) -> Posterior {
+    /// What is said where many draws would take too long: a bound, or what a few of them estimate, which is enough
+    /// where rows are so many that q is all but exact.
+    pub(super) fn without_draws(&self, goal: &Goal, w: &Gaussian, weighed: Posterior) -> Posterior {
         if weighed.statement.bound().is_some() {
             return weighed;
         }
-        let declined = weighed.statement.reason().map(|why| format!("; {why}")).unwrap_or_default();
-        let advice = if goal.accuracy.is_none() { "; to compare anyway, give an accuracy" } else { "" };
-        Posterior::none(format!(
-            "{} draws on this many rows would take longer than a second or two{declined}{advice}",
-            POSTERIOR_DRAWS.1
-        ))
+        let Some(model) = self.model() else { return weighed };
+        let estimated = self
+            .with_its_factor(w)
+            .and_then(|q| sixteen_pairs(model, &q, &self.reported(), goal.seed))
+            .unwrap_or_else(|error| Posterior::none(error.to_string()));
+        stated(weighed, estimated)
     }
 
     /// Importance sampling with at most this many draws.
@@ -149,20 +153,29 @@ impl Problem {
         }
     }
 
-    /// Multiplications that the weights may take, by default and if they were `asked` for.
-    pub(super) fn weight_work(&self, asked: bool) -> f64 {
-        if asked { ACCURACY_WORK.1 } else { ACCURACY_WORK.0 }
+    /// Multiplications that the weights may take: by default, for an accuracy, and for who names them, who has at least
+    /// one attempt.
+    fn weight_work(&self, goal: &Goal, choice: PosteriorChoice) -> f64 {
+        match (choice, goal.accuracy) {
+            (PosteriorChoice::Auto, None) => ACCURACY_WORK.0,
+            (PosteriorChoice::Auto, Some(_)) => ACCURACY_WORK.1,
+            (PosteriorChoice::Only(_), _) => ACCURACY_WORK.1.max(smallest_attempt(self.products())),
+        }
     }
 
-    /// What the tail of the importance weights says (D8), with half of δ; `keep` points are kept, and it may take
-    /// minutes if it was `asked` for.
+    /// Draws of the first attempt of the weights, and the multiplications that it takes, if it is made.
+    pub(super) fn weight_draws(&self, goal: &Goal, choice: PosteriorChoice) -> Option<(f64, f64)> {
+        first_draws(self.products(), POSTERIOR_WORK, self.weight_work(goal, choice))
+    }
+
+    /// What the tail of the importance weights says (D8), with half of δ; `keep` points are kept.
     pub(super) fn weighed(
         &self,
         goal: &Goal,
         w: &Gaussian,
         printed: Printed,
         keep: usize,
-        asked: bool,
+        choice: PosteriorChoice,
     ) -> Weighed {
         let none = |why: String| Weighed { posterior: Posterior::none(why), found: None, too_long: false };
         let Some(model) = self.model() else { return none("the scales are not given".into()) };
@@ -173,7 +186,7 @@ impl Problem {
             delta: 0.5 * goal.delta,
             seed: goal.seed,
             first: POSTERIOR_WORK,
-            most: self.weight_work(asked),
+            most: self.weight_work(goal, choice),
         };
         match self
             .with_its_factor(w)

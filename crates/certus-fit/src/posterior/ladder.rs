@@ -260,7 +260,7 @@ impl<'a> Climb<'a> {
             _ if is_useful(&self.bounded) => self.bounded,
             Some(estimated) => stated(self.bounded, estimated),
             None if self.problem.draws_in_seconds().is_none() => {
-                self.problem.without_draws(self.goal, self.bounded)
+                self.problem.without_draws(self.goal, self.w, self.bounded)
             }
             None => self.bounded,
         }
@@ -291,11 +291,13 @@ impl<'a> Climb<'a> {
     /// Weights whose tail is proved.
     fn corrected(&mut self) -> Result<Option<PosteriorTable>, certus_models::Error> {
         let (dim, seed) = (self.w.dim(), self.goal.seed);
-        let asked = self.choice != PosteriorChoice::Auto || self.goal.accuracy.is_some();
-        let weighed = self.problem.weighed(self.goal, self.w, Printed::Corrected, points(dim), asked);
+        let weighed = self.problem.weighed(self.goal, self.w, Printed::Corrected, points(dim), self.choice);
         self.bounded = weighed.posterior;
-        let Some((found, draws)) = &weighed.found else {
-            let why = self.bounded.statement.reason().unwrap_or_default().to_string();
+        // what too few pairs say is printed if it was asked for
+        let unasked = weighed.too_long && self.choice == PosteriorChoice::Auto;
+        let Some((found, draws)) = weighed.found.as_ref().filter(|_| !unasked) else {
+            let few = "few pairs of draws are not enough, and more would take long";
+            let why = self.bounded.statement.reason().unwrap_or(few).to_string();
             if weighed.too_long {
                 self.long.push(why)
             } else {

@@ -18,7 +18,10 @@ use crate::glm::Glm;
 pub use global::global;
 pub use local::local;
 pub use quadratic::by_gap;
-pub use weights::{FUNCTION_POINTS, Printed, Weighed, WeightGoal, bounded_means, smallest_attempt, weights};
+pub use weights::{
+    FUNCTION_POINTS, Printed, Weighed, WeightGoal, bounded_means, first_draws, sixteen_pairs,
+    smallest_attempt, weights,
+};
 
 /// How many draws, and how sure.
 #[derive(Clone, Copy, Debug, PartialEq)]

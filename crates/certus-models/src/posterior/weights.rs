@@ -23,6 +23,14 @@ use crate::glm::Glm;
 const PAIRS: f64 = 2000.0;
 /// The largest k: 2 million pairs.
 const LAST: i32 = 5;
+/// The smallest k, and that where rows are so many that nothing larger can be paid for: 500 pairs.
+const USUAL: i32 = 1;
+const FEWEST: i32 = -1;
+/// The number of attempt −1: streams of draws have none that is negative.
+const OF_FEWEST: u64 = 63;
+/// Pairs of [`sixteen_pairs`], and their attempt, which is no k.
+const SIXTEEN: usize = 16;
+const OF_SIXTEEN: u64 = 62;
 /// Pairs of [`bounded_means`], and its attempt, which is no k.
 const FUNCTION_PAIRS: usize = 8000;
 const OF_FUNCTIONS: u64 = 64;
@@ -64,13 +72,31 @@ pub struct Weighed {
     pub posterior: Posterior,
     /// All of it, unless they say nothing, with the first points.
     pub found: Option<(WeightCertificate, WeightedDraws)>,
-    /// True if no attempt was made, because it would take too long.
+    /// True if no attempt with the usual number of pairs was made, because it would take too long, and a smaller one,
+    /// if any, did not do.
     pub too_long: bool,
 }
 
-/// Draws of the smallest attempt, and the products that it takes: values and gradients of each draw of its pairs.
-pub fn smallest_attempt(products: f64) -> (f64, f64) {
-    (2.0 * PAIRS * 4.0, 4.0 * products * PAIRS * 4.0)
+/// Products that attempt k takes: values and gradients of both draws of its pairs.
+fn cost(products: f64, k: i32) -> f64 {
+    4.0 * products * PAIRS * 4f64.powi(k)
+}
+
+/// The first attempt: the largest that takes at most `first` products, else the usual one, else the largest that takes
+/// at most `most`; `None` if none does.
+fn first_attempt(products: f64, first: f64, most: f64) -> Option<i32> {
+    let large = (USUAL + 1..=LAST).rev().find(|&k| cost(products, k) <= first);
+    large.or_else(|| (FEWEST..=USUAL).rev().find(|&k| cost(products, k) <= most))
+}
+
+/// Draws of the first attempt, and the products that it takes; `None` if no attempt takes at most `most`.
+pub fn first_draws(products: f64, first: f64, most: f64) -> Option<(f64, f64)> {
+    first_attempt(products, first, most).map(|k| (2.0 * PAIRS * 4f64.powi(k), cost(products, k)))
+}
+
+/// Products that the smallest attempt takes.
+pub fn smallest_attempt(products: f64) -> f64 {
+    cost(products, FEWEST)
 }
 
 /// What the weights say of the combinations `reported` of a model's latents. `products` is the number of products that
@@ -88,29 +114,36 @@ pub fn weights(
         return Err(InvalidModel::Gaussian { coefficients: model.dim() }.into());
     }
     let problem = problem(model, q, reported)?;
-    // two gradients of every pair
-    let cost = |k: i32| smallest_attempt(products).1 * 4f64.powi(k - 1);
-    if cost(1) > goal.most {
-        return Ok(Weighed { too_long: true, ..none(too_long(cost(1), goal.most)) });
-    }
-    let mut k = (2..=LAST).rev().find(|&k| cost(k) <= goal.first).unwrap_or(1);
+    let cost = |k: i32| cost(products, k);
+    let Some(mut k) = first_attempt(products, goal.first, goal.most) else {
+        return Ok(Weighed { too_long: true, ..none(too_long(cost(FEWEST), goal.most)) });
+    };
+    let worst = |c: &WeightCertificate| match goal.printed {
+        Printed::Gaussian => c.mean_error.max(c.sd_error),
+        Printed::Corrected => c.corrected_error(),
+    };
     let (mut spent, mut share, mut best) = (0.0, goal.delta, None::<(WeightCertificate, WeightSettings)>);
     loop {
         share *= 0.5;
         let pairs = PAIRS * 4f64.powi(k);
         let settings =
-            WeightSettings { pairs: pairs as usize, delta: share, seed: goal.seed, attempt: k as u64 };
+            WeightSettings { pairs: pairs as usize, delta: share, seed: goal.seed, attempt: number(k) };
         spent += cost(k);
+        let last = k == LAST || spent + cost(k + 1) > goal.most;
         let found = match problem.certify(&settings) {
             Ok(Ok(found)) => found,
             // what an earlier attempt has said is not unsaid
             _ if best.is_some() => break,
-            Ok(Err(declined)) => return Ok(none(refused(&declined, likelihood, goal.delta))),
+            // too few pairs decline what more of them certify
+            Ok(Err(_)) if k < USUAL && !last => {
+                k += 1;
+                continue;
+            }
+            Ok(Err(declined)) => {
+                let why = refused(&declined, likelihood, goal.delta);
+                return Ok(Weighed { too_long: k < USUAL, ..none(why) });
+            }
             Err(error) => return Err(error.into()),
-        };
-        let worst = |c: &WeightCertificate| match goal.printed {
-            Printed::Gaussian => c.mean_error.max(c.sd_error),
-            Printed::Corrected => c.corrected_error(),
         };
         let (error, width) = (worst(&found), found.width);
         if best.as_ref().is_none_or(|(best, _)| error < worst(best)) {
@@ -118,15 +151,10 @@ pub fn weights(
         }
         // what is left is q's own error, or could not be had at any price
         let reachable = width * pairs / (PAIRS * 4f64.powi(LAST)) <= goal.accuracy;
-        k += 1;
-        if error <= goal.accuracy
-            || width <= 0.25 * goal.accuracy
-            || !reachable
-            || k > LAST
-            || spent + cost(k) > goal.most
-        {
+        if error <= goal.accuracy || width <= 0.25 * goal.accuracy || !reachable || last {
             break;
         }
+        k += 1;
     }
     let (found, settings) = best.expect("an attempt was made");
     let word = vouched_by(likelihood).vouched().expect("a model or a user vouches");
@@ -146,7 +174,24 @@ pub fn weights(
     let kept = settings.pairs.min(goal.keep / 2);
     let latents = problem.latents(&settings, kept);
     let draws = WeightedDraws::new(q.dim(), latents, &found.log_weights[..2 * kept])?;
-    Ok(Weighed { posterior, found: Some((found, draws)), too_long: false })
+    let too_long = k < USUAL && worst(&found) > goal.accuracy;
+    Ok(Weighed { posterior, found: Some((found, draws)), too_long })
+}
+
+/// What sixteen pairs of draws, evaluated together, estimate: one pass over the rows.
+pub fn sixteen_pairs(
+    model: &dyn Model,
+    q: &Gaussian,
+    reported: &[Vec<(usize, f64)>],
+    seed: u64,
+) -> Result<Posterior, Error> {
+    let settings = WeightSettings { pairs: SIXTEEN, delta: 0.5, seed, attempt: OF_SIXTEEN };
+    Ok(problem(model, q, reported)?.estimate(&settings)?)
+}
+
+/// The number of attempt k.
+fn number(k: i32) -> u64 {
+    u64::try_from(k).unwrap_or(OF_FEWEST)
 }
 
 /// The weights of a model.
@@ -182,8 +227,9 @@ pub const FUNCTION_POINTS: usize = 2 * (FUNCTION_PAIRS + FUNCTION_PAIRS / 8);
 /// Why no attempt is made.
 fn too_long(cost: f64, most: f64) -> String {
     format!(
-        "the importance weights of {} pairs of draws would take {} multiplications, more than the limit of {}",
-        4.0 * PAIRS,
+        "the importance weights of {} pairs of draws would take {} multiplications, more than the limit of {} \
+         (the source corrected has none)",
+        PAIRS * 4f64.powi(FEWEST),
         figure(cost),
         figure(most)
     )

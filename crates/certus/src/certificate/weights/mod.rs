@@ -8,6 +8,7 @@
 
 mod bounded;
 mod declined;
+mod few;
 mod functions;
 mod normal;
 mod pairs;
@@ -19,6 +20,7 @@ pub use bounded::{empirical_bernstein, ratio, squares};
 pub use declined::{WeightObstacle, WeightsDeclined};
 pub use functions::BoundedFunctions;
 
+use super::Posterior;
 use crate::combination::Combinations;
 use crate::error::{Error, same_length};
 use crate::gaussian::Gaussian;

@@ -13,7 +13,7 @@ use crate::parallel;
 pub(super) const LARGEST_TAU: f64 = 8.0;
 /// Candidates for τ: every so many points of the grid of tails.
 const STRIDE: usize = 40;
-/// Pilot pairs, at least and at most; an eighth of the pairs in between.
+/// Pilot pairs, at least (but a quarter of the pairs will do) and at most; an eighth of the pairs in between.
 const PILOT: (usize, usize) = (500, 4000);
 /// Thresholds of the sets: quantiles of the pilot, and its largest value plus these parts of its distance from the
 /// median.
@@ -43,7 +43,7 @@ impl Plan {
 
 /// Pilot pairs of a certificate with so many pairs.
 pub(super) fn pilot_pairs(pairs: usize) -> usize {
-    (pairs / 8).clamp(PILOT.0, PILOT.1)
+    (pairs / 8).clamp(PILOT.0.min(pairs.div_ceil(4)), PILOT.1)
 }
 
 /// The set with the largest z − r₀.

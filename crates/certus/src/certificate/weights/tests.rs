@@ -41,10 +41,10 @@ impl PointTarget for Coins {
 /// What is true: log evidence, mean, sd, −ELBO of q, KL(q ‖ p), KL(p ‖ q), total variation.
 pub(super) struct Truth {
     pub(super) log_evidence: f64,
-    mean: f64,
-    sd: f64,
+    pub(super) mean: f64,
+    pub(super) sd: f64,
     pub(super) neg_elbo: f64,
-    kl: f64,
+    pub(super) kl: f64,
     reverse_kl: f64,
     total_variation: f64,
     /// z, and the posterior probability of less than z.
