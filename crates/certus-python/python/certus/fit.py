@@ -193,9 +193,9 @@ class Fit:
     def summary(self, *, unconstrained: bool = False) -> pd.DataFrame:
         """A data frame with one row per parameter: mean, sd and quantiles.
 
-        For a model of PyMC, NumPyro or Stan the parameters are its variables, deterministics included, on their own scale;
-        `unconstrained=True` gives the coordinates on which the Gaussian is defined: `fit.names`, `fit.mean`, `fit.sd`. A fit that was loaded
-        or unpickled has only these.
+        For a model of PyMC, NumPyro or Stan the parameters are its variables, deterministics included, on their own
+        scale; `unconstrained=True` gives the coordinates on which the Gaussian is defined, those of `fit.names`,
+        `fit.mean` and `fit.sd`. A fit that was loaded or unpickled has only these.
         """
         source = self._source
         if isinstance(source, Target) and source.constrain is not None and not unconstrained:
