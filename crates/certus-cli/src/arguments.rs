@@ -80,25 +80,7 @@ pub enum Command {
         seed: u64,
     },
     /// Predict the response for new rows
-    Predict {
-        /// The directory of the fit
-        dir: PathBuf,
-        /// The new data, with the columns of the fit; the response is not needed
-        new: PathBuf,
-        /// Output file: .csv or .parquet [default: CSV on stdout]
-        #[arg(long, value_name = "FILE")]
-        to: Option<PathBuf>,
-        /// Replace FILE if it exists
-        #[arg(long)]
-        overwrite: bool,
-        /// Add 5 % and 95 % quantiles of a new observation (y05, y95), by simulation
-        #[arg(long)]
-        observations: bool,
-        /// If the sd between groups was not given: predict for the groups of the fit, for an unseen group, or averaged
-        /// over the population of groups [default: known]
-        #[arg(long, value_parser = ["known", "new", "population"])]
-        groups: Option<String>,
-    },
+    Predict(Box<crate::results::PredictArguments>),
     /// Answer questions about the expected response: contrasts, ratios, slopes and adjusted predictions, averaged over
     /// the rows of the data
     Effects {
@@ -159,7 +141,7 @@ impl Command {
             Command::Verify { .. } => "verify",
             Command::ExportProof { .. } => "export-proof",
             Command::Sample { .. } => "sample",
-            Command::Predict { .. } => "predict",
+            Command::Predict(_) => "predict",
             Command::Effects { .. } => "effects",
             Command::Report { .. } => "report",
             Command::Compare { .. } => "compare",

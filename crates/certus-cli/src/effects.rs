@@ -5,10 +5,10 @@ use std::path::Path;
 use certus::certificate::words::probability;
 use certus::certificate::{counted, figure};
 use certus_fit::record::number;
-use certus_fit::{Certifying, Fit, MarginalEffect, MarginalEffects, Question, Settings};
+use certus_fit::{Certifying, Fit, MarginalEffect, MarginalEffects, Question};
 
 use crate::exit::{Code, Failure, note, print};
-use crate::request::{Stoppable, open, path};
+use crate::request::{Stoppable, open, open_new, path};
 use crate::results::opened;
 use crate::table::aligned;
 use crate::verify::{listen, reread};
@@ -30,12 +30,10 @@ pub fn effects(dir: &Path, asked: &Question, data: Option<&Path>, format: &str) 
     let fit = Fit::read(&opened(dir)?)?;
     // a black box has no rows
     fit.meaning()?;
-    let settings: Settings = serde_json::from_value(fit.record.settings.clone())
-        .map_err(|e| Failure::new(Code::Data, format!("the settings in fit.json: {e}")))?;
+    let settings = crate::results::settings(&fit.record)?;
     let source = match data {
-        Some(data) => open(data, None, None)?,
-        None => open(path(&settings)?, settings.r#where.as_deref(), settings.sql.as_deref())
-            .map_err(crate::fit::moved)?,
+        Some(data) => open_new(data, &settings)?,
+        None => open(path(&settings)?, &settings).map_err(crate::fit::moved)?,
     };
     // the model is read again, for errors that hold
     let reread = match data.is_none() && fit.certifies_probabilities() {

@@ -116,9 +116,7 @@ fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failur
         Command::Sample { dir, draws, seed, to, overwrite } => {
             results::sample(&dir, draws, seed, &to, overwrite)
         }
-        Command::Predict { dir, new, groups, observations, to, overwrite } => {
-            results::predict(&dir, &new, groups.as_deref(), observations, to.as_deref(), overwrite)
-        }
+        Command::Predict(arguments) => results::predict(&arguments),
         Command::Effects { dir, contrast, slope, at, interval, data, format } => {
             let asked = effects::question(&contrast, slope, &at, interval)?;
             effects::effects(&dir, &asked, data.as_deref(), &format)

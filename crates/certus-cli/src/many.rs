@@ -92,7 +92,7 @@ pub fn fit_many(arguments: &ManyArguments) -> Result<Code, Failure> {
     });
     let counter = Counter::new(fit.quiet);
     counter.say("reading the keys");
-    let source = open(path(fit)?, fit.r#where.as_deref(), fit.sql.as_deref())?;
+    let source = open(path(fit)?, fit)?;
     let source = Stoppable { source, signals: &signals };
     let stopped = |e: certus_fit::Error| if source.stopped() { signals.end() } else { e.into() };
     crate::output::apart(out, path(fit)?)?;

@@ -43,7 +43,7 @@ pub fn problem(
     ranks: Option<Arc<dyn Ranks>>,
 ) -> Result<Problem, Failure> {
     let request = request(settings)?;
-    let source = open(path(settings)?, settings.r#where.as_deref(), settings.sql.as_deref())?;
+    let source = open_as(path(settings)?, settings, Files::Fit(request.spec.columns()))?;
     let source = Stoppable { source, signals };
     // ranks must stop together, so where there are several no pass ends before its last row
     let stop = ranks.is_none().then(|| signals.flag().clone());
@@ -52,15 +52,56 @@ pub fn problem(
     read.map_err(|e| if source.stopped() { signals.end() } else { e.into() })
 }
 
-/// Opens files.
-#[cfg(feature = "scan")]
-pub fn open(path: &Path, filter: Option<&str>, sql: Option<&str>) -> Result<Box<dyn Source>, Failure> {
-    Ok(Box::new(certus_data::FileSource::open(&[path.to_path_buf()], filter, sql)?))
+/// Whose files are opened.
+#[cfg_attr(not(feature = "scan"), expect(dead_code, reason = "no files are read in such a build"))]
+enum Files<'a> {
+    /// Those of a fit, with its condition and its query, and the columns that it uses if they are known.
+    Fit(Option<Vec<String>>),
+    /// Files that are new to a fit.
+    New,
+    /// The same with the query of the fit, which may name the response although they do not have it.
+    NewByQuery(&'a str),
 }
 
-/// Opens files: this build cannot.
+/// Opens files, as a fit with these settings reads them.
+pub fn open(path: &Path, settings: &Settings) -> Result<Box<dyn Source>, Failure> {
+    open_as(path, settings, Files::Fit(None))
+}
+
+/// Opens files that are new to a fit: its condition and its query are not applied.
+pub fn open_new(path: &Path, settings: &Settings) -> Result<Box<dyn Source>, Failure> {
+    open_as(path, settings, Files::New)
+}
+
+/// The same with the query of the fit, in which the response may be missing.
+pub fn open_new_by_query(
+    path: &Path,
+    settings: &Settings,
+    response: &str,
+) -> Result<Box<dyn Source>, Failure> {
+    open_as(path, settings, Files::NewByQuery(response))
+}
+
+#[cfg(feature = "scan")]
+fn open_as(path: &Path, settings: &Settings, files: Files<'_>) -> Result<Box<dyn Source>, Failure> {
+    let na = settings.na.clone().unwrap_or_default();
+    let mut options = certus_data::FileOptions { na, ..certus_data::FileOptions::default() };
+    match files {
+        Files::Fit(used) => {
+            (options.filter, options.sql) = (settings.r#where.clone(), settings.sql.clone());
+            options.used = used;
+        }
+        Files::New => (),
+        Files::NewByQuery(response) => {
+            (options.sql, options.absent) = (settings.sql.clone(), vec![response.into()]);
+        }
+    }
+    Ok(Box::new(certus_data::FileSource::open(&[path.to_path_buf()], options)?))
+}
+
+/// This build cannot.
 #[cfg(not(feature = "scan"))]
-pub fn open(path: &Path, _: Option<&str>, _: Option<&str>) -> Result<Box<dyn Source>, Failure> {
+fn open_as(path: &Path, _: &Settings, _: Files<'_>) -> Result<Box<dyn Source>, Failure> {
     Err(usage(format!(
         "{} cannot be read: this build does not support files (build it with the feature `scan`)",
         path.display()
@@ -89,6 +130,10 @@ impl Source for Stoppable<'_> {
 
     fn files_read(&self, rows: usize) -> Option<String> {
         self.source.files_read(rows)
+    }
+
+    fn notes(&self, wanted: &[usize]) -> Vec<String> {
+        self.source.notes(wanted)
     }
 
     fn scan(

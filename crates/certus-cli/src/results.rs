@@ -4,17 +4,18 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use certus::certificate::{counted, figure};
-use certus_data::Storage;
+use certus_data::{DataError, Source, Storage};
 use certus_fit::directory::{MEANING, REPORT};
 use certus_fit::record::Parameter;
 use certus_fit::report::Extras;
 use certus_fit::{
-    ColumnFile, DevianceTest, Fit, FitDirectory, ModelComparison, ModelRow, Prediction, Record, extras,
+    ColumnFile, DevianceTest, Fit, FitDirectory, Levels, ModelComparison, ModelRow, Record, Settings, extras,
 };
+use clap::Args;
 
 use crate::exit::{Code, Failure, note, print};
 use crate::output::Output;
-use crate::request::open;
+use crate::request::{open_new, open_new_by_query};
 use crate::table::aligned;
 
 /// Opens the directory of a fit, with a note if nothing protects its files.
@@ -22,6 +23,12 @@ pub fn opened(dir: &Path) -> Result<FitDirectory, Failure> {
     let directory = FitDirectory::open(dir)?;
     directory.note().iter().for_each(|words| note(words));
     Ok(directory)
+}
+
+/// The settings of a fit.
+pub fn settings(record: &Record) -> Result<Settings, Failure> {
+    serde_json::from_value(record.settings.clone())
+        .map_err(|e| Failure::new(Code::Data, format!("the settings in fit.json: {e}")))
 }
 
 /// The data of a fit, where they still are.
@@ -51,7 +58,12 @@ pub fn sample(dir: &Path, draws: usize, seed: u64, to: &Path, overwrite: bool) -
         format!("num_samples = {draws}"),
         format!("seed = {seed}"),
     ];
-    output.write(&ColumnFile { names: &names, values: &fit.draws(draws, seed), comments: &comments })?;
+    output.write(&ColumnFile {
+        names: &names,
+        values: &fit.draws(draws, seed),
+        labels: &[],
+        comments: &comments,
+    })?;
     print(&format!(
         "{} of {} in {}\n",
         counted(draws, "draw"),
@@ -86,40 +98,93 @@ pub fn export_proof(dir: &Path, to: &Path, data: Option<&Path>, overwrite: bool)
     Ok(Code::Reached)
 }
 
-/// `certus predict`.
-pub fn predict(
-    dir: &Path,
-    new: &Path,
-    groups: Option<&str>,
-    observations: bool,
-    to: Option<&Path>,
+/// What is asked of `certus predict`.
+#[derive(Debug, Args)]
+pub struct PredictArguments {
+    /// The directory of the fit
+    dir: PathBuf,
+    /// The new data, with the columns of the fit; the response is not needed
+    new: PathBuf,
+    /// Output file: .csv or .parquet [default: CSV on stdout]
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// Replace FILE if it exists
+    #[arg(long)]
     overwrite: bool,
-) -> Result<Code, Failure> {
+    /// Copy this column of the new data to the output, before the predictions; repeatable
+    #[arg(long, value_name = "COL")]
+    id: Vec<String>,
+    /// Levels of the quantiles, of the expected response and of a new observation [default: 0.05,0.5,0.95 and
+    /// 0.05,0.95]
+    #[arg(long, value_name = "P,P", value_delimiter = ',')]
+    quantiles: Option<Vec<f64>>,
+    /// Add 5 % and 95 % quantiles of a new observation (y05, y95), or those of --quantiles, by simulation
+    #[arg(long)]
+    observations: bool,
+    /// If the sd between groups was not given: predict for the groups of the fit, for an unseen group, or averaged over
+    /// the population of groups [default: known]
+    #[arg(long, value_parser = ["known", "new", "population"])]
+    groups: Option<String>,
+}
+
+/// The new data of a prediction: as they are, or by the query of the fit if they lack columns that it computes.
+fn new_data(arguments: &PredictArguments, fit: &Fit) -> Result<Box<dyn Source>, Failure> {
+    let (encoding, settings) = (&fit.meaning()?.encoding, settings(&fit.record)?);
+    let source = open_new(&arguments.new, &settings)?;
+    let lacks = |name: &&str| source.columns().iter().all(|c| c.name != **name);
+    let lacking: Vec<&str> = encoding.inputs().into_iter().filter(lacks).collect();
+    if lacking.is_empty() || settings.sql.is_none() {
+        return Ok(source);
+    }
+    note(&format!(
+        "{} is read by the query of the fit (--sql), which computes '{}'",
+        arguments.new.display(),
+        lacking.join("', '")
+    ));
+    open_new_by_query(&arguments.new, &settings, &encoding.response)
+}
+
+/// `certus predict`.
+pub fn predict(arguments: &PredictArguments) -> Result<Code, Failure> {
+    let PredictArguments { dir, new, groups, to, observations, .. } = arguments;
     let directory = opened(dir)?;
     let record = Record::read(&directory)?;
-    let inputs: Vec<&Path> = std::iter::once(new).chain(data(&record)).collect();
-    let output = to.map(|to| Output::new(to, overwrite, dir, &inputs)).transpose()?;
+    let inputs: Vec<&Path> = std::iter::once(new.as_path()).chain(data(&record)).collect();
+    let output = to.as_ref().map(|to| Output::new(to, arguments.overwrite, dir, &inputs)).transpose()?;
+    let levels = Levels::new(arguments.quantiles.as_deref(), *observations)?;
+    let names: Vec<String> = arguments.id.iter().cloned().chain(levels.names()).collect();
+    if let Some(twice) = (1..names.len()).find(|k| names[..*k].contains(&names[*k])) {
+        let message = format!(
+            "--id: the output would have two columns '{}'; give each column once, and rename one of the new data that \
+             is called like a prediction",
+            names[twice]
+        );
+        return Err(Failure::new(Code::Usage, message));
+    }
     let fit = Fit::read(&directory)?;
-    let source = open(new, None, None)?;
-    let asked = groups.map(str::parse).transpose()?;
-    let rows = fit.predict(&*source, asked, observations, &Storage::default())?;
+    let source = new_data(arguments, &fit)?;
+    let asked = groups.as_deref().map(str::parse).transpose()?;
+    let predicted = fit.predict(&*source, asked, &levels, &Storage::default())?;
+    let rows = predicted.rows.len();
+    let of_ids = arguments.id.iter().map(|name| Ok((name.clone(), certus_data::labels(&*source, name)?)));
+    let labels = of_ids.collect::<Result<Vec<_>, DataError>>()?;
+    let all: Vec<usize> = (0..source.columns().len()).collect();
+    source.notes(&all).iter().chain(&predicted.note()).for_each(|words| note(words));
     let unknown_scales =
         fit.mixture.as_ref().is_some_and(|(_, unknown_scales)| !unknown_scales.effects.is_empty());
-    let whose = match groups.unwrap_or("known") {
+    let whose = match groups.as_deref().unwrap_or("known") {
         _ if !unknown_scales => "",
         "known" => " for the rows' own groups",
         "new" => " for new groups",
         _ => " averaged over the population of groups",
     };
-    let values: Vec<f64> = rows.iter().flat_map(Prediction::numbers).collect();
-    let more = Prediction::OBSERVED.iter().filter(|_| observations);
-    let names: Vec<String> = Prediction::NAMES.iter().chain(more).map(|name| name.to_string()).collect();
-    let columns = ColumnFile { names: &names, values: &values, comments: &[] };
+    let (names, values) = (levels.names(), predicted.numbers());
+    let columns = ColumnFile { names: &names, values: &values, labels: &labels, comments: &[] };
     match (output, to) {
         (Some(output), Some(to)) => {
             output.write(&columns)?;
-            let read = source.files_read(rows.len()).map_or(String::new(), |words| format!(" ({words})"));
-            print(&format!("predictions{whose} in {}, rows: {}{read}\n", to.display(), rows.len()))?;
+            let read = source.files_read(rows).map_or(String::new(), |words| format!(" ({words})"));
+            print(&format!("predictions{whose} in {}, rows: {rows}{read}\n", to.display()))?;
         }
         _ => print(&columns.to_csv()?)?,
     }

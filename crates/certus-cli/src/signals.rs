@@ -12,7 +12,7 @@
 //! and never steer it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, mpsc};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -26,6 +26,8 @@ const GIVE_UP: Duration = Duration::from_millis(800);
 /// The process ends after this long: the promise is 2 s, with the files that are written at the end and the gigabytes
 /// that are given back, which takes a second where the machine is short of memory.
 const LAST: Duration = Duration::from_millis(900);
+/// How long abandoned work may take to end at its next leaf.
+const FREED: Duration = Duration::from_millis(300);
 /// How often signals and the clock are checked.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long the last message may take to be written: its reader may have stopped.
@@ -193,20 +195,24 @@ impl Signals {
         work: impl FnOnce() -> T + Send + 'static,
         mut look: impl FnMut(),
     ) -> Option<T> {
-        let (send, receive) = std::sync::mpsc::channel();
+        let (send, receive) = mpsc::channel();
         std::thread::spawn(move || drop(send.send(work())));
         let mut since = None;
         loop {
             look();
             match receive.recv_timeout(LOOK) {
                 Ok(done) => return Some(done),
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
                     panic!("the thread that did the work panicked")
                 }
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
             let late = self.shared.late() && since.get_or_insert_with(Instant::now).elapsed() >= GIVE_UP;
             if late || self.seen().is_some() {
+                // whoever goes on needs the threads that it keeps busy, and then passes over rows of its own
+                self.shared.flag.store(true, Ordering::Relaxed);
+                let goes_on = matches!(receive.recv_timeout(FREED), Err(mpsc::RecvTimeoutError::Timeout));
+                self.shared.flag.store(goes_on, Ordering::Relaxed);
                 return None;
             }
         }
@@ -275,7 +281,7 @@ impl Shared {
         }
         let reason = self.reason(code);
         let parting = (self.work().on_end)(&reason);
-        let (send, receive) = std::sync::mpsc::channel::<()>();
+        let (send, receive) = mpsc::channel::<()>();
         std::thread::spawn(move || {
             if let Some(record) = &parting.record {
                 let _ = print(record);

@@ -101,8 +101,7 @@ fn again(arguments: &ManyArguments, there: &Manifest) -> Result<(Manifest, Vec<C
     let (how, request) = (how(fit).map_err(&of_settings)?, request(fit).map_err(&of_settings)?);
     let signals = listen("the fits were not verified")?;
     let path = path(fit).map_err(&of_settings)?;
-    let source =
-        open(path, fit.r#where.as_deref(), fit.sql.as_deref()).map_err(moved).map_err(&of_settings)?;
+    let source = open(path, fit).map_err(moved).map_err(&of_settings)?;
     let source = Stoppable { source, signals: &signals };
     let stopped = |e: certus_fit::Error| {
         if source.stopped() { signals.end() } else { of_settings(e.into()) }

@@ -490,6 +490,16 @@ fn comparing_with_the_posterior() {
     expect(&certus(&["resume", path(&out)]), 0, "reached");
 }
 
+/// Draws of several group effects keep all threads busy, which what is said after a stop needs.
+#[test]
+fn several_group_effects() {
+    let _alone = alone();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../certus-mixed/tests/data/salamander.csv");
+    let fit = ["fit", "logistic", path(&data), "Mate ~ Cross + (1 | Female) + (1 | Male)"];
+    let phase = "comparing with the posterior: importance sampling";
+    signalled(phase, Duration::from_secs(1), &fit, "before the comparison was finished");
+}
+
 /// Scales that are not given: the search, the interval, the grid.
 #[test]
 fn scales() {

@@ -92,6 +92,20 @@ impl Table {
     }
 }
 
+/// The cells of a column as text, row by row; nothing where a value is missing.
+pub fn labels(source: &dyn Source, name: &str) -> Result<Vec<String>, DataError> {
+    let place = find(source.columns(), name)?;
+    let mut out = Vec::new();
+    source.scan(&[place], &mut |batch| {
+        out.extend((0..batch.rows()).map(|i| {
+            let (column, row) = batch.cell(0, i);
+            if column.is_missing(row) { String::new() } else { column.label(row) }
+        }));
+        Ok(())
+    })?;
+    Ok(out)
+}
+
 impl Encoding {
     /// The columns that rows are made of, without response and weights.
     pub fn inputs(&self) -> Vec<&str> {

@@ -6,6 +6,7 @@ use certus_models::rows::Rows;
 use serde::{Deserialize, Serialize};
 
 use crate::basis::FittedBasis;
+use crate::error::{ColumnError, DataError};
 use crate::event::Event;
 use crate::formula::{Expression, Offset};
 use crate::table::date_label;
@@ -195,6 +196,25 @@ pub struct Encoded {
     pub rows: Arc<dyn Rows>,
     /// The level of each row, per group.
     pub codes: Vec<Vec<u32>>,
+}
+
+/// Rows of new data in which a value that is needed is missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gaps {
+    /// Their places among all rows.
+    pub rows: Vec<usize>,
+    /// The first such row in words, and the column.
+    pub first: Option<(String, String)>,
+}
+
+impl Gaps {
+    /// An error if there is any.
+    pub fn refuse(self) -> Result<(), DataError> {
+        match self.first {
+            Some((place, column)) => Err(ColumnError::MissingInNewData { place, column }.into()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Encoding {

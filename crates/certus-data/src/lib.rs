@@ -12,6 +12,7 @@ pub mod encoding;
 mod error;
 mod event;
 pub mod formula;
+mod identifiers;
 mod identity;
 mod inputs;
 mod kind;
@@ -22,6 +23,7 @@ mod levels;
 mod matrix;
 mod names;
 mod nearest;
+mod nested;
 mod notes;
 pub mod prepare;
 pub mod profile;
@@ -35,7 +37,8 @@ pub mod terms;
 pub mod units;
 
 pub use basis::FittedBasis;
-pub use encoding::{Coding, ColumnEncoding, Encoded, Encoding, Feature, Group, Part};
+pub use complete::labels;
+pub use encoding::{Coding, ColumnEncoding, Encoded, Encoding, Feature, Gaps, Group, Part};
 pub use error::{
     ColumnError, DataError, Difference, ErrorKind, FileError, MissingIn, NoFeature, SpecError, Subject,
     Unavailable,
@@ -49,7 +52,7 @@ pub use names::quoted;
 pub use nearest::nearest;
 pub use prepare::{Prepared, prepare, prepare_with};
 #[cfg(feature = "scan")]
-pub use scan::{FileSource, files_of};
+pub use scan::{FileOptions, FileSource, files_of};
 pub use spec::{Categorical, Features, GroupSpec, Missing, Slopes, Spec};
 pub use summary::ResponseSummary;
 pub use table::{Batch, Column, ColumnInfo, Kind, Source, Table};

@@ -6,6 +6,9 @@ use crate::profile::Profile;
 use crate::spec::{Missing, Spec};
 use crate::summary::Dependent;
 
+/// Names of columns that a sentence lists, at most.
+const MOST_NAMES: usize = 20;
+
 /// What was left out and how columns were read, a sentence each.
 pub(crate) fn notes(
     spec: &Spec,
@@ -68,16 +71,27 @@ fn together(left: &[UnusedColumn], how: &str) -> Vec<String> {
         match &names[..] {
             [name] => format!("{name} is {how}: it {reason}"),
             _ => {
+                let names = shortened(&names);
                 let plural = match reason.split_once(' ') {
                     Some(("is", rest)) => format!("are {rest}"),
                     Some(("holds", rest)) => format!("hold {rest}"),
+                    Some(("counts", rest)) => format!("count {rest}"),
+                    Some(("has", rest)) => format!("have {rest}"),
                     _ => reason.to_string(),
                 };
-                format!("{} are {how}: they {plural}", names.join(", "))
+                format!("{names} are {how}: they {plural}")
             }
         }
     };
     reasons.iter().map(sentence).collect()
+}
+
+/// Names in a sentence, the first of them if there are many.
+fn shortened(names: &[String]) -> String {
+    match names.len() {
+        0..=MOST_NAMES => names.join(", "),
+        many => format!("{} and {} more columns", names[..MOST_NAMES].join(", "), many - MOST_NAMES),
+    }
 }
 
 /// A dependence in words. A copy is a multiple by 1: with x = mean + sd·a that needs a coefficient of 1, equal sds and

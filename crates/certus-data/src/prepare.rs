@@ -12,6 +12,7 @@ use crate::error::{ColumnError, DataError, NoFeature, SpecError};
 use crate::layout::{Layout, Product};
 use crate::leaves::{Leaves, Storage, Writer};
 use crate::left::UnusedColumn;
+use crate::nested::questions;
 use crate::notes::{dependence, notes};
 use crate::profile::profile;
 use crate::reader::Reader;
@@ -124,7 +125,9 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
     let of_columns = notes(spec, &encoding, &profile, &terms.ignored, &dropped);
     let dependent = dependent(&leaves, &encoding)?;
     let of_rows = dependent.iter().map(|d| dependence(&encoding, d));
-    let notes = read.into_iter().chain(of_columns).chain(of_slopes).chain(of_rows).collect();
+    let (of_cells, of_groups) = (source.notes(&terms.wanted), questions(&encoding.groups, &codes));
+    let of_source = read.into_iter().chain(of_cells);
+    let notes = of_source.chain(of_columns).chain(of_slopes).chain(of_groups).chain(of_rows).collect();
     Ok(Prepared {
         rows_used: profile.used,
         rows_dropped: profile.incomplete,

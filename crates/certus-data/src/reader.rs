@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::encoding::{Coding, ColumnEncoding, Encoded, Encoding, Group, Part, Reading, SEPARATOR};
+use crate::encoding::{Coding, ColumnEncoding, Encoded, Encoding, Gaps, Group, Part, Reading, SEPARATOR};
 use crate::error::{ColumnError, DataError, Subject};
 use crate::event::Event;
 use crate::formula::{Expression, Offset};
@@ -16,20 +16,36 @@ impl Encoding {
     /// Rows of new data. Missing values, unknown levels and unknown groups are refused by name and place. Weights are
     /// not asked for.
     pub fn encode(&self, source: &dyn Source, storage: &Storage) -> Result<Encoded, DataError> {
+        let (encoded, gaps) = self.encode_complete(source, storage)?;
+        gaps.refuse()?;
+        Ok(encoded)
+    }
+
+    /// The rows of new data without missing values, and where the others are.
+    pub fn encode_complete(
+        &self,
+        source: &dyn Source,
+        storage: &Storage,
+    ) -> Result<(Encoded, Gaps), DataError> {
         let reader = Reader::new(self.recipe(), source.columns())?;
         let mut writer = Writer::new(self.features.len() + reader.extras.count(), storage);
         let mut codes = vec![Vec::new(); self.groups.len()];
+        let (mut gaps, mut rows) = (Gaps::default(), 0);
         source.scan(&reader.wanted, &mut |batch| {
+            let mut keep = Vec::with_capacity(batch.rows());
             for i in 0..batch.rows() {
-                if let Some(c) = reader.missing(batch, i) {
-                    let column = source.columns()[reader.wanted[c]].name.clone();
-                    return Err(ColumnError::MissingInNewData { place: batch.place(i), column }.into());
-                }
+                let Some(c) = reader.missing(batch, i) else {
+                    keep.push(i);
+                    continue;
+                };
+                let name = || source.columns()[reader.wanted[c]].name.clone();
+                gaps.first.get_or_insert_with(|| (batch.place(i), name()));
+                gaps.rows.push(rows + i);
             }
-            let keep: Vec<usize> = (0..batch.rows()).collect();
+            rows += batch.rows();
             writer.push(&reader.values(batch, &keep, &mut codes)?, keep.len())
         })?;
-        Ok(Encoded { rows: Arc::new(writer.finish(reader.extras)?), codes })
+        Ok((Encoded { rows: Arc::new(writer.finish(reader.extras)?), codes }, gaps))
     }
 
     /// What a reader of new data needs.

@@ -243,6 +243,15 @@ impl Spec {
         roles
     }
 
+    /// Every column that is used, if the features are named.
+    pub fn columns(&self) -> Option<Vec<String>> {
+        let Features::Terms(terms) = &self.features else { return None };
+        let terms: Vec<Term> = terms.iter().map(|text| Term::of_text(text)).collect();
+        let of_terms = terms.iter().flat_map(|term| term.columns()).map(String::from);
+        let roles = self.roles().into_iter().map(|(name, _)| name);
+        Some(of_terms.chain(roles).chain(self.categorical.iter().map(|c| c.column.clone())).collect())
+    }
+
     /// Contradictions that need no data to be seen.
     pub fn check(&self) -> Result<(), SpecError> {
         if self.model.values() == Values::Successes && self.trials.is_none() {

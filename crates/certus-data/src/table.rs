@@ -155,6 +155,11 @@ pub trait Source: Send + Sync {
     fn files_read(&self, _rows: usize) -> Option<String> {
         None
     }
+
+    /// What a user should know of how the cells of the columns `wanted` are read, one sentence each.
+    fn notes(&self, _wanted: &[usize]) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Columns in memory.

@@ -9,12 +9,13 @@ use crate::encoding::Reading;
 use crate::error::{ColumnError, DataError, NoFeature, SpecError};
 use crate::event::Event;
 use crate::formula::{Basis, Offset, Term, Variable};
+use crate::identifiers::identifiers;
 use crate::inputs::Inputs;
 use crate::left::UnusedColumn;
 use crate::levels::{in_order, label};
 use crate::names::same;
 use crate::spec::{Features, Spec, find};
-use crate::table::{Batch, Kind, Source};
+use crate::table::{Batch, ColumnInfo, Kind, Source};
 
 /// Levels of a response that are kept for a message.
 pub(crate) const MOST_SHOWN: usize = 20;
@@ -178,7 +179,12 @@ fn check_numbers(source: &dyn Source, spec: &Spec) -> Result<(), DataError> {
     spec.by.iter().try_for_each(|name| find(columns, name).map(|_| ()))
 }
 
-/// The terms of the design, and the columns that nobody named and that can't be features.
+/// True for what is a feature without being named.
+fn is_number(kind: &Kind) -> bool {
+    matches!(kind, Kind::Number | Kind::Boolean)
+}
+
+/// The terms of the design, and the columns that nobody named and that can't be features or tell rows apart.
 fn named(source: &dyn Source, spec: &Spec) -> Result<(Vec<NamedTerm>, Vec<UnusedColumn>), DataError> {
     let columns = source.columns();
     let (mut terms, mut ignored) = (Vec::new(), Vec::new());
@@ -196,10 +202,23 @@ fn named(source: &dyn Source, spec: &Spec) -> Result<(Vec<NamedTerm>, Vec<Unused
         }));
         return Ok((terms, ignored));
     }
-    for column in columns.iter().filter(|c| !roles.contains(&c.name)) {
-        let categorical = spec.categorical.iter().any(|c| c.column == column.name);
+    let is_categorical = |name: &str| spec.categorical.iter().any(|c| c.column == name);
+    let free = |c: &&ColumnInfo| !roles.contains(&c.name) && !is_categorical(&c.name);
+    // the rows of one model among many may be counted by what is a measurement in all of them
+    let unused = if spec.by.is_empty() {
+        let places: Vec<usize> =
+            (0..columns.len()).filter(|c| free(&&columns[*c]) && is_number(&columns[*c].kind)).collect();
+        identifiers(source, &places)?
+    } else {
+        Vec::new()
+    };
+    let identifying: HashSet<&str> = unused.iter().map(|column| column.name.as_str()).collect();
+    for column in
+        columns.iter().filter(|c| !roles.contains(&c.name) && !identifying.contains(c.name.as_str()))
+    {
+        let categorical = is_categorical(&column.name);
         match &column.kind {
-            kind if matches!(kind, Kind::Number | Kind::Boolean) || categorical => {
+            kind if is_number(kind) || categorical => {
                 let variables = vec![Variable::Column(column.name.clone())];
                 terms.push((column.name.clone(), Term { variables }));
             }
@@ -217,6 +236,7 @@ fn named(source: &dyn Source, spec: &Spec) -> Result<(Vec<NamedTerm>, Vec<Unused
             }
         }
     }
+    ignored.extend(unused);
     if terms.is_empty() {
         let why = match ignored.first() {
             Some(left) => {

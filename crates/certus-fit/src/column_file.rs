@@ -13,8 +13,10 @@ use crate::grid::{Cells, Grid};
 pub struct ColumnFile<'a> {
     /// A name per column; for CmdStan's readers vectors are `theta.1`, `theta.2`, …
     pub names: &'a [String],
-    /// Row after row.
+    /// Row after row; NaN is an empty cell, or null.
     pub values: &'a [f64],
+    /// Columns of text that come before them, such as identifiers of the rows.
+    pub labels: &'a [(String, Vec<String>)],
     /// Comments on them at the head of a CSV file, and in the metadata of a Parquet file under `certus`.
     pub comments: &'a [String],
 }
@@ -26,11 +28,19 @@ impl ColumnFile<'_> {
         if columns == 0 || given % columns != 0 {
             return Err(Mismatch::Numbers { given, columns }.into());
         }
+        let rows = given / columns;
+        if let Some((name, cells)) = self.labels.iter().find(|(_, cells)| cells.len() != rows) {
+            return Err(Mismatch::Cells { name: name.clone(), cells: cells.len(), rows }.into());
+        }
         let mut seen = HashSet::new();
-        match self.names.iter().find(|name| !seen.insert(*name)) {
+        match self.all_names().find(|name| !seen.insert(*name)) {
             Some(name) => Err(Mismatch::Twice { name: name.clone() }.into()),
             None => Ok(()),
         }
+    }
+
+    fn all_names(&self) -> impl Iterator<Item = &String> {
+        self.labels.iter().map(|(name, _)| name).chain(self.names)
     }
 
     /// Writes a CSV or a Parquet file, by the ending of its name, whole or not at all. An existing file is replaced.
@@ -51,12 +61,22 @@ impl ColumnFile<'_> {
         }
     }
 
-    /// The bytes of a Parquet file with a required double column per name.
+    /// The bytes of a Parquet file with a column of text per label and of doubles per name, required where none is
+    /// missing.
     pub fn to_parquet(&self) -> Result<Vec<u8>, Error> {
         self.check()?;
         let d = self.names.len();
-        let column = |(k, name): (usize, &String)| (name.clone(), Cells::Every(self.values, k, d));
-        let columns: Vec<(String, Cells<'_>)> = self.names.iter().enumerate().map(column).collect();
+        let column = |(k, name): (usize, &String)| {
+            let own = || self.values.iter().skip(k).step_by(d);
+            let cells = match own().any(|x| x.is_nan()) {
+                true => Cells::Number(own().map(|x| Some(*x).filter(|x| !x.is_nan())).collect()),
+                false => Cells::Every(self.values, k, d),
+            };
+            (name.clone(), cells)
+        };
+        let labels = self.labels.iter().map(|(name, cells)| (name.clone(), Cells::Text(cells.clone())));
+        let columns: Vec<(String, Cells<'_>)> =
+            labels.chain(self.names.iter().enumerate().map(column)).collect();
         Grid { columns: &columns, comment: &self.comments.join("\n") }.to_parquet()
     }
 
@@ -68,12 +88,15 @@ impl ColumnFile<'_> {
         for line in self.comments.iter().flat_map(|text| text.lines()) {
             let _ = writeln!(out, "# {line}");
         }
-        let names: Vec<String> = self.names.iter().map(|name| quoted(name)).collect();
+        let names: Vec<String> = self.all_names().map(|name| quoted(name)).collect();
         let _ = writeln!(out, "{}", names.join(","));
-        for row in self.values.chunks_exact(self.names.len()) {
+        for (k, row) in self.values.chunks_exact(self.names.len()).enumerate() {
+            for (_, cells) in self.labels {
+                let _ = write!(out, "{},", quoted(&cells[k]));
+            }
             for (i, x) in row.iter().enumerate() {
                 let comma = if i > 0 { "," } else { "" };
-                let _ = write!(out, "{comma}{x:?}");
+                let _ = if x.is_nan() { write!(out, "{comma}") } else { write!(out, "{comma}{x:?}") };
             }
             out.push('\n');
         }

@@ -15,7 +15,7 @@ use crate::groups::{EffectSource, GroupTable};
 use crate::meta::meta;
 use crate::posterior::PosteriorTable;
 use crate::posterior_draws::{DRAWS, PosteriorDraws};
-use crate::predict::{Groups, Prediction, Responses, predict, predict_mixture, predict_posterior};
+use crate::predict::{Groups, Levels, Predictions, Responses, predict, predict_mixture, predict_posterior};
 use crate::problem::{Problem, draws};
 use crate::record::{GroupEffect, Meta, Parameter, Record};
 use crate::refusal::RequestError;
@@ -296,19 +296,17 @@ impl Fit {
         Some((out, n))
     }
 
-    /// Predictions for the rows of a source, with quantiles of new observations if `observations`. `groups` applies
-    /// only to fits whose group sd was not given.
+    /// Predictions for the rows of a source, with quantiles at `levels`. `groups` applies only to fits whose group sd
+    /// was not given.
     pub fn predict(
         &self,
         source: &dyn Source,
         groups: Option<Groups>,
-        observations: bool,
+        levels: &Levels,
         storage: &Storage,
-    ) -> Result<Vec<Prediction>, Error> {
+    ) -> Result<Predictions, Error> {
         let meaning = self.meaning()?;
-        let responses =
-            if observations { Responses::observed(self)? } else { Responses::expected(self.link()?) };
-        let responses = &responses;
+        let responses = &Responses::of_fit(self, levels.clone())?;
         match (&self.mixture, groups) {
             (None, Some(_)) => {
                 Err(RequestError::no_effect("`groups`", "fits whose group sd was not given").into())

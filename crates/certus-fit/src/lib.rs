@@ -88,7 +88,8 @@ pub use method_choice::{MethodChoice, Numbers};
 pub use posterior::{Compared, Marginal, PosteriorChoice, PosteriorTable};
 pub use posterior_draws::PosteriorDraws;
 pub use predict::{
-    Groups, Prediction, Responses, predict, predict_draws, predict_mixture, predict_posterior,
+    Groups, Levels, Prediction, Predictions, Responses, predict, predict_draws, predict_mixture,
+    predict_posterior,
 };
 pub use prior::DesignPrior;
 pub use problem::{ModelKind, Normal, Problem, draws, on_user_scale};

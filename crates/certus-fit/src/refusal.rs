@@ -127,15 +127,6 @@ pub enum RequestError {
         /// Effects of all terms.
         effects: usize,
     },
-    /// Several sds of a model that is not linear, of which there is no posterior.
-    #[error(
-        "the sds of {effects} random effects are not given, and models that are not linear have no posterior of \
-            several sds yet: add `ml` (or `scales` estimate) for their maximum likelihood, or give them (`group-sd`)"
-    )]
-    NoPosterior {
-        /// Effects of all terms.
-        effects: usize,
-    },
     /// A setting of unknown scales where all are given.
     #[error(
         "{setting} is given, but no group sd, noise or dispersion is unknown: leave it out, or leave out group-sd, \
@@ -255,6 +246,14 @@ pub enum RequestError {
             new groups or the population (groups new, population)"
     )]
     NoEffects,
+    /// A level of a quantile that there is not.
+    #[error("`quantiles` has '{value}', but {reason}: for example 0.1,0.5,0.9")]
+    Level {
+        /// The level.
+        value: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// A linear response without variance, and no sigma.
     #[error(
         "the response {response}{} is the same in all {rows} rows, so the noise cannot be estimated: give sigma",

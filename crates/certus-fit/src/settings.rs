@@ -138,6 +138,13 @@ pub struct Settings {
     #[cfg_attr(feature = "clap", arg(long, value_parser = parser(choices::missing()), help_heading = "Data"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
+    /// A text or number that stands for a missing value, beside NA, '.', nan and empty cells; repeatable
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "TEXT", allow_hyphen_values = true, help_heading = "Data")
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub na: Option<Vec<String>>,
     /// Use only the rows that satisfy this SQL condition
     #[cfg_attr(feature = "clap", arg(long, value_name = "SQL", help_heading = "Data"))]
     #[serde(skip_serializing_if = "Option::is_none")]

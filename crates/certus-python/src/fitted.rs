@@ -8,7 +8,7 @@ use certus_data::Storage;
 use certus_fit::record::Parameter;
 use certus_fit::report::report;
 use certus_fit::{
-    Arrays, Contrast, Fit, FitDirectory, Groups, Held, Prediction, Question, Record, predict_draws,
+    Arrays, Contrast, Fit, FitDirectory, Groups, Held, Levels, Question, Record, predict_draws,
 };
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
 use pyo3::exceptions::PyUserWarning;
@@ -51,6 +51,9 @@ fn matrix<'py>(
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     PyArray1::from_vec(py, values).reshape([rows, columns])
 }
+
+/// A row of numbers per row of new data, the names of the numbers, and a note.
+type Predicted<'py> = (Bound<'py, PyArray2<f64>>, Vec<String>, Option<String>);
 
 /// Names, and a row of numbers for each.
 type GroupEffects<'py> = (String, String, Vec<String>, Bound<'py, PyArray2<f64>>);
@@ -176,21 +179,24 @@ impl Fitted {
         Ok(Some(out))
     }
 
-    /// Per row of new columns: mean, sd, q05, q50, q95, linear_mean, linear_sd, and y05, y95 if asked for.
-    #[pyo3(signature = (columns, groups=None, observations=false))]
+    /// Predictions for the rows of new columns, the names of their columns, and a note on rows with missing values.
+    #[pyo3(signature = (columns, groups=None, observations=false, quantiles=None))]
     fn predict<'py>(
         &self,
         py: Python<'py>,
         columns: &Bound<'py, PyDict>,
         groups: Option<&str>,
         observations: bool,
-    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        quantiles: Option<Vec<f64>>,
+    ) -> PyResult<Predicted<'py>> {
         let table = table(py, columns)?;
         let groups = groups.map(|word| word.parse::<Groups>().map_err(|e| data(py, &e))).transpose()?;
-        let predict = || self.0.predict(&table, groups, observations, &Storage::default());
-        let rows = py.detach(predict).map_err(|e| data(py, &e))?;
-        let values: Vec<f64> = rows.iter().flat_map(Prediction::numbers).collect();
-        matrix(py, values, rows.len(), if observations { 9 } else { 7 })
+        let levels = Levels::new(quantiles.as_deref(), observations).map_err(|e| data(py, &e))?;
+        let predict = || self.0.predict(&table, groups, &levels, &Storage::default());
+        let predicted = py.detach(predict).map_err(|e| data(py, &e))?;
+        let names = levels.names();
+        let values = matrix(py, predicted.numbers(), predicted.rows.len(), names.len())?;
+        Ok((values, names, predicted.note()))
     }
 
     /// Expected responses of new rows at draws, one draw per row.

@@ -95,6 +95,20 @@ def test_predictions(fit, df):
         certus.fit(certus.target(lambda z: (-0.5 * (z**2).sum(1), -z), dim=1)).predict(df)
 
 
+def test_levels_and_gaps_of_predictions(fit, df):
+    new = df.head(4).copy()
+    table = fit.predict(new, quantiles=[0.1, 0.975], observations=True)
+    assert list(table.columns) == ["mean", "sd", "q10", "q97.5", "linear_mean", "linear_sd", "y10", "y97.5"]
+    assert (table["q10"] < table["q97.5"]).all()
+    with pytest.raises(certus.UsageError, match="quantiles has '50'"):
+        fit.predict(new, quantiles=[50])
+    new.loc[new.index[1], "a"] = np.nan
+    with pytest.warns(UserWarning, match="1 of 4 rows has missing values"):
+        gaps = fit.predict(new)
+    assert gaps.iloc[1].isna().all()
+    pd.testing.assert_frame_equal(gaps.iloc[[0, 2, 3]], fit.predict(df.head(4)).iloc[[0, 2, 3]])
+
+
 def test_save_and_load(fit, df, tmp_path):
     place = tmp_path / "fit"
     fit.save(place)

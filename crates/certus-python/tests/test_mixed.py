@@ -95,6 +95,26 @@ def test_weights_are_frequencies():
     assert weighted.criterion.value == pytest.approx(repeated.criterion.value, abs=1e-7)
 
 
+def test_crossed_intercepts_of_binary_responses_have_a_posterior():
+    """Draws are what the table, the groups, predictions and ArviZ use alike."""
+    rng = np.random.default_rng(3)
+    a, b = np.arange(120) % 12, np.arange(120) // 12
+    x = rng.normal(size=120)
+    t = 0.3 + 0.5 * x + rng.normal(size=12)[a] + 0.7 * rng.normal(size=10)[b]
+    data = pd.DataFrame({"y": rng.random(120) < 1 / (1 + np.exp(-t)), "x": x, "a": a, "b": b})
+    fit = certus.logistic("y ~ x + (1 | a) + (1 | b)", data=data).fit()
+    names = ["(Intercept)", "x", "sd(a)", "sd(b)"]
+    assert [p.name for p in fit.parameters] == names and {p.source for p in fit.parameters} == {"importance"}
+    assert all(p.mean_error < 0.1 and p.sd_error < 0.1 for p in fit.parameters)
+    draws = fit.sample(2000)
+    for own, values in zip(fit.parameters, draws.T, strict=True):
+        # four standard errors of 2,000 draws, and of those that they are taken from
+        assert abs(np.mean(values) - own.mean) < 4 * own.sd * np.sqrt(1 / 2000 + 1 / 4000)
+    assert len(fit.groups) == 22
+    known, new = fit.predict(data), fit.predict(data, groups="new")
+    assert ((known["mean"] > 0) & (known["mean"] < 1)).all() and new["sd"].mean() > known["sd"].mean()
+
+
 def test_what_is_refused():
     data = table("lme4", "sleepstudy")
     with pytest.raises(certus.UsageError, match="prior_sd applies only to fits without reml"):

@@ -122,7 +122,11 @@ fn exit_codes() {
     assert!(text.contains("\"assumption_violated\""), "{text}");
     expect(&certus(&["fit"]), 64, "model");
     expect(&certus(&["fit", "logistic", good, "--response", "y", "--nonsense"]), 64, "nonsense");
-    expect(&certus(&["fit", "logistic", good, "--response", "y", "--group", "x1: *"]), 64, "--group-sd");
+    expect(
+        &certus(&["fit", "logistic", good, "--response", "y", "--group", "x1: *"]),
+        64,
+        "more than 3 effects",
+    );
     expect(&certus(&["fit", "logistic", good, "--response", "yy"]), 65, "yy");
     let text = write("text.csv", "y,x\n0,1\n1,two\n");
     expect(&certus(&["fit", "logistic", &text, "--response", "y", "--features", "x"]), 65, "two");

@@ -167,7 +167,6 @@ fn correlated_effects_are_used_like_any_other() {
 fn what_cannot_be_done_is_refused_with_what_to_type() {
     let file = salamanders();
     let of = |more: &[&str]| certus(&[&["fit", "logistic", &file, SALAMANDERS], more].concat());
-    expect(&of(&[]), 64, "add --ml");
     expect(&of(&["--reml"]), 64, "linear models");
     expect(&of(&["--scales", "estimate", "--prior-sd", "2.5"]), 64, "flat priors");
     let one = ["fit", "logistic", &file, "Mate ~ Cross + (1 | Female)", "--scales", "laplace"];

@@ -16,6 +16,7 @@ mod mixed;
 mod observations;
 mod plan;
 mod posterior;
+mod predict;
 mod priors;
 mod scales;
 mod verify_edits;

@@ -146,7 +146,7 @@ fn runs_are_those_of_the_api() {
     let mut spec = Spec::new("y", Response::Logistic);
     (spec.intercept, spec.standardise) = (false, false);
     let request = Request { prior_sd: 1.0, ..Request::new(spec) };
-    let source = FileSource::open(&[data("logit_d10.csv")], None, None).unwrap();
+    let source = FileSource::open(&[data("logit_d10.csv")], certus_data::FileOptions::default()).unwrap();
     let problem = Problem::new(&source, &request, &Storage::default()).unwrap();
     let model = problem.model().unwrap();
     let dir = scratch("steps");

@@ -88,7 +88,7 @@ impl Case {
     ) -> Self {
         let out = dir.join(name);
         expect(&certus(&[command, &["--quiet", "--out", out.to_str().unwrap()]].concat()), 0, "");
-        let source = FileSource::open(&[data.to_path_buf()], None, None).unwrap();
+        let source = FileSource::open(&[data.to_path_buf()], certus_data::FileOptions::default()).unwrap();
         let problem = Problem::new(&source, request, &Storage::default()).unwrap();
         // the posterior of the others is checked like that of dense models, and takes seconds each time
         let gaussian = command.contains(&"gaussian");

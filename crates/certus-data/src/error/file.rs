@@ -17,7 +17,7 @@ pub enum FileError {
     },
     /// A directory without a file of a known format.
     #[error(
-        "the directory {} holds no file that ends in csv, tsv, parquet, pq, arrow, ipc or feather",
+        "the directory {} holds no file that ends in csv, tsv (each also with .gz), parquet, pq, arrow, ipc or feather",
         path.display()
     )]
     EmptyDirectory {
@@ -50,12 +50,26 @@ pub enum FileError {
     },
     /// A name without the ending of a known format.
     #[error(
-        "{} is of an unknown format: its name must end in csv, tsv, txt, parquet, pq, arrow, ipc or feather",
+        "{} is of an unknown format: its name must end in csv, tsv, txt (each also with .gz), parquet, pq, arrow, \
+            ipc or feather",
         path.display()
     )]
     UnknownFormat {
         /// Its path.
         path: PathBuf,
+    },
+    /// A file that cannot be unpacked because of the place it is unpacked to.
+    #[error(
+        "{name} can't be unpacked into a file in {}: {source}; set TMPDIR to a directory with enough space",
+        directory.display()
+    )]
+    Unpack {
+        /// The file.
+        name: String,
+        /// The directory of temporary files.
+        directory: PathBuf,
+        /// Why not.
+        source: io::Error,
     },
     /// No file at all.
     #[error("no file is named")]
@@ -156,9 +170,11 @@ impl FileError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NotFound { .. } | Self::EmptyDirectory { .. } => ErrorKind::NotFound,
-            Self::Open { .. } | Self::Read { .. } | Self::Start { .. } | Self::Scratch { .. } => {
-                ErrorKind::Io
-            }
+            Self::Open { .. }
+            | Self::Read { .. }
+            | Self::Start { .. }
+            | Self::Scratch { .. }
+            | Self::Unpack { .. } => ErrorKind::Io,
             Self::Damaged { .. } | Self::NoColumns { .. } | Self::NoRows { .. } | Self::Different { .. } => {
                 ErrorKind::Data
             }

@@ -9,8 +9,9 @@ use datafusion::arrow::compute::kernels::cast_utils::Parser;
 use datafusion::arrow::csv::reader::Format;
 use datafusion::arrow::datatypes::{DataType, Date32Type, Field, Float64Type, Schema};
 
+use super::notation::Notation;
 use crate::error::{DataError, FileError};
-use crate::table::{Kind, missing_text};
+use crate::table::Kind;
 
 /// Whole numbers above this are not all distinct as 64-bit floats.
 pub(super) const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
@@ -31,6 +32,10 @@ pub(super) fn header(file: &Path, separator: u8, name: &str) -> Result<Schema, D
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     number: Option<String>,
+    /// A number with a decimal point.
+    point: Option<String>,
+    /// A number with a decimal comma, which is text beside points and beside other text.
+    comma: Option<String>,
     boolean: Option<String>,
     date: Option<String>,
     text: Option<String>,
@@ -39,13 +44,21 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Takes note of the cells of a batch; `place(i)` is row i in words.
-    pub(super) fn cells(&mut self, cells: &StringArray, place: impl Fn(usize) -> String) {
+    pub(super) fn cells(
+        &mut self,
+        cells: &StringArray,
+        notation: &Notation,
+        place: impl Fn(usize) -> String,
+    ) {
         for i in (0..cells.len()).filter(|&i| !cells.is_null(i)) {
             let cell = cells.value(i);
-            if missing_text(cell) {
+            if notation.is_missing(cell) {
                 continue;
             }
             let slot = if let Some(x) = Float64Type::parse(cell) {
+                if self.point.is_none() && notation.commas && cell.contains('.') {
+                    self.point = Some(format!("'{cell}' in {}", place(i)));
+                }
                 let digits = cell.trim().trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit());
                 if digits && x.abs() > MOST_EXACT && self.inexact.is_none() {
                     self.inexact = Some(format!("'{cell}' in {}", place(i)));
@@ -55,6 +68,8 @@ impl Seen {
                 &mut self.boolean
             } else if Date32Type::parse(cell).is_some() {
                 &mut self.date
+            } else if notation.is_decimal(cell) {
+                &mut self.comma
             } else {
                 &mut self.text
             };
@@ -64,10 +79,19 @@ impl Seen {
         }
     }
 
+    /// The first number with a decimal comma, if the column is one of such numbers and whole ones.
+    pub(super) fn decimal_comma(&self) -> Option<&str> {
+        let others = [&self.point, &self.text, &self.boolean, &self.date];
+        self.comma.as_deref().filter(|_| others.into_iter().all(Option::is_none))
+    }
+
     /// The kind of the column and the type to read it as.
     pub(super) fn kind(&self) -> (Kind, DataType) {
-        let other = self.text.as_ref().or(self.boolean.as_ref()).or(self.date.as_ref());
-        match (&self.number, other) {
+        let decimal = self.decimal_comma().is_some();
+        let number = if decimal { self.comma.as_ref() } else { self.point.as_ref().or(self.number.as_ref()) };
+        let text = self.text.as_ref().or(self.comma.as_ref()).filter(|_| !decimal);
+        let other = text.or(self.boolean.as_ref()).or(self.date.as_ref());
+        match (number, other) {
             (Some(number), Some(other)) => {
                 (Kind::Mixed { number: number.clone(), other: other.clone() }, DataType::Utf8)
             }
@@ -76,7 +100,7 @@ impl Seen {
                 None => (Kind::Number, DataType::Float64),
             },
             (None, None) => (Kind::Empty, DataType::Utf8),
-            (None, Some(_)) => match (&self.text, &self.boolean, &self.date) {
+            (None, Some(_)) => match (text, &self.boolean, &self.date) {
                 (None, Some(_), None) => (Kind::Boolean, DataType::Boolean),
                 (None, None, Some(_)) => (Kind::Date, DataType::Date32),
                 _ => (Kind::Text, DataType::Utf8),

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
 
 use crate::error::{DataError, FileError};
 use crate::identity::Identity;
@@ -16,8 +18,13 @@ const FIRST_LINE: u64 = 1 << 20;
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// Text with this separator and a header.
-    Csv(u8),
+    /// Text with a header.
+    Csv {
+        /// Between cells.
+        separator: u8,
+        /// True if it is compressed by gzip.
+        packed: bool,
+    },
     Parquet,
     Arrow,
 }
@@ -25,27 +32,44 @@ pub(super) enum Format {
 impl Format {
     /// Of a file that is named; in a directory, a text is more likely to be about the data.
     fn of_named(path: &Path) -> Option<Self> {
-        let text = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("txt"));
-        if text { Some(Self::Csv(separator(path))) } else { Self::of(path) }
+        match extension(path)? {
+            (packed, text) if text == "txt" => Some(Self::Csv { separator: separator(path, packed), packed }),
+            _ => Self::of(path),
+        }
     }
 
     fn of(path: &Path) -> Option<Self> {
-        let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+        let (packed, extension) = extension(path)?;
         match extension.as_str() {
-            "csv" => Some(Self::Csv(separator(path))),
-            "tsv" => Some(Self::Csv(b'\t')),
-            "parquet" | "pq" => Some(Self::Parquet),
-            "arrow" | "ipc" | "feather" => Some(Self::Arrow),
+            "csv" => Some(Self::Csv { separator: separator(path, packed), packed }),
+            "tsv" => Some(Self::Csv { separator: b'\t', packed }),
+            "parquet" | "pq" if !packed => Some(Self::Parquet),
+            "arrow" | "ipc" | "feather" if !packed => Some(Self::Arrow),
             _ => None,
         }
     }
 }
 
+/// The ending of a name in lower case, without `.gz`, and whether that was there.
+fn extension(path: &Path) -> Option<(bool, String)> {
+    let last = |path: &Path| Some(path.extension()?.to_str()?.to_ascii_lowercase());
+    match last(path)?.as_str() {
+        "gz" => Some((true, last(Path::new(path.file_stem()?))?)),
+        own => Some((false, own.to_string())),
+    }
+}
+
+/// The contents of a file, unpacked if it is `packed`.
+pub(super) fn opened(path: &Path, packed: bool) -> io::Result<Box<dyn Read>> {
+    let file = File::open(path)?;
+    Ok(if packed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
+}
+
 /// The separator of a file of text: of comma, semicolon and tab the one that its first line has most of, outside
 /// quotes; a comma if it has none. What cannot be read is reported when it is opened.
-fn separator(path: &Path) -> u8 {
+fn separator(path: &Path, packed: bool) -> u8 {
     let mut line = Vec::new();
-    if let Ok(file) = File::open(path) {
+    if let Ok(file) = opened(path, packed) {
         let _ = BufReader::new(file.take(FIRST_LINE)).read_until(b'\n', &mut line);
     }
     let (mut quoted, mut counts) = (false, [0_usize; 3]);

@@ -4,14 +4,19 @@
 mod cells;
 mod csv;
 mod files;
+mod notation;
+mod packed;
+mod schema;
 
+use std::collections::HashSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{Column as ColumnName, DataFusionError};
+use datafusion::common::Column as ColumnName;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
@@ -19,15 +24,35 @@ use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::execution::context::SQLOptions;
-use datafusion::logical_expr::{Expr, try_cast};
+use datafusion::logical_expr::{Expr, cast as cast_to, lit};
 use datafusion::physical_plan::displayable;
-use datafusion::prelude::{SessionConfig, SessionContext, lit, nullif};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::scalar::ScalarValue;
 use futures::StreamExt;
 use tokio::runtime::{Builder, Runtime};
 
 use self::files::{Format, Listed, list, short, url};
-use crate::error::{ColumnError, DataError, Difference, FileError};
+use self::notation::{Notation, point};
+use self::packed::Unpacked;
+use self::schema::{agree, problem, result_columns};
+use crate::error::{ColumnError, DataError, FileError};
 use crate::table::{Batch, Column, ColumnInfo, Kind, Source};
+
+/// Which rows of files are read, and how.
+#[derive(Clone, Debug, Default)]
+pub struct FileOptions {
+    /// Only the rows that satisfy this condition.
+    pub filter: Option<String>,
+    /// The rows of this query on the table `data`.
+    pub sql: Option<String>,
+    /// Texts that stand for a missing value, beside those that always do.
+    pub na: Vec<String>,
+    /// Columns that a query may name although the files do not have them: numbers, all of them missing.
+    pub absent: Vec<String>,
+    /// The columns that are used, if that is known: others of text files are not looked at. Without effect on what a
+    /// condition or a query may name.
+    pub used: Option<Vec<String>>,
+}
 
 /// CSV, TSV, Parquet or Arrow files, optionally filtered or queried. In SQL the files are the table `data`; names are
 /// case-sensitive.
@@ -35,6 +60,11 @@ pub struct FileSource {
     runtime: Runtime,
     context: SessionContext,
     files: Vec<PathBuf>,
+    /// What is read in their place, if they are compressed.
+    unpacked: Option<Unpacked>,
+    notation: Notation,
+    /// Columns with decimal commas, and the first such cell.
+    decimal: Vec<(String, String)>,
     format: Format,
     /// True if the files were found in a directory.
     searched: bool,
@@ -48,34 +78,47 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// Opens files and directories of one format. Rows are those that satisfy the condition `filter`, or those of the
-    /// query `sql`.
+    /// Opens files and directories of one format.
     ///
     /// CSV files are read through once, to see what every column holds.
-    pub fn open(paths: &[PathBuf], filter: Option<&str>, sql: Option<&str>) -> Result<Self, DataError> {
+    pub fn open(paths: &[PathBuf], options: FileOptions) -> Result<Self, DataError> {
+        let FileOptions { filter, sql, na, absent, used } = options;
+        let used = used.filter(|_| filter.is_none() && sql.is_none());
         if filter.is_some() && sql.is_some() {
             return Err(FileError::ConditionAndQuery.into());
         }
         let Listed { files, format, searched } = list(paths)?;
+        let (packed, commas) = match format {
+            Format::Csv { separator, packed } => (packed, separator != b','),
+            _ => (false, false),
+        };
+        let unpacked = packed.then(|| Unpacked::new(&files)).transpose()?;
         let runtime = Builder::new_current_thread().build().map_err(|source| FileError::Start { source })?;
         let mut source = Self {
             runtime,
             context: SessionContext::new_with_config(in_order()),
             files,
+            unpacked,
+            notation: Notation { na, commas },
+            decimal: Vec::new(),
             format,
             searched,
             schema: Arc::new(Schema::empty()),
             types: Vec::new(),
             columns: Vec::new(),
-            filter: filter.map(String::from),
-            query: sql.map(String::from),
+            filter,
+            query: sql,
         };
-        source.find_schema()?;
-        if let Some(sql) = sql {
-            let table = source.typed(&source.files, "the query")?.into_view();
+        source.find_schema(used)?;
+        if let Some(sql) = source.query.clone() {
+            let mut table = source.typed(0..source.files.len(), "the query", None)?;
             let failed = |e| problem(e, "the query", &source.columns);
-            source.context.register_table("data", table).map_err(failed)?;
-            let frame = source.query(sql)?;
+            for name in absent.iter().filter(|name| source.columns.iter().all(|c| c.name != **name)) {
+                let nothing = cast_to(lit(ScalarValue::Null), DataType::Float64);
+                table = table.with_column(name, nothing).map_err(failed)?;
+            }
+            source.context.register_table("data", table.into_view()).map_err(failed)?;
+            let frame = source.query(&sql)?;
             source.columns = result_columns(&frame, &source.columns);
         } else if source.filter.is_some() {
             // a condition that can't be understood is refused now, not at the first row
@@ -100,7 +143,7 @@ impl FileSource {
 
     fn options(&self) -> ListingOptions {
         let format: Arc<dyn FileFormat> = match self.format {
-            Format::Csv(separator) => Arc::new(
+            Format::Csv { separator, .. } => Arc::new(
                 CsvFormat::default()
                     .with_has_header(true)
                     .with_delimiter(separator)
@@ -112,27 +155,33 @@ impl FileSource {
         ListingOptions::new(format).with_file_extension("")
     }
 
-    fn table(&self, files: &[PathBuf], schema: SchemaRef) -> Result<ListingTable, DataError> {
+    /// The files as they are read, in the order of their names.
+    fn read(&self) -> &[PathBuf] {
+        self.unpacked.as_ref().map_or(&self.files, |unpacked| &unpacked.files)
+    }
+
+    fn table(&self, files: Range<usize>, schema: SchemaRef) -> Result<ListingTable, DataError> {
+        let name = short(&self.files[files.start]);
         let urls: Result<Vec<ListingTableUrl>, _> =
-            files.iter().map(|f| ListingTableUrl::parse(url(f))).collect();
+            self.read()[files].iter().map(|f| ListingTableUrl::parse(url(f))).collect();
         let table = urls.and_then(|urls| {
             let config = ListingTableConfig::new_with_multi_paths(urls);
             ListingTable::try_new(config.with_listing_options(self.options()).with_schema(schema))
         });
-        table.map_err(|e| problem(e, &short(&files[0]), &self.columns))
+        table.map_err(|e| problem(e, &name, &self.columns))
     }
 
     /// The common schema of all files.
-    fn find_schema(&mut self) -> Result<(), DataError> {
+    fn find_schema(&mut self, used: Option<Vec<String>>) -> Result<(), DataError> {
         let mut common: Option<Vec<Field>> = None;
-        for file in &self.files {
-            let name = short(file);
+        for (file, named) in self.read().iter().zip(&self.files) {
+            let name = short(named);
             let failed = |e| problem(e, &name, &[]);
             let url = ListingTableUrl::parse(url(file)).map_err(failed)?;
             let state = self.context.state();
             let schema = match self.format {
                 // as it stands there: the engine would make one of two columns of the same name
-                Format::Csv(separator) => Arc::new(csv::header(file, separator, &name)?),
+                Format::Csv { separator, .. } => Arc::new(csv::header(file, separator, &name)?),
                 _ => self.runtime.block_on(self.options().infer_schema(&state, &url)).map_err(failed)?,
             };
             if schema.fields().is_empty() {
@@ -140,9 +189,9 @@ impl FileSource {
             }
             let fields: Vec<Field> =
                 schema.fields().iter().map(|f| Field::new(f.name(), f.data_type().clone(), true)).collect();
-            let twice = (1..fields.len()).find(|&k| fields[..k].iter().any(|f| f.name() == fields[k].name()));
-            if let Some(k) = twice {
-                let column = fields[k].name().clone();
+            let mut seen = HashSet::new();
+            if let Some(twice) = fields.iter().find(|f| !seen.insert(f.name())) {
+                let column = twice.name().clone();
                 return Err(ColumnError::Repeated { name: column, file: Some(name) }.into());
             }
             match &mut common {
@@ -153,12 +202,18 @@ impl FileSource {
         let fields = common.unwrap_or_default();
         self.types = fields.iter().map(|f| f.data_type().clone()).collect();
         let mut kinds: Vec<Kind> = fields.iter().map(|f| cells::kind(f.data_type())).collect();
-        if matches!(self.format, Format::Csv(_)) {
-            let seen = self.look_through(Arc::new(Schema::new(fields.clone())))?;
-            for (k, seen) in seen.iter().enumerate() {
+        if matches!(self.format, Format::Csv { .. }) {
+            let used: Option<HashSet<String>> = used.map(|names| names.into_iter().collect());
+            let is_used = |k: &usize| used.as_ref().is_none_or(|names| names.contains(fields[*k].name()));
+            let looked: Vec<usize> = (0..fields.len()).filter(is_used).collect();
+            kinds.fill(Kind::Other("text that was not looked at".into()));
+            let seen = self.look_through(Arc::new(Schema::new(fields.clone())), &looked)?;
+            for (k, seen) in looked.into_iter().zip(&seen) {
                 let (kind, data_type) = seen.kind();
                 kinds[k] = kind;
                 self.types[k] = data_type;
+                let own = seen.decimal_comma().map(|cell| (fields[k].name().clone(), cell.to_string()));
+                self.decimal.extend(own);
             }
         }
         let names = fields.iter().map(|f| f.name().clone());
@@ -167,20 +222,25 @@ impl FileSource {
         Ok(())
     }
 
-    /// Every cell of every CSV file, as text.
-    fn look_through(&self, schema: SchemaRef) -> Result<Vec<csv::Seen>, DataError> {
-        let mut seen = vec![csv::Seen::default(); schema.fields().len()];
+    /// Every cell of these columns of every CSV file, as text.
+    fn look_through(&self, schema: SchemaRef, columns: &[usize]) -> Result<Vec<csv::Seen>, DataError> {
+        let mut seen = vec![csv::Seen::default(); columns.len()];
+        let names = columns.iter().map(|k| Expr::Column(ColumnName::from_name(schema.field(*k).name())));
+        let names: Vec<Expr> = names.collect();
         let mut all = 0;
-        for file in &self.files {
+        for (at, file) in self.files.iter().enumerate() {
             let name = short(file);
-            let table = self.table(std::slice::from_ref(file), schema.clone())?;
-            let frame = self.context.read_table(Arc::new(table)).map_err(|e| problem(e, &name, &[]))?;
+            let table = self.table(at..at + 1, schema.clone())?;
+            let frame = self.context.read_table(Arc::new(table));
+            let frame =
+                frame.and_then(|all| all.select(names.clone())).map_err(|e| problem(e, &name, &[]))?;
             let mut first = 0;
             self.stream(frame, &name, &mut |batch| {
                 for (k, seen) in seen.iter_mut().enumerate() {
                     let texts = cast(batch.column(k), &DataType::Utf8)
                         .map_err(|e| FileError::Damaged { name: name.clone(), reason: e.to_string() })?;
-                    seen.cells(texts.as_string::<i32>(), |i| format!("row {} of {name}", first + i + 1));
+                    let place = |i: usize| format!("row {} of {name}", first + i + 1);
+                    seen.cells(texts.as_string::<i32>(), &self.notation, place);
                 }
                 first += batch.num_rows();
                 Ok(())
@@ -194,26 +254,34 @@ impl FileSource {
     }
 
     /// Files with the text of CSV as what it says; what does not say anything of the kind is missing, as [`csv::Seen`]
-    /// found before.
-    fn typed(&self, files: &[PathBuf], name: &str) -> Result<DataFrame, DataError> {
+    /// found before. Of all columns, or of those `wanted`.
+    fn typed(
+        &self,
+        files: Range<usize>,
+        name: &str,
+        wanted: Option<&[usize]>,
+    ) -> Result<DataFrame, DataError> {
         let table = self.table(files, self.schema.clone())?;
         let failed = |e| problem(e, name, &self.columns);
         let frame = self.context.read_table(Arc::new(table)).map_err(failed)?;
-        if !matches!(self.format, Format::Csv(_)) {
+        let text = matches!(self.format, Format::Csv { .. });
+        if !text && self.notation.na.is_empty() {
             return Ok(frame);
         }
-        let columns = self.schema.fields().iter().zip(&self.types).map(|(field, data_type)| {
-            let text = Expr::Column(ColumnName::from_name(field.name()));
-            match data_type {
-                DataType::Utf8 => text,
-                // a condition on NaN would hold or not by its sign; on nothing it never holds
-                DataType::Float64 => {
-                    nullif(try_cast(text, DataType::Float64), lit(f64::NAN)).alias(field.name())
-                }
-                other => try_cast(text, other.clone()).alias(field.name()),
-            }
+        let every: Vec<usize> = (0..self.types.len()).collect();
+        let columns = wanted.unwrap_or(&every).iter().map(|k| {
+            let (field, data_type) = (self.schema.field(*k), &self.types[*k]);
+            let cell = Expr::Column(ColumnName::from_name(field.name()));
+            let decimal = self.decimal.iter().any(|(name, _)| name == field.name());
+            let read = if text {
+                self.notation.of_text(cell, data_type, decimal)
+            } else {
+                self.notation.of_typed(cell, data_type)?
+            };
+            Ok(if matches!(read, Expr::Column(_)) { read } else { read.alias(field.name()) })
         });
-        frame.select(columns.collect::<Vec<_>>()).map_err(failed)
+        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        frame.select(columns).map_err(failed)
     }
 
     fn query(&self, sql: &str) -> Result<DataFrame, DataError> {
@@ -229,7 +297,9 @@ impl FileSource {
             Some(sql) => (self.query(sql)?, "the query".to_string()),
             None => {
                 let name = short(&self.files[k]);
-                (self.typed(&self.files[k..=k], &name)?, name)
+                // a condition may name any column
+                let wanted = if self.filter.is_some() { None } else { Some(wanted) };
+                (self.typed(k..k + 1, &name, wanted)?, name)
             }
         };
         let chosen = (|| {
@@ -274,6 +344,17 @@ impl Source for FileSource {
             (Some(_), _) => format!("{files}; {rows} rows satisfy the condition"),
             (None, Some(_)) => format!("{files}; the query gives {rows} rows"),
         })
+    }
+
+    fn notes(&self, wanted: &[usize]) -> Vec<String> {
+        // a query may use any column
+        let used =
+            |name: &String| self.query.is_some() || wanted.iter().any(|c| self.columns[*c].name == *name);
+        let decimal: Vec<_> = self.decimal.iter().filter(|(name, _)| used(name)).collect();
+        let Some((_, first)) = decimal.first() else { return Vec::new() };
+        let names: Vec<String> = decimal.iter().map(|(name, _)| format!("'{name}'")).collect();
+        let have = if names.len() == 1 { "has" } else { "have" };
+        vec![format!("{} {have} decimal commas: {first} is read as {}", names.join(", "), point(first))]
     }
 
     fn scan(
@@ -322,66 +403,6 @@ fn in_order() -> SessionConfig {
     config
 }
 
-/// Makes the fields of two files one: the same names in the same order, and the same kind of cells.
-fn agree(common: &mut [Field], fields: &[Field], first: &str, name: &str) -> Result<(), DataError> {
-    let differ =
-        |difference| Err(FileError::Different { first: first.into(), other: name.into(), difference }.into());
-    if let Some((a, b)) = common.iter().zip(fields).find(|(a, b)| a.name() != b.name()) {
-        return differ(Difference::Name { first: a.name().clone(), other: b.name().clone() });
-    }
-    if common.len() != fields.len() {
-        return differ(Difference::Count { first: common.len(), other: fields.len() });
-    }
-    for (a, b) in common.iter_mut().zip(fields).filter(|(a, b)| a.data_type() != b.data_type()) {
-        match (cells::kind(a.data_type()), cells::kind(b.data_type())) {
-            (Kind::Number, Kind::Number) => a.set_data_type(DataType::Float64),
-            (Kind::Text, Kind::Text) => a.set_data_type(DataType::Utf8),
-            _ => {
-                return differ(Difference::Type {
-                    column: a.name().clone(),
-                    first: a.data_type().to_string(),
-                    other: b.data_type().to_string(),
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The columns of a query. One that was handed through with numbers and text mixed stays so.
-fn result_columns(frame: &DataFrame, files: &[ColumnInfo]) -> Vec<ColumnInfo> {
-    let column = |field: &Arc<Field>| {
-        let kind = cells::kind(field.data_type());
-        let before = files.iter().find(|c| c.name == *field.name());
-        let unclear =
-            |c: &&ColumnInfo| matches!(c.kind, Kind::Mixed { .. } | Kind::Inexact { .. } | Kind::Empty);
-        let through = before.filter(unclear).filter(|_| kind == Kind::Text);
-        ColumnInfo { name: field.name().clone(), kind: through.map_or(kind, |c| c.kind.clone()) }
-    };
-    frame.schema().fields().iter().map(column).collect()
-}
-
-/// What DataFusion says, sorted by whose fault it is.
-fn problem(error: DataFusionError, what: &str, columns: &[ColumnInfo]) -> DataError {
-    let name = what.to_string();
-    match error.find_root() {
-        DataFusionError::SchemaError(schema, _) => match schema.as_ref() {
-            datafusion::common::SchemaError::FieldNotFound { field, .. } => ColumnError::NotFound {
-                name: field.name.clone(),
-                within: Some(name),
-                available: columns.iter().map(|c| c.name.clone()).collect(),
-            }
-            .into(),
-            other => FileError::Query { name, reason: other.to_string() }.into(),
-        },
-        DataFusionError::SQL(parser, _) => FileError::Query { name, reason: parser.to_string() }.into(),
-        DataFusionError::Plan(words) => FileError::Query { name, reason: words.clone() }.into(),
-        DataFusionError::ObjectStore(e) => FileError::Read { name, reason: e.to_string() }.into(),
-        DataFusionError::IoError(e) => FileError::Read { name, reason: e.to_string() }.into(),
-        other => FileError::Damaged { name, reason: other.to_string() }.into(),
-    }
-}
-
 /// The files that a path stands for: itself, or those of a directory.
 pub fn files_of(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(list(&[path.to_path_buf()])?.files)
@@ -392,6 +413,6 @@ impl TryFrom<&Path> for FileSource {
     type Error = DataError;
 
     fn try_from(path: &Path) -> Result<Self, DataError> {
-        Self::open(&[path.to_path_buf()], None, None)
+        Self::open(&[path.to_path_buf()], FileOptions::default())
     }
 }

@@ -5,5 +5,7 @@
 mod common;
 mod formula;
 mod functions;
+mod identifiers;
+mod notation;
 mod prepare;
 mod scan;

@@ -130,7 +130,8 @@ fn moments_are_those_of_the_design() {
     ]);
     for intercept in [true, false] {
         let mut spec = Spec::new("y", Response::Linear);
-        spec.intercept = intercept;
+        // x counts the rows, so it has to be named
+        (spec.intercept, spec.features) = (intercept, terms(&["x", "wave2"]));
         let prepared = prepare(&data, &spec).unwrap();
         let f = &prepared.encoding.features[0];
         let (mean, sd) = ((n as f64 + 1.0) / 2.0, ((n * n - 1) as f64 / 12.0).sqrt());

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use certus_data::{
-    Column, DataError, Encoding, ErrorKind, Features, FileSource, GroupSpec, Kind, Missing, Slopes, Source,
-    Spec, Storage, Table, prepare, prepare_with,
+    Column, DataError, Encoding, ErrorKind, Features, FileOptions, FileSource, GroupSpec, Kind, Missing,
+    Slopes, Source, Spec, Storage, Table, prepare, prepare_with,
 };
 use certus_likelihood::Response;
 use datafusion::arrow::array::{
@@ -26,7 +26,8 @@ fn open(path: &Path) -> FileSource {
 }
 
 fn ask(path: &Path, filter: Option<&str>, sql: Option<&str>) -> Result<FileSource, DataError> {
-    FileSource::open(&[path.to_path_buf()], filter, sql)
+    let (filter, sql) = (filter.map(String::from), sql.map(String::from));
+    FileSource::open(&[path.to_path_buf()], FileOptions { filter, sql, ..FileOptions::default() })
 }
 
 fn csv(directory: &TempDir, name: &str, text: &str) -> PathBuf {
@@ -315,7 +316,7 @@ fn paths_are_checked() {
     let odd = csv(&directory, "a b%[1].csv", "y,x\n1,2\n3,4\n");
     assert_eq!(matrix(&*prepare(&open(&odd), &linear(&["x"])).unwrap().rows), [[2.0, 1.0], [4.0, 3.0]]);
     refused(
-        FileSource::open(&[odd.clone(), csv(&directory, "b.csv", "y,z\n1,2\n")], None, None),
+        FileSource::open(&[odd.clone(), csv(&directory, "b.csv", "y,z\n1,2\n")], FileOptions::default()),
         ErrorKind::Data,
         &["'x'", "'z'"],
     );
@@ -327,7 +328,7 @@ fn paths_are_checked() {
     refused(ask(&broken, None, None), ErrorKind::Data, &["f.parquet"]);
     parquet(&directory.path().join("g.parquet"), 0, 10);
     refused(
-        FileSource::open(&[odd, directory.path().join("g.parquet")], None, None),
+        FileSource::open(&[odd, directory.path().join("g.parquet")], FileOptions::default()),
         ErrorKind::Request,
         &["different formats"],
     );

@@ -1,5 +1,7 @@
 //! Expected responses, averaged over rows, at every draw of the parameters.
 
+use std::collections::HashMap;
+
 use certus::linalg::add_scaled;
 use certus_data::{Storage, Table};
 use certus_likelihood::Link;
@@ -104,21 +106,46 @@ impl<'a> Average<'a> {
         let total: f64 = weights.iter().sum();
         let count = self.latents.first().map_or(0, Vec::len);
         let (mut sum, mut t, mut row) = (vec![0.0; count], vec![0.0; count], 0);
+        let mut alike: HashMap<Vec<u64>, f64> = HashMap::new();
+        let mut order: Vec<(Vec<(usize, f64)>, f64)> = Vec::new();
         each_row(&self.meaning, table, &Storage::default(), |terms, offset, _, _| {
-            t.fill(offset);
-            terms.iter().for_each(|(j, a)| add_scaled(&mut t, *a, &self.latents[*j]));
-            match &self.spread {
-                Some((unknown, scales)) => {
-                    let z: Vec<f64> = unknown.effects.iter().map(|e| e.column(terms)).collect();
-                    for (t, scales) in t.iter_mut().zip(scales) {
-                        *t = self.link.expected_response(*t, unknown.sd_of_new(scales, &z));
-                    }
-                }
-                None => self.link.respond(&mut t),
-            }
-            add_scaled(&mut sum, weights[row] / total, &t);
+            let weight = weights[row] / total;
             row += 1;
+            if self.spread.is_none() {
+                self.predict(terms, offset, &mut t);
+                add_scaled(&mut sum, weight, &t);
+                return;
+            }
+            // an average over a population takes long: rows that are alike have one
+            *alike.entry(key(terms, offset)).or_insert_with(|| {
+                order.push((terms.to_vec(), offset));
+                0.0
+            }) += weight;
         })?;
+        for (terms, offset) in &order {
+            self.predict(terms, *offset, &mut t);
+            add_scaled(&mut sum, alike[&key(terms, *offset)], &t);
+        }
         Ok(sum)
     }
+
+    /// The expected response of a row at every draw.
+    fn predict(&self, terms: &[(usize, f64)], offset: f64, t: &mut [f64]) {
+        t.fill(offset);
+        terms.iter().for_each(|(j, a)| add_scaled(t, *a, &self.latents[*j]));
+        match &self.spread {
+            Some((unknown, scales)) => {
+                let z: Vec<f64> = unknown.effects.iter().map(|e| e.column(terms)).collect();
+                for (t, scales) in t.iter_mut().zip(scales) {
+                    *t = self.link.expected_response(*t, unknown.sd_of_new(scales, &z));
+                }
+            }
+            None => self.link.respond(t),
+        }
+    }
+}
+
+/// A row as the key of a map: its terms and offset to the bit.
+fn key(terms: &[(usize, f64)], offset: f64) -> Vec<u64> {
+    terms.iter().flat_map(|(j, a)| [*j as u64, a.to_bits()]).chain([offset.to_bits()]).collect()
 }

@@ -10,6 +10,9 @@ use crate::coefficient_map::Quantity;
 use crate::record::Source;
 use crate::variance::names::{Shape, UnknownScales};
 
+/// The name of the mean error of the log likelihood at the draws, in nats.
+pub(super) const LIKELIHOOD_ERROR: &str = "likelihood error";
+
 /// The rows of the table, as functions of a draw.
 pub(super) struct ScaleRows<'a> {
     pub(super) quantities: &'a [Quantity],
@@ -47,6 +50,8 @@ pub(super) fn importance_table(
     kept: Option<usize>,
     seed: u64,
 ) -> PosteriorTable {
+    // weights that are wrong by a part e move a mean by e sds at most, an sd by e of it
+    let wrong = constants.iter().find(|(n, _)| *n == LIKELIHOOD_ERROR).map_or(0.0, |(_, x)| *x);
     let marginals = rows.each().map(|(at, has_moments)| {
         let series = points.series(at);
         let quantiles = shown(&points.quantiles_of(&series, &QUANTILES.map(|(p, _)| p)));
@@ -54,7 +59,7 @@ pub(super) fn importance_table(
             return Marginal::without_moments(quantiles);
         }
         let (mean, sd) = points.moments(&series);
-        let off = |standard_error: f64| STATED * standard_error / sd.value;
+        let off = |standard_error: f64| STATED * standard_error / sd.value + wrong;
         let (mean_error, sd_error) = (off(mean.standard_error), off(sd.standard_error));
         let quantile_error = f64::INFINITY;
         Marginal { mean: mean.value, sd: sd.value, quantiles, mean_error, sd_error, quantile_error }

@@ -13,13 +13,13 @@ use certus_models::nuts::{NutsSettings, nuts};
 
 use super::gaussian::accuracy;
 use super::ladder::{Compared, NUTS_GRADIENTS, PosteriorChoice, R_HAT, goal_words, table_words};
-use super::scale_table::{ScaleRows, importance_table, nuts_table};
+use super::scale_table::{LIKELIHOOD_ERROR, ScaleRows, importance_table, nuts_table};
 use super::table::{PosteriorTable, kept};
 use crate::problem::Problem;
 use crate::record::Source;
 use crate::variance::corrected::corrected_effects;
-use crate::variance::mixed::{MixedDensity, ScaleProposal};
 use crate::variance::model::ScaleModel;
+use crate::variance::piloted::{Piloted, Student};
 use crate::variance::run::ScalesOutcome;
 
 /// Draws of the pilot, which the proposal adapts to.
@@ -33,10 +33,10 @@ const SECOND: f64 = 5e7;
 const IMPORTANCE_TERMS: (f64, f64) = (2e8, 2e10);
 /// The same of NUTS.
 const NUTS_TERMS: (f64, f64) = (1e9, 1e11);
-/// Pilots of a linear mixed model, one after the other.
-const MIXED_PILOTS: u64 = 4;
-/// What a gradient takes, in values.
-const GRADIENT: f64 = 3.0;
+/// Pilots of several group effects, one after the other.
+const PILOTS: u64 = 4;
+/// The part of a pilot's draws that its weights must be worth, so that no other follows where they take long.
+const ENOUGH: f64 = 0.3;
 /// k-hat that weights may have, and draws that they must be worth.
 const K_HAT: f64 = 0.7;
 /// The name of the weight of draws at which the error of the likelihood has no bound.
@@ -58,7 +58,9 @@ impl Problem {
         if ended.scale.scales != "posterior" {
             return mixture();
         }
-        let Some(density) = scale_model.density() else {
+        let piloted = scale_model.piloted();
+        let own = scale_model.density();
+        let Some(density) = own.as_deref().or(piloted.as_deref().map(|d| d as &dyn CollapsedDensity)) else {
             // given the scales the coefficients are normal, and the grid is refined until nothing changes
             let moved = ended.scale.refinement.unwrap_or(f64::INFINITY);
             let short = goal.accuracy.filter(|wanted| moved > *wanted).map(|wanted| {
@@ -69,7 +71,15 @@ impl Problem {
         if choice == PosteriorChoice::Only(Source::Gaussian) {
             return mixture();
         }
-        let climb = ScaleClimb { problem: self, goal, choice, ended, scale_model, density: &*density };
+        let climb = ScaleClimb {
+            problem: self,
+            goal,
+            choice,
+            ended,
+            scale_model,
+            density,
+            piloted: piloted.as_deref(),
+        };
         let found = certus::parallel::install(goal.threads, || climb.climb(tried));
         found.map_err(Error::from).and_then(|found| found).unwrap_or_else(|error| match error.is_stopped() {
             true => Compared::stopped(&known.of_mixture()),
@@ -104,6 +114,8 @@ struct ScaleClimb<'a> {
     ended: &'a ScalesOutcome,
     scale_model: &'a ScaleModel,
     density: &'a dyn CollapsedDensity,
+    /// The same, of several group effects.
+    piloted: Option<&'a dyn Piloted>,
 }
 
 impl ScaleClimb<'_> {
@@ -152,15 +164,16 @@ impl ScaleClimb<'_> {
             let why = [failed, long].concat().join("; ");
             return Ok(Compared { shortfall, ..Compared::of(Posterior::none(known.left_out(&why))) });
         };
-        let (effects, deviations) = match self.scale_model.mixed_density() {
+        let (effects, deviations) = match self.piloted {
             Some(density) => {
                 let (effects, deviations) = density.effects(&table.draws)?;
                 (Some(effects), deviations)
             }
             None => (self.effects(&table)?, Vec::new()),
         };
-        let proved = table.constant("likelihood error").zip(table.constant(UNPROVED));
-        let words = known.of_draws(proved, effects.is_some());
+        let proved = table.constant(LIKELIHOOD_ERROR).zip(table.constant(UNPROVED));
+        let how = self.piloted.and_then(|density| density.likelihood_words());
+        let words = known.of_draws(how, proved, effects.is_some());
         let posterior = Posterior::none(words);
         Ok(Compared { table: Some(table), shortfall, effects, deviations, ..Compared::of(posterior) })
     }
@@ -169,9 +182,11 @@ impl ScaleClimb<'_> {
         ScaleRows { quantities: &self.problem.quantities, unknown_scales: &self.scale_model.unknown_scales }
     }
 
-    /// True if so many terms may be taken.
+    /// True if so many terms may be taken: those of an accuracy for several group effects, of which nothing else is
+    /// known.
     fn affordable(&self, terms: f64, (usual, asked): (f64, f64)) -> bool {
         match (self.choice, self.goal.accuracy) {
+            (PosteriorChoice::Auto, None) if self.piloted.is_some() => terms <= asked,
             (PosteriorChoice::Only(_), _) => true,
             (PosteriorChoice::Auto, Some(_)) => terms <= asked,
             (PosteriorChoice::Auto, None) => terms <= usual,
@@ -209,7 +224,7 @@ impl ScaleClimb<'_> {
                 ("draws", draws as f64),
                 ("k-hat", k_hat),
                 ("effective sample size", ess),
-                ("likelihood error", found.error),
+                (LIKELIHOOD_ERROR, found.error),
                 (UNPROVED, found.unproved),
             ];
             let table = importance_table(&self.rows(), &points, constants, kept(dim), seed);
@@ -229,10 +244,10 @@ impl ScaleClimb<'_> {
     /// How draws with weights are made: so many of a batch, counted from 1. A proposal is adapted to pilots before.
     fn drawing(&self) -> Result<Option<Drawing<'_>>, Error> {
         let (seed, mixture) = (self.goal.seed, &self.ended.mixture_posterior);
-        if let Some(density) = self.scale_model.mixed_density() {
-            let Some(proposal) = self.mixed_proposal(&density)? else { return Ok(None) };
+        if let Some(density) = self.piloted {
+            let Some(proposal) = self.adapted_proposal(density)? else { return Ok(None) };
             // its pilots are batches too
-            let draw = move |draws, batch| density.sample(&proposal, draws, seed, MIXED_PILOTS - 1 + batch);
+            let draw = move |draws, batch| density.sample(&proposal, draws, seed, PILOTS - 1 + batch);
             return Ok(Some(Box::new(draw)));
         }
         let Some(first) = Proposal::of_grid(&mixture.nodes, &mixture.scales, &mixture.keys) else {
@@ -244,30 +259,37 @@ impl ScaleClimb<'_> {
         Ok(Some(Box::new(move |draws, batch| sample(self.density, &proposal, draws, seed, batch))))
     }
 
-    /// The proposal of the scales of a linear mixed model, adapted to pilots.
-    fn mixed_proposal(&self, density: &MixedDensity<'_>) -> Result<Option<ScaleProposal>, Error> {
-        let mixture = &self.ended.mixture_posterior;
-        let covariance = mixture.log_covariance.clone().unwrap_or_default();
-        let Some(mut proposal) = density.first(&mixture.scales[0], &covariance) else { return Ok(None) };
-        for batch in 0..MIXED_PILOTS {
+    /// The proposal of several group effects, adapted to pilots.
+    fn adapted_proposal(&self, density: &dyn Piloted) -> Result<Option<Student>, Error> {
+        let Some(mut proposal) = density.first(&self.ended.mixture_posterior) else { return Ok(None) };
+        let dim = density.coefficients() + density.scales();
+        let long = PILOTS as f64 * PILOT as f64 * density.terms() > SECOND;
+        for batch in 0..PILOTS {
             let pilot = density.sample(&proposal, PILOT, self.goal.seed, batch)?;
-            proposal = density.adapted(&proposal, &pilot);
+            proposal = proposal.adapted(&pilot, dim);
+            if long && pilot.effective_sample_size > ENOUGH * PILOT as f64 {
+                break;
+            }
         }
         Ok(Some(proposal))
     }
 
     /// Chains in the frame of the mixture's Gaussian.
     fn nuts(&self) -> Result<Result<PosteriorTable, Missing>, Error> {
-        let terms = NUTS_GRADIENTS * GRADIENT * self.density.terms();
+        let terms = NUTS_GRADIENTS * self.density.gradient_terms() * self.density.terms();
         if !self.affordable(terms, NUTS_TERMS) {
             let words = format!("NUTS would take about {} terms of the likelihood", figure(terms));
             return Ok(Err(Missing::Long(words)));
         }
-        let q: Gaussian = match self.scale_model.mixed_density() {
-            Some(density) => match self.mixed_proposal(&density)? {
-                Some(proposal) => density.gaussian(&proposal)?,
-                None => return Ok(Err(Missing::Failed("the scales have no covariance".into()))),
-            },
+        let q: Gaussian = match self.piloted {
+            Some(density) => {
+                let proposal = self.adapted_proposal(density)?;
+                let Some(q) = proposal.map(|own| density.gaussian(&own)).transpose()?.flatten() else {
+                    let why = "NUTS needs a covariance of the scales and a likelihood that is not sampled";
+                    return Ok(Err(Missing::Failed(why.into())));
+                };
+                q
+            }
             None => self.ended.mixture_posterior.joint_gaussian()?,
         };
         let settings = NutsSettings { seed: self.goal.seed, ..NutsSettings::default() };

@@ -127,7 +127,7 @@ impl PosteriorTable {
         seed: u64,
     ) -> Self {
         let moments = found.means.iter().zip(&found.sds).map(|(mean, sd)| {
-            let off = |e: &Enclosed| (e.high - e.estimate).max(e.estimate - e.low) / sd.estimate;
+            let off = |e: &Enclosed| e.error() / sd.estimate;
             ((mean.estimate, off(mean)), (sd.estimate, off(sd)))
         });
         let mut marginals = weighted(q, reported, moments, points);

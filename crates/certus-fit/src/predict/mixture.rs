@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::posterior_draws::PosteriorDraws;
 use crate::predict::groups::Groups;
 use crate::predict::scales::ByDraws;
-use crate::predict::{Prediction, Responses, each_row};
+use crate::predict::{Prediction, Predictions, Responses, each_row};
 use crate::refusal::RequestError;
 use crate::variance::mixture::{Law, MixturePosterior};
 use crate::variance::names::UnknownScales;
@@ -33,7 +33,7 @@ pub fn predict_mixture(
     groups: Groups,
     source: &dyn Source,
     storage: &Storage,
-) -> Result<Vec<Prediction>, Error> {
+) -> Result<Predictions, Error> {
     let known = groups == Groups::Known;
     if unknown_scales.effects.is_empty() && !known {
         return Err(RequestError::no_effect("`groups`", "fits with groups, but this fit has none").into());
@@ -50,7 +50,7 @@ pub fn predict_mixture(
     let gaussian = mixture_posterior.gaussian().map_err(certus_models::Error::from)?;
     let (mut combinations, (nodes, scales), mut out) =
         (Combinations::new(&gaussian), mixture_posterior.thinned(), Vec::new());
-    each_row(meaning, source, storage, |terms, offset, trials, levels| {
+    let gaps = each_row(meaning, source, storage, |terms, offset, trials, levels| {
         let z: Vec<f64> = unknown_scales.effects.iter().map(|e| e.column(terms)).collect();
         // where nothing varies, every group is as good as any
         let spread = scales.iter().map(|scales| unknown_scales.sd_of_new(scales, &z)).collect();
@@ -65,7 +65,7 @@ pub fn predict_mixture(
             Groups::Population => row.population(&nodes, terms),
         });
     })?;
-    Ok(out)
+    Ok(Predictions::new(responses, out, gaps))
 }
 
 struct Row<'a> {
@@ -149,7 +149,10 @@ impl Row<'_> {
             .sum();
         let at = |p: f64| link.response(law.quantile(p));
         let observed = self.responses.of_law(self.trials, law);
-        Prediction { observed, ..Prediction::of(self.trials, (mean, square.sqrt()), at, law.moments()) }
+        Prediction {
+            observed,
+            ..Prediction::of(self.responses, self.trials, (mean, square.sqrt()), at, law.moments())
+        }
     }
 
     /// r(m, s) = ∫ response(m + su) N(u) du is what is predicted, s the sd of Σ z v; m = aβ + offset and s have their
@@ -172,6 +175,7 @@ impl Row<'_> {
         let moments = (mean, square.sqrt());
         let observed = self.responses.of_law(self.trials, &self.law_of_new(nodes, terms));
         let linear = (center + self.offset, linear_sd);
-        Prediction { observed, ..Prediction::of(self.trials, moments, |p| quantile(&atoms, p), linear) }
+        let at = |p| quantile(&atoms, p);
+        Prediction { observed, ..Prediction::of(self.responses, self.trials, moments, at, linear) }
     }
 }

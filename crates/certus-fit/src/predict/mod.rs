@@ -1,11 +1,13 @@
 //! Predictions for new rows: the linear predictor is normal, the expected response its image.
 
 mod groups;
+mod levels;
 mod mixture;
 mod observe;
 mod scales;
 
 pub use groups::Groups;
+pub use levels::Levels;
 pub use mixture::predict_mixture;
 pub use observe::Responses;
 
@@ -17,55 +19,53 @@ use certus_models::rows::leaves;
 use crate::coefficient_map::CoefficientMap;
 use crate::posterior_draws::PosteriorDraws;
 use crate::quantile::quantile;
-use certus_data::DataError;
+use crate::variance::mixture::Law;
 use certus_data::leaves::Storage;
 use certus_data::table::Source;
+use certus_data::{DataError, Gaps};
 use certus_likelihood::Link;
 
 /// What is expected of one row.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// The response's mean, over the posterior and the likelihood.
     pub mean: f64,
     /// Standard deviation of the expected response over the posterior.
     pub sd: f64,
-    /// 5 % quantile of the expected response over the posterior.
-    pub q05: f64,
-    /// Its median.
-    pub q50: f64,
-    /// Its 95 % quantile.
-    pub q95: f64,
+    /// Quantiles of the expected response over the posterior, at the levels of [`Levels::expected`].
+    pub quantiles: Vec<f64>,
     /// Mean of the linear predictor, the offset included.
     pub linear_mean: f64,
     /// Its standard deviation.
     pub linear_sd: f64,
-    /// 5 % and 95 % quantiles of a new observation, if they are asked for: by simulation.
-    pub observed: Option<[f64; 2]>,
+    /// Quantiles of a new observation by simulation, at the levels of [`Levels::observed`].
+    pub observed: Vec<f64>,
 }
 
 impl Prediction {
-    /// Names of [`Self::numbers`].
-    pub const NAMES: [&str; 7] = ["mean", "sd", "q05", "q50", "q95", "linear_mean", "linear_sd"];
-
-    /// Names of the quantiles of a new observation.
-    pub const OBSERVED: [&str; 2] = ["y05", "y95"];
-
-    /// All of it, in the order of the columns that files and Python have; those of an observation are the last.
+    /// All of it, in the order of [`Levels::names`].
     pub fn numbers(&self) -> Vec<f64> {
-        let own = [self.mean, self.sd, self.q05, self.q50, self.q95, self.linear_mean, self.linear_sd];
-        own.into_iter().chain(self.observed.into_iter().flatten()).collect()
+        let quantiles = self.quantiles.iter().copied();
+        let before = [self.mean, self.sd].into_iter().chain(quantiles);
+        before.chain([self.linear_mean, self.linear_sd]).chain(self.observed.iter().copied()).collect()
+    }
+
+    /// Of a row that has a missing value: nothing is known.
+    fn missing(levels: &Levels) -> Self {
+        let none = |levels: &[f64]| vec![f64::NAN; levels.len()];
+        let (quantiles, observed) = (none(&levels.expected), none(&levels.observed));
+        let unknown = f64::NAN;
+        Self { mean: unknown, sd: unknown, quantiles, linear_mean: unknown, linear_sd: unknown, observed }
     }
 
     /// Of a linear predictor t ~ N(mean, sd²).
     pub(crate) fn normal(responses: &Responses, trials: f64, mean: f64, sd: f64) -> Self {
         let link = responses.link;
-        let at = |z: f64| trials * link.response(mean + z * sd);
+        let at = |p: &f64| trials * link.response(mean + standard_quantile(*p) * sd);
         Self {
             mean: trials * link.expected_response(mean, sd),
             sd: trials * link.response_sd(mean, sd),
-            q05: at(-NORMAL_95),
-            q50: at(0.0),
-            q95: at(NORMAL_95),
+            quantiles: responses.levels.expected.iter().map(at).collect(),
             linear_mean: mean,
             linear_sd: sd,
             observed: responses.of_normal(trials, mean, sd),
@@ -79,21 +79,70 @@ impl Prediction {
         linear.sort_by(f64::total_cmp);
         let expected: Vec<f64> = linear.iter().map(|t| link.response(*t)).collect();
         let at = |p| link.response(quantile(&linear, p));
-        Self { observed, ..Self::of(trials, mean_and_sd(&expected), at, of_linear) }
+        Self { observed, ..Self::of(responses, trials, mean_and_sd(&expected), at, of_linear) }
     }
 
     /// Of the mean, the sd and the quantile function of the expected response of one trial, and the moments of the
     /// linear predictor.
     pub(crate) fn of(
+        responses: &Responses,
         trials: f64,
         (mean, sd): (f64, f64),
         quantile: impl Fn(f64) -> f64,
         (linear_mean, linear_sd): (f64, f64),
     ) -> Self {
-        let at = |p: f64| trials * quantile(p);
+        let quantiles = responses.levels.expected.iter().map(|p| trials * quantile(*p)).collect();
         let (mean, sd) = (trials * mean, trials * sd);
-        let [q05, q50, q95] = [0.05, 0.5, 0.95].map(at);
-        Self { mean, sd, q05, q50, q95, linear_mean, linear_sd, observed: None }
+        Self { mean, sd, quantiles, linear_mean, linear_sd, observed: Vec::new() }
+    }
+}
+
+/// The quantile of a standard normal number at p.
+fn standard_quantile(p: f64) -> f64 {
+    match p {
+        0.05 => -NORMAL_95,
+        0.5 => 0.0,
+        0.95 => NORMAL_95,
+        _ => Law(vec![[1.0, 0.0, 1.0]]).quantile(p),
+    }
+}
+
+/// Predictions for the rows of a source, in its order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Predictions {
+    /// One per row; NaN for those with a missing value.
+    pub rows: Vec<Prediction>,
+    /// The rows with missing values.
+    pub gaps: Gaps,
+}
+
+impl Predictions {
+    /// Those of the rows without missing values, and where the others are.
+    fn new(responses: &Responses, complete: Vec<Prediction>, gaps: Gaps) -> Self {
+        let mut rows = Vec::with_capacity(complete.len() + gaps.rows.len());
+        let mut complete = complete.into_iter();
+        for &gap in &gaps.rows {
+            rows.extend(complete.by_ref().take(gap - rows.len()));
+            rows.push(Prediction::missing(&responses.levels));
+        }
+        rows.extend(complete);
+        Self { rows, gaps }
+    }
+
+    /// How many rows have no prediction, in words.
+    pub fn note(&self) -> Option<String> {
+        let (place, column) = self.gaps.first.as_ref()?;
+        let (count, all) = (self.gaps.rows.len(), self.rows.len());
+        let (have, their) = if count == 1 { ("has", "its") } else { ("have", "their") };
+        Some(format!(
+            "{count} of {all} rows {have} missing values and no prediction, {their} cells are empty: the first is \
+                {place}, column '{column}'"
+        ))
+    }
+
+    /// Row after row.
+    pub fn numbers(&self) -> Vec<f64> {
+        self.rows.iter().flat_map(Prediction::numbers).collect()
     }
 }
 
@@ -104,14 +153,15 @@ pub(crate) fn mean_and_sd(values: &[f64]) -> (f64, f64) {
     (mean, (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt())
 }
 
-/// What a row's linear predictor is made of: `visit(terms, offset, trials, levels)`, row by row.
+/// What the linear predictor of a row without missing values is made of: `visit(terms, offset, trials, levels)`, row by
+/// row; and where the other rows are.
 pub(crate) fn each_row(
     meaning: &CoefficientMap,
     source: &dyn Source,
     storage: &Storage,
     mut visit: impl FnMut(&[(usize, f64)], f64, f64, &[usize]),
-) -> Result<(), DataError> {
-    let encoded = meaning.encoding.encode(source, storage)?;
+) -> Result<Gaps, DataError> {
+    let (encoded, gaps) = meaning.encoding.encode_complete(source, storage)?;
     let (rows, p) = (meaning.rows(), meaning.encoding.features.len());
     let (mut x, mut levels, mut terms) = (vec![0.0; p], vec![0; encoded.codes.len()], Vec::new());
     for index in 0..leaves(&*encoded.rows) {
@@ -126,7 +176,7 @@ pub(crate) fn each_row(
             }
         })?;
     }
-    Ok(())
+    Ok(gaps)
 }
 
 /// Predictions for the rows of a source, in its order. Columns, levels and groups must be those of the fit.
@@ -136,13 +186,13 @@ pub fn predict(
     w: &Gaussian,
     source: &dyn Source,
     storage: &Storage,
-) -> Result<Vec<Prediction>, DataError> {
+) -> Result<Predictions, DataError> {
     let (mut combinations, mut out) = (Combinations::new(w), Vec::new());
-    each_row(meaning, source, storage, |terms, offset, trials, _| {
+    let gaps = each_row(meaning, source, storage, |terms, offset, trials, _| {
         let (mean, sd) = combinations.moments(terms);
         out.push(Prediction::normal(responses, trials, mean + offset, sd));
     })?;
-    Ok(out)
+    Ok(Predictions::new(responses, out, gaps))
 }
 
 /// Predictions by draws of the posterior.
@@ -152,13 +202,13 @@ pub fn predict_posterior(
     draws: &PosteriorDraws,
     source: &dyn Source,
     storage: &Storage,
-) -> Result<Vec<Prediction>, DataError> {
+) -> Result<Predictions, DataError> {
     let mut out = Vec::new();
-    each_row(meaning, source, storage, |terms, offset, trials, _| {
+    let gaps = each_row(meaning, source, storage, |terms, offset, trials, _| {
         let linear = |z: &[f64]| offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
         out.push(Prediction::of_draws(responses, trials, draws.each().map(linear).collect()));
     })?;
-    Ok(out)
+    Ok(Predictions::new(responses, out, gaps))
 }
 
 /// Expected responses of the rows of a source at draws, row after row for each draw.
@@ -171,12 +221,13 @@ pub fn predict_draws(
 ) -> Result<Vec<f64>, DataError> {
     let (dim, mut by_row) = (meaning.dim(), Vec::new());
     let n = latents.len() / dim.max(1);
-    each_row(meaning, source, storage, |terms, offset, trials, _| {
+    let gaps = each_row(meaning, source, storage, |terms, offset, trials, _| {
         by_row.extend(latents.chunks_exact(dim).map(|z| {
             let t = offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
             trials * link.response(t)
         }));
     })?;
+    gaps.refuse()?;
     let rows = by_row.len() / n.max(1);
     Ok((0..n * rows).map(|k| by_row[(k % rows) * n + k / rows]).collect())
 }

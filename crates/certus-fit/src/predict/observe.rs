@@ -8,6 +8,7 @@ use rand_distr::{Distribution, Open01, StandardNormal};
 
 use crate::error::Error;
 use crate::fit::Fit;
+use crate::predict::levels::Levels;
 use crate::variance::mixture::Law;
 
 /// The stream of the first row ([`Purpose`] lists them all); every row has its own.
@@ -21,6 +22,8 @@ const SEED: u64 = 0;
 pub struct Responses {
     /// Of the expected response.
     pub link: Link,
+    /// Of quantiles.
+    pub levels: Levels,
     observations: Option<Observations>,
 }
 
@@ -34,12 +37,15 @@ struct Observations {
 
 impl Responses {
     /// Expected responses alone.
-    pub fn expected(link: Link) -> Self {
-        Self { link, observations: None }
+    pub fn expected(link: Link, levels: Levels) -> Self {
+        Self { link, levels, observations: None }
     }
 
-    /// Observations as well.
-    pub(crate) fn observed(fit: &Fit) -> Result<Self, Error> {
+    /// Those of a fit, and observations if they have levels.
+    pub(crate) fn of_fit(fit: &Fit, levels: Levels) -> Result<Self, Error> {
+        if levels.observed.is_empty() {
+            return Ok(Self::expected(fit.link()?, levels));
+        }
         let response: Response = fit.record.model.parse()?;
         let parameters = match response.parameter() {
             None => vec![f64::NAN],
@@ -49,18 +55,18 @@ impl Responses {
             },
         };
         let observations = Observations { response, parameters, row: Cell::new(0) };
-        Ok(Self { link: response.link(), observations: Some(observations) })
+        Ok(Self { link: response.link(), levels, observations: Some(observations) })
     }
 
-    /// 5 % and 95 % quantiles of `count` observations; `t(k, luck)` is the k-th linear predictor, `luck()` a standard
+    /// Quantiles of `count` observations; `t(k, luck)` is the k-th linear predictor, `luck()` a standard
     /// normal and a uniform number.
     fn quantiles(
         &self,
         trials: f64,
         count: usize,
         mut t: impl FnMut(usize, &mut dyn FnMut() -> (f64, f64)) -> f64,
-    ) -> Option<[f64; 2]> {
-        let Observations { response, parameters, row } = self.observations.as_ref()?;
+    ) -> Vec<f64> {
+        let Some(Observations { response, parameters, row }) = &self.observations else { return Vec::new() };
         let mut rng = Random::new(0, Purpose::Sample, 0).generator(STREAM + row.replace(row.get() + 1));
         let mut values: Vec<f64> = (0..count)
             .map(|k| {
@@ -71,16 +77,16 @@ impl Responses {
         values.sort_by(f64::total_cmp);
         // values that were drawn, because counts have no others
         let at = |p: f64| values[((p * count as f64).ceil() as usize).clamp(1, count) - 1];
-        Some([at(0.05), at(0.95)])
+        self.levels.observed.iter().map(|p| at(*p)).collect()
     }
 
     /// Of a linear predictor t ~ N(mean, sd²).
-    pub(super) fn of_normal(&self, trials: f64, mean: f64, sd: f64) -> Option<[f64; 2]> {
+    pub(super) fn of_normal(&self, trials: f64, mean: f64, sd: f64) -> Vec<f64> {
         self.quantiles(trials, DRAWS, |_, luck| mean + sd * luck().0)
     }
 
     /// Of a mixture.
-    pub(super) fn of_law(&self, trials: f64, law: &Law) -> Option<[f64; 2]> {
+    pub(super) fn of_law(&self, trials: f64, law: &Law) -> Vec<f64> {
         self.quantiles(trials, DRAWS, |_, luck| {
             let (normal, mut uniform) = luck();
             let place = law.0.iter().position(|[weight, ..]| {
@@ -93,7 +99,7 @@ impl Responses {
     }
 
     /// Of draws of the linear predictor, each once.
-    pub(super) fn of_draws(&self, trials: f64, linear: &[f64]) -> Option<[f64; 2]> {
+    pub(super) fn of_draws(&self, trials: f64, linear: &[f64]) -> Vec<f64> {
         self.quantiles(trials, linear.len(), |k, _| linear[k])
     }
 }

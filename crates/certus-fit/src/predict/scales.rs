@@ -4,7 +4,7 @@
 use certus::random::{Purpose, Random};
 
 use super::groups::Groups;
-use super::{Prediction, Responses, each_row, mean_and_sd};
+use super::{Prediction, Predictions, Responses, each_row, mean_and_sd};
 use crate::coefficient_map::CoefficientMap;
 use crate::error::Error;
 use crate::posterior_draws::PosteriorDraws;
@@ -38,7 +38,7 @@ struct OfLevel {
 }
 
 impl ByDraws<'_> {
-    pub(super) fn predict(&self, source: &dyn Source, storage: &Storage) -> Result<Vec<Prediction>, Error> {
+    pub(super) fn predict(&self, source: &dyn Source, storage: &Storage) -> Result<Predictions, Error> {
         let d = self.meaning.dim();
         let points: Vec<&[f64]> = self.draws.each().collect();
         let moments = Moments::of(&points, d);
@@ -46,7 +46,7 @@ impl ByDraws<'_> {
         Random::new(0, Purpose::Sample, 0).normals(STREAM, 0, 1, &mut normals);
         let mut levels: Vec<Option<OfLevel>> = Vec::new();
         let mut out = Vec::new();
-        each_row(self.meaning, source, storage, |terms, offset, trials, at| {
+        let gaps = each_row(self.meaning, source, storage, |terms, offset, trials, at| {
             let along = |z: &[f64]| offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
             let columns: Vec<f64> = self.unknown_scales.effects.iter().map(|e| e.column(terms)).collect();
             let Some(&column) = columns.first() else {
@@ -104,11 +104,14 @@ impl ByDraws<'_> {
                     let new: Vec<f64> = with_normals().map(|(z, u)| along(z) + spread(z) * u).collect();
                     let observed = self.responses.of_draws(trials, &new);
                     let moments = (mean_and_sd(&responses), mean_and_sd(&linear));
-                    Prediction { observed, ..Prediction::of(trials, moments.0, at, moments.1) }
+                    Prediction {
+                        observed,
+                        ..Prediction::of(self.responses, trials, moments.0, at, moments.1)
+                    }
                 }
             });
         })?;
-        Ok(out)
+        Ok(Predictions::new(self.responses, out, gaps))
     }
 
     /// The regression of a group's effect on the coefficients, Cov(v, β)Cov(β)⁻¹, and what it leaves.

@@ -1,6 +1,6 @@
 //! Variance parameters that are not given: which there are and their priors (request, names), the models behind them
-//! (model, solver, several, mixed/, crossed/), the run, the mixture over them with its marginals and draws, and effects
-//! over draws (corrected).
+//! (model, solver, several, mixed/, crossed/), the run, the mixture over them with its marginals and draws, posteriors
+//! of several of them (piloted/), and effects over draws (corrected).
 
 pub(crate) mod corrected;
 pub(crate) mod crossed;
@@ -8,6 +8,7 @@ pub(crate) mod mixed;
 pub(crate) mod mixture;
 pub(crate) mod model;
 pub(crate) mod names;
+pub(crate) mod piloted;
 pub(crate) mod request;
 pub(crate) mod run;
 pub(crate) mod several;

@@ -18,9 +18,9 @@ use crate::record::{RESTRICTED, objective};
 use crate::refusal::RequestError;
 use crate::request::Request;
 use crate::variance::crossed::{CorrelatedMixed, CrossedMixed, MOST_CORRELATED};
-use crate::variance::mixed::LinearMixed;
-use crate::variance::mixed::{LKJ, MixedDensity};
+use crate::variance::mixed::{LinearMixed, MixedDensity};
 use crate::variance::names::{ScaleName, UnknownScales};
+use crate::variance::piloted::{EffectLikelihood, LKJ, Piloted, ScalePrior, SeveralDensity};
 use crate::variance::request::{Scales, criterion_name, in_units, own, prior_words};
 use crate::variance::solver::ScaleSolver;
 
@@ -70,9 +70,6 @@ impl ScaleModel {
         if request.scale.laplace() && (noise || !several) {
             return Err(RequestError::no_effect("`scales` laplace", LAPLACE_MODELS).into());
         }
-        if several && !noise && scales == Scales::Posterior {
-            return Err(RequestError::NoPosterior { effects }.into());
-        }
         // linear ones may have one effect, if a criterion is asked for
         let terms = several || (noise && asked.is_some());
         let mut penalised = !prior.is_flat();
@@ -111,26 +108,29 @@ impl ScaleModel {
         Ok(Some(Self { model, unknown_scales, scales, priors, prior, linear, penalised, weight }))
     }
 
-    /// The posterior density of coefficients and log scales; `None` for linear models, whose coefficients are normal
-    /// given the scales.
+    /// The posterior density of coefficients and log scales of at most one effect of one group; `None` for linear
+    /// models, whose coefficients are normal given the scales.
     pub(crate) fn density(&self) -> Option<Box<dyn CollapsedDensity + '_>> {
         match &self.model {
-            ScaleSolver::Mixed(_) => {
-                self.mixed_density().map(|density| Box::new(density) as Box<dyn CollapsedDensity>)
-            }
             _ if self.linear => None,
             ScaleSolver::Effect(model) => Some(Box::new(EffectDensity::new(model, self.priors[0]))),
             ScaleSolver::Counts(model) => Some(Box::new(CountDensity::new(model, &self.priors))),
-            ScaleSolver::Noise(_) | ScaleSolver::Crossed(_) | ScaleSolver::Correlated(_) => None,
+            ScaleSolver::Noise(_)
+            | ScaleSolver::Mixed(_)
+            | ScaleSolver::Crossed(_)
+            | ScaleSolver::Correlated(_) => None,
         }
     }
 
-    /// The posterior density of a linear mixed model, if that is asked for.
-    pub(crate) fn mixed_density(&self) -> Option<MixedDensity<'_>> {
+    /// The posterior density of several group effects, if that is asked for.
+    pub(crate) fn piloted(&self) -> Option<Box<dyn Piloted + '_>> {
+        let (prior, scales) = (&self.prior, ScalePrior { unknown: &self.unknown_scales, sds: &self.priors });
+        let several = |model| Box::new(SeveralDensity { model, prior, scales }) as Box<dyn Piloted>;
         match &self.model {
-            ScaleSolver::Mixed(model) if self.scales == Scales::Posterior => {
-                Some(MixedDensity { model, prior: &self.prior, scales: &self.priors })
-            }
+            _ if self.scales != Scales::Posterior => None,
+            ScaleSolver::Mixed(model) => Some(Box::new(MixedDensity { model, prior, scales })),
+            ScaleSolver::Crossed(model) => Some(several(&**model as &dyn EffectLikelihood)),
+            ScaleSolver::Correlated(model) => Some(several(&**model)),
             _ => None,
         }
     }
@@ -172,22 +172,19 @@ impl ScaleModel {
 
     /// What will be done, and why.
     pub fn route(&self) -> String {
-        if let ScaleSolver::Mixed(model) = &self.model {
-            let groups = counted(model.groups(), "group");
-            let how = match self.scales {
-                Scales::Estimate => self.estimated_by(),
-                Scales::Posterior => "posterior of the scales by importance sampling".into(),
-            };
-            return format!("{groups} integrated out in closed form, {how}");
-        }
+        let how = match self.scales {
+            Scales::Estimate => self.estimated_by(),
+            Scales::Posterior => "posterior of the scales by importance sampling".into(),
+        };
         let on = match &self.model {
+            ScaleSolver::Mixed(_) => Some(" in closed form"),
             ScaleSolver::Crossed(_) => Some(""),
             ScaleSolver::Correlated(_) => Some(" on lattices"),
             _ => None,
         };
         if let Some(on) = on {
             let groups = counted(self.model.groups(), "group");
-            return format!("{groups} integrated out{on}, {}", self.estimated_by());
+            return format!("{groups} integrated out{on}, {how}");
         }
         let several = self.unknown_scales.scales.len() > 1;
         let how = match (self.scales, several) {
@@ -234,7 +231,13 @@ fn several_terms(
     }
     let sampling = Sampling { draws: None, seed: SEED };
     let method = if laplace { Method::Laplace } else { Method::Corrected(sampling) };
-    Ok(ScaleSolver::Crossed(Box::new(CrossedMixed::new(prepared, unknown_scales, likelihood, method)?)))
+    Ok(ScaleSolver::Crossed(Box::new(CrossedMixed::new(
+        prepared,
+        unknown_scales,
+        likelihood,
+        method,
+        prior.clone(),
+    )?)))
 }
 
 /// At most one effect of one group, and the parameter of the likelihood.

@@ -23,7 +23,7 @@ const FREEDOM: f64 = 3.0;
 /// How an sd that is not given is estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scales {
-    /// Its posterior, on a grid.
+    /// Its posterior: on a grid, or of several by draws.
     #[default]
     Posterior,
     /// The maximum of its profile likelihood.

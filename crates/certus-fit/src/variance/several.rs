@@ -83,6 +83,11 @@ impl EffectTerms {
         self.rows.iter().map(Vec::len).sum()
     }
 
+    /// The level of every effect and its rows, in the order of the model.
+    pub(crate) fn levels_of_effects(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.unknown_scales.effects.iter().flat_map(|e| self.rows[e.term].iter().copied().enumerate())
+    }
+
     /// The term of an effect, and its place there.
     pub(crate) fn place(&self, effect: usize) -> (usize, usize) {
         let found = |(t, term): (usize, &EffectTerm)| {

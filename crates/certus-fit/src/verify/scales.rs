@@ -161,7 +161,7 @@ fn claims(
     }
     interval(scale_model, &mixture_posterior, scale, &estimates, report)?;
     maxima(scale_model, &mixture_posterior, scale, &estimates, report)?;
-    if scale.scales == "posterior" && scale_model.mixed_density().is_none() {
+    if scale.scales == "posterior" && scale_model.piloted().is_none() {
         let differ = scale_model.model.weights_differ(&mixture_posterior, &scale_model.priors)?;
         if differ.is_nan() || differ > WEIGHT {
             let words = format!(

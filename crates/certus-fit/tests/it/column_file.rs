@@ -19,7 +19,7 @@ fn names() -> Vec<String> {
 fn csv_reads_like_cmdstan_and_back_to_the_bit() {
     let (gaussian, names) = (gaussian(), names());
     let (sample, comments) = (gaussian.sample(50, 7), ["model = logistic".into(), "two\nlines".into()]);
-    let column_file = ColumnFile { names: &names, values: &sample, comments: &comments };
+    let column_file = ColumnFile { names: &names, values: &sample, labels: &[], comments: &comments };
     let path = fresh("draws").with_extension("csv");
     column_file.write(&path).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
@@ -43,7 +43,8 @@ fn csv_reads_like_cmdstan_and_back_to_the_bit() {
 fn names_must_fit_and_differ() {
     let values = [0.0; 9];
     for names in [vec!["a".to_string(); 3], vec!["a".to_string(), "b".to_string()]] {
-        let error = ColumnFile { names: &names, values: &values, comments: &[] }.to_csv().unwrap_err();
+        let error =
+            ColumnFile { names: &names, values: &values, labels: &[], comments: &[] }.to_csv().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Defect, "{error}");
     }
 }
@@ -56,7 +57,7 @@ fn parquet_comes_back_to_the_bit() {
     // more than one row group
     let n = (1 << 16) + 5;
     let (sample, comments) = (gaussian.sample(n, 3), ["seed = 3".to_string()]);
-    let column_file = ColumnFile { names: &names, values: &sample, comments: &comments };
+    let column_file = ColumnFile { names: &names, values: &sample, labels: &[], comments: &comments };
     let path = fresh("draws").with_extension("parquet");
     column_file.write(&path).unwrap();
     let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();

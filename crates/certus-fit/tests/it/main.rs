@@ -14,4 +14,5 @@ mod problem;
 mod record;
 mod report;
 mod scale_posterior;
+mod several_posterior;
 mod words;

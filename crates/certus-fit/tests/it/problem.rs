@@ -6,8 +6,7 @@ use std::collections::HashMap;
 use certus::Gaussian;
 use certus::factor::{Factor, Lower};
 use certus_data::{Column, Features, GroupSpec, Spec, Storage, Table};
-use certus_fit::Responses;
-use certus_fit::{ModelKind, Problem, Request, predict};
+use certus_fit::{Levels, ModelKind, Problem, Request, Responses, predict};
 use certus_likelihood::Response;
 use certus_models::laplace;
 
@@ -68,18 +67,22 @@ fn coefficients_and_predictions_are_those_of_least_squares() {
         let new = [1.0, 7.0, 2.0];
         let rows = table(&[("b", &new[2..]), ("a", &new[1..2])]);
         let got = predict(
-            &Responses::expected(Response::Linear.link()),
+            &Responses::expected(Response::Linear.link(), Levels::new(None, false).unwrap()),
             &problem.meaning,
             &w,
             &rows,
             &Storage::default(),
         )
-        .unwrap()[0];
+        .unwrap();
+        let got = &got.rows[0];
         let mean: f64 = (0..3).map(|j| new[j] * beta[j]).sum();
         let variance: f64 = (0..9).map(|k| new[k / 3] * cov[k / 3][k % 3] * new[k % 3]).sum();
         assert!((got.mean - mean).abs() < 1e-8 && got.mean == got.linear_mean, "{got:?} {mean}");
         assert!((got.linear_sd / variance.sqrt() - 1.0).abs() < 1e-8, "{got:?} {variance}");
-        assert!((got.q95 - got.q05 - 2.0 * 1.644_853_626_951_472_2 * got.linear_sd).abs() < 1e-9);
+        assert!(
+            (got.quantiles[2] - got.quantiles[0] - 2.0 * 1.644_853_626_951_472_2 * got.linear_sd).abs()
+                < 1e-9
+        );
     }
 }
 
@@ -96,14 +99,14 @@ fn offsets_are_added_to_predictions() {
     let w = laplace(model).unwrap().gaussian;
     let [intercept, slope] = [0, 1].map(|j| problem.on_user_scale(&w)[j].mean);
     let got = predict(
-        &Responses::expected(Response::Linear.link()),
+        &Responses::expected(Response::Linear.link(), Levels::new(None, false).unwrap()),
         &problem.meaning,
         &w,
         &data,
         &Storage::default(),
     )
     .unwrap();
-    for (i, row) in got.iter().enumerate() {
+    for (i, row) in got.rows.iter().enumerate() {
         assert!((row.linear_mean - (intercept + slope * A[i] + B[i])).abs() < 1e-9, "{i}: {row:?}");
     }
 }
@@ -148,14 +151,14 @@ fn predictors_are_sums_of_the_coefficients_shown() {
     factor.iter_mut().step_by(dim + 1).for_each(|x| *x = 0.1);
     let w = Gaussian::new(z.clone(), Factor::Lower(Lower::new(dim, factor).unwrap())).unwrap();
     let got = predict(
-        &Responses::expected(Response::Logistic.link()),
+        &Responses::expected(Response::Logistic.link(), Levels::new(None, false).unwrap()),
         &problem.meaning,
         &w,
         &data,
         &Storage::default(),
     )
     .unwrap();
-    for (i, prediction) in got.iter().enumerate() {
+    for (i, prediction) in got.rows.iter().enumerate() {
         let levels: Vec<usize> = problem.prepared.codes.iter().map(|codes| codes[i] as usize).collect();
         rows.terms(&[A[i], B[i]], &levels, &mut terms);
         let sd = 0.1 * terms.iter().map(|(_, a)| a * a).sum::<f64>().sqrt();

@@ -17,26 +17,38 @@ use certus_likelihood::special::ln_gamma;
 use certus_models::auto::Method;
 
 /// Random numbers.
-struct Dice(Random, u64);
+pub(crate) struct Dice(Random, u64);
 
 impl Dice {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(Random::new(seed, Purpose::Simulate, 0), 0)
     }
 
-    fn uniform(&mut self) -> f64 {
+    pub(crate) fn uniform(&mut self) -> f64 {
         let mut out = [0.0];
         self.1 += 1;
         self.0.uniforms(self.1, 0, 1, &mut out);
         out[0]
     }
 
-    fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         let mut out = [0.0];
         self.1 += 1;
         self.0.normals(self.1, 0, 1, &mut out);
         out[0]
     }
+}
+
+/// The fit with a source of the posterior.
+pub(crate) fn fitted(problem: &Problem, posterior: &str, seed: u64) -> Fit {
+    let settings = Settings { posterior: Some(posterior.into()), ..Settings::default() };
+    let goal = Goal { seed, ..Goal::default() };
+    let choice: PosteriorChoice = posterior.parse().unwrap();
+    let mut ended = problem
+        .run(&goal, &MethodChoice::Auto(Method::Auto), None, None, &mut |_, _| ControlFlow::Continue(()))
+        .unwrap();
+    ended.with(problem.compare(&goal, choice, None, &ended, &|_| {}));
+    Fit::of_run(ended, problem, &settings, &goal)
 }
 
 /// A row: its group, the feature, the response, the trials.
@@ -72,15 +84,7 @@ impl Case {
     }
 
     fn fit(&self, posterior: &str, seed: u64) -> Fit {
-        let problem = self.problem();
-        let settings = Settings { posterior: Some(posterior.into()), ..Settings::default() };
-        let goal = Goal { seed, ..Goal::default() };
-        let choice: PosteriorChoice = posterior.parse().unwrap();
-        let mut ended = problem
-            .run(&goal, &MethodChoice::Auto(Method::Auto), None, None, &mut |_, _| ControlFlow::Continue(()))
-            .unwrap();
-        ended.with(problem.compare(&goal, choice, None, &ended, &|_| {}));
-        Fit::of_run(ended, &problem, &settings, &goal)
+        fitted(&self.problem(), posterior, seed)
     }
 
     /// log p(y | t), by the formulas of a textbook.

@@ -118,10 +118,14 @@ impl Model {
     }
 
     /// log L at β and the covariance matrix TTᵀ (T k × k, by columns), and a bound on its error; infinite where none
-    /// is
-    /// proved.
+    /// is proved.
     pub fn log_likelihood(&self, beta: &[f64], factor: &[f64]) -> Result<(f64, f64), Error> {
-        let options = Options { second: false, epsilon: FINE, halved: false };
+        self.log_likelihood_to(beta, factor, FINE)
+    }
+
+    /// The same with a relative error of every group's integral to aim at.
+    pub fn log_likelihood_to(&self, beta: &[f64], factor: &[f64], epsilon: f64) -> Result<(f64, f64), Error> {
+        let options = Options { second: false, epsilon, halved: false };
         let at = self.evaluate(beta, &self.frame_of(factor), options)?;
         Ok((at.log_likelihood, at.error))
     }
@@ -139,6 +143,11 @@ impl Model {
 
     /// The laws of the effects of all levels that have rows, at β and TTᵀ.
     pub fn effects(&self, beta: &[f64], factor: &[f64]) -> Result<Vec<LevelEffects>, Error> {
+        self.effects_to(beta, factor, FINE)
+    }
+
+    /// The same with a relative error of every group's integral to aim at.
+    pub fn effects_to(&self, beta: &[f64], factor: &[f64], epsilon: f64) -> Result<Vec<LevelEffects>, Error> {
         let frame = self.frame_of(factor);
         let (k, t) = (frame.k, frame.t());
         let pieces = self.sorted.pieces.len() - 1;
@@ -149,7 +158,7 @@ impl Model {
                 let (p, rows) = (self.design.fixed, &*self.sorted);
                 let x = &rows.x[rows.first[g] * p..rows.first[g + 1] * p];
                 let own = self.with_group(g, beta, &frame, &mut room, |group, full, line, moments| {
-                    let lattice = group.lattice([0.0; MOST_EFFECTS], FINE);
+                    let lattice = group.lattice([0.0; MOST_EFFECTS], epsilon);
                     let (rank, outside) = (frame.rank, 0);
                     let scores = Scores { x, p, full, rank, outside, directions: &[], with_u: true };
                     moments.of(group, &lattice, line, Some(&scores));

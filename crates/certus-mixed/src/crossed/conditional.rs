@@ -30,7 +30,7 @@ pub(super) struct Conditional<'a> {
     /// f′ of all rows.
     pub(super) first: Vec<f64>,
     pub(super) parts: Vec<Part>,
-    /// −log L, approximately.
+    /// −log L, approximately, less the logarithm of the prior of β.
     pub(super) value: f64,
 }
 
@@ -84,8 +84,13 @@ impl<'a> Conditional<'a> {
             value: f64::NAN,
         };
         at.find()?;
-        at.value = -at.parts.iter().map(Part::log_likelihood).sum::<f64>();
+        at.value = model.penalty(&parameters[..model.layout.fixed]).0 - at.log_likelihood();
         if at.value.is_finite() { Ok(at) } else { Err(Error::NotFinite { sds: at.sds() }) }
+    }
+
+    /// log L, approximately.
+    pub(super) fn log_likelihood(&self) -> f64 {
+        self.parts.iter().map(Part::log_likelihood).sum()
     }
 
     fn sds(&self) -> Vec<f64> {

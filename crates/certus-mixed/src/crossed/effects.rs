@@ -28,7 +28,11 @@ impl<'a> Around<'a> {
             Method::Laplace => Inner::Mode,
             Method::Corrected(_) => Inner::Integral,
         };
-        let at = Conditional::new(model, inner, &fit.parameters, None)?;
+        Self::at(Conditional::new(model, inner, &fit.parameters, None)?)
+    }
+
+    fn at(at: Conditional<'a>) -> Result<Self, Error> {
+        let (model, inner) = (at.model, at.inner);
         let mut covariances = Vec::new();
         for (component, part) in model.components.iter().zip(&at.parts) {
             let d = component.columns.len();
@@ -244,6 +248,36 @@ pub fn modes(model: &CrossedModel, fit: &CrossedFit) -> Result<Vec<Modes>, Error
         out
     };
     Ok(layout.places.iter().map(of).collect())
+}
+
+/// The effects given β and θ, term by term and level by level.
+#[derive(Clone, Debug, Default)]
+pub struct EffectsAt {
+    /// Conditional modes, as in [`modes`].
+    pub means: Vec<f64>,
+    /// Variances by the Gaussian approximation.
+    pub variances: Vec<f64>,
+    /// A draw less the modes.
+    pub deviation: Vec<f64>,
+}
+
+/// The effects at (β, θ), with a draw made of normal numbers ([`deviation_len`], those of β not used).
+pub fn effects_at(model: &CrossedModel, parameters: &[f64], normals: &[f64]) -> Result<EffectsAt, Error> {
+    let around = Around::at(Conditional::new(model, Inner::Integral, parameters, None)?)?;
+    let (means, variances) = (around.means(), around.variances());
+    let (layout, p) = (&model.layout, model.layout.fixed);
+    let drawn = around.deviation(&vec![0.0; p], &normals[p..]);
+    let mut out = EffectsAt::default();
+    for place in &layout.places {
+        let (f, all) = (place.factor, layout.factors[place.factor].effects);
+        for level in 0..layout.factors[f].levels {
+            let own = level * all + place.first..level * all + place.first + place.effects;
+            out.means.extend_from_slice(&means[f][own.clone()]);
+            out.deviation.extend_from_slice(&drawn[f][own.clone()]);
+            out.variances.extend(own.map(|e| variances[f][e * all + e % all]));
+        }
+    }
+    Ok(out)
 }
 
 /// Draws of what is not known of coefficients and effects, from normal numbers ([`deviation_len`] per draw): per draw

@@ -99,7 +99,7 @@ pub fn fit(model: &CrossedModel, method: Method, watch: &mut Watch<'_>) -> Resul
         let mut parameters = found.at.parameters.clone();
         let hessian = positive(&model.layout, &mut parameters, &free, &found.hessian);
         let mut fit = describe(model, method, parameters, &free, &hessian, &[]);
-        (fit.log_likelihood, fit.decrement) = (-found.at.value, found.decrement);
+        (fit.log_likelihood, fit.decrement) = (found.at.log_likelihood(), found.decrement);
         (fit.iterations, fit.evaluations) = (search.iterations, search.evaluations);
         return Ok(fit);
     };
@@ -111,7 +111,7 @@ pub fn fit(model: &CrossedModel, method: Method, watch: &mut Watch<'_>) -> Resul
     let hessian = positive(&model.layout, &mut parameters, &free, &corrected.hessian);
     let noise = if trusted { &corrected.noise[..] } else { &[] };
     let mut fit = describe(model, method, parameters, &free, &hessian, noise);
-    let approximation = -corrected.at.value;
+    let approximation = corrected.at.log_likelihood();
     fit.log_likelihood = approximation + if trusted { summary.value } else { 0.0 };
     fit.decrement = if trusted { corrected.decrement } else { decrement };
     (fit.iterations, fit.evaluations) = (search.iterations, search.evaluations);

@@ -1,5 +1,7 @@
 //! The exact gradient of the Laplace criterion C = F(v̂) + G, G = ½ log|H| (+ …), in β and θ (docs/mixed.md, X0).
 //!
+//! With a prior of β, C has its penalty too.
+//!
 //! dC = ∂F + ∂G − λᵀ∂(∇F), λ = H⁻¹∂G/∂v, because F is stationary at v̂ and v̂ moves by −H⁻¹∂(∇F). With δ = ZΛλ,
 //! Q = ∂G/∂t and A = f′ + Q − 𝒲δ per row: ∂C/∂β = XᵀA; for a kept T, ∂C/∂T_ab = Σ_i z_ia(A_i v_b − f′_i λ_b) + Σ
 //! over its levels of (H⁻¹ΛᵀK)_ba; for the T that groups integrate out, the groups' own derivatives.
@@ -91,6 +93,7 @@ impl Conditional<'_> {
             }
         }
         let mut out = vec![0.0; layout.parameters];
+        out[..p].copy_from_slice(&model.penalty(&self.parameters[..p]).1);
         for (x, a) in model.x.chunks_exact(p.max(1)).zip(&all) {
             (0..p).for_each(|j| out[j] += a * x[j]);
         }

@@ -20,9 +20,9 @@ mod points;
 mod search;
 mod start;
 
-pub use at::{LikelihoodValue, likelihood_at};
+pub use at::{LikelihoodValue, kept_mode, likelihood_at, likelihood_drawn};
 pub use corrected::Sampling;
-pub use effects::{deviation_len, deviations, modes};
+pub use effects::{EffectsAt, deviation_len, deviations, effects_at, modes};
 pub use error::Error;
 pub use fit::{Correction, CrossedFit, Method, fit};
 pub use model::{CrossedModel, Observation};

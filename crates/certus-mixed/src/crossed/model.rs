@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use certus_likelihood::{Datum, Likelihood};
+use certus::linalg;
+use certus_likelihood::{Datum, Likelihood, Prior};
 
 use super::error::Error;
 use super::layout::Layout;
@@ -72,6 +73,8 @@ pub struct CrossedModel {
     pub(super) components: Vec<Component>,
     /// Σ w.
     pub(super) total: f64,
+    /// Of β; flat if there is none.
+    prior: Option<Prior>,
     stop: Option<Arc<AtomicBool>>,
 }
 
@@ -136,11 +139,33 @@ impl CrossedModel {
             groups: Vec::new(),
             components: Vec::new(),
             total,
+            prior: None,
             stop: None,
             layout,
         };
         model.connect(&codes)?;
         Ok(model)
+    }
+
+    /// The same model with a prior of β: what is maximised is then the likelihood times its density.
+    pub fn with_prior(self, prior: Prior) -> Self {
+        Self { prior: (!prior.is_flat()).then_some(prior), ..self }
+    }
+
+    /// ½(β − μ₀)ᵀJ(β − μ₀), and J(β − μ₀).
+    pub(super) fn penalty(&self, beta: &[f64]) -> (f64, Vec<f64>) {
+        let mut slope = vec![0.0; beta.len()];
+        let Some(prior) = &self.prior else { return (0.0, slope) };
+        let apart: Vec<f64> = beta.iter().zip(prior.mean()).map(|(b, m)| b - m).collect();
+        prior.add_precision_times(&apart, &mut slope);
+        (0.5 * linalg::dot(&apart, &slope), slope)
+    }
+
+    /// matrix += J.
+    pub(super) fn add_precision(&self, matrix: &mut [f64]) {
+        if let Some(prior) = &self.prior {
+            prior.add_to(matrix);
+        }
     }
 
     /// The same model, whose passes end when the flag is set.

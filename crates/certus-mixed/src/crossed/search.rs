@@ -196,7 +196,7 @@ impl<'a> Search<'a, '_> {
 
     /// Tells where the search is; an error if it is to end.
     pub(super) fn look(&mut self, at: &Conditional<'_>) -> Result<(), Error> {
-        match (self.watch)(&at.parameters, -at.value) {
+        match (self.watch)(&at.parameters, at.log_likelihood()) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Stopped),
         }

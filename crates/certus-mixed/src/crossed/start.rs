@@ -49,14 +49,17 @@ impl CrossedModel {
         let mut part = 1.0;
         for _ in 0..STEPS {
             let t = self.fixed_predictors(&beta);
-            let value = self.likelihood.derivatives(&t, &self.data, &self.weight, &mut first, &mut second);
+            let (penalty, slope) = self.penalty(&beta);
+            let value =
+                penalty + self.likelihood.derivatives(&t, &self.data, &self.weight, &mut first, &mut second);
             if (value.is_nan() || value > before) && part > 1e-3 {
                 part *= 0.5;
                 beta = last.iter().zip(&step).map(|(b, s)| b - part * s).collect();
                 continue;
             }
-            let mut g = vec![0.0; p];
+            let mut g = slope;
             information = vec![0.0; p * p];
+            self.add_precision(&mut information);
             for (i, x) in self.x.chunks_exact(p.max(1)).enumerate() {
                 for j in 0..p {
                     g[j] += first[i] * x[j];

@@ -45,6 +45,11 @@ pub trait CollapsedDensity: Sync {
     /// Terms of the likelihood that a value takes, more or less: rows times nodes.
     fn terms(&self) -> f64;
 
+    /// What a gradient takes, in values.
+    fn gradient_terms(&self) -> f64 {
+        3.0
+    }
+
     /// The log density.
     fn log_density(&self, point: &[f64]) -> Result<LogDensity, Error>;
 

@@ -47,25 +47,26 @@ pub fn sample(
     });
     let found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
     let raw: Vec<f64> = found.iter().map(|(weight, _)| *weight).collect();
-    let mut sample = CollapsedSample::weighted(points, &raw)?;
-    for ((_, p), w) in found.iter().zip(&sample.log_weights) {
-        if p.error.is_finite() {
-            sample.error += w.exp() * p.error;
-        } else {
-            sample.unproved += w.exp();
-        }
-    }
-    Ok(sample)
+    let errors: Vec<f64> = found.iter().map(|(_, p)| p.error).collect();
+    CollapsedSample::weighted(points, &raw, &errors)
 }
 
 impl CollapsedSample {
-    /// Points with the logarithms of their raw weights, which are smoothed; the likelihood has no error.
-    pub fn weighted(points: Vec<f64>, raw: &[f64]) -> Result<Self, Error> {
+    /// Points with the logarithms of their raw weights, which are smoothed, and bounds on the errors of these.
+    pub fn weighted(points: Vec<f64>, raw: &[f64], errors: &[f64]) -> Result<Self, Error> {
         let smoothed = psis::smooth(raw)?;
         let squares: f64 = smoothed.log_weights.iter().map(|x| (2.0 * x).exp()).sum();
         let (log_weights, k_hat) = (smoothed.log_weights, smoothed.k_hat);
         let effective_sample_size = 1.0 / squares;
-        Ok(Self { points, log_weights, k_hat, effective_sample_size, error: 0.0, unproved: 0.0 })
+        let (mut error, mut unproved) = (0.0, 0.0);
+        for (own, w) in errors.iter().zip(&log_weights) {
+            if own.is_finite() {
+                error += w.exp() * own;
+            } else {
+                unproved += w.exp();
+            }
+        }
+        Ok(Self { points, log_weights, k_hat, effective_sample_size, error, unproved })
     }
 
     /// The weighted mean and covariance (column-major) of the points.

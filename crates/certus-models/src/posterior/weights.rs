@@ -110,7 +110,7 @@ pub fn weights(
         };
         let worst = |c: &WeightCertificate| match goal.printed {
             Printed::Gaussian => c.mean_error.max(c.sd_error),
-            Printed::Corrected => c.width,
+            Printed::Corrected => c.corrected_error(),
         };
         let (error, width) = (worst(&found), found.width);
         if best.as_ref().is_none_or(|(best, _)| error < worst(best)) {

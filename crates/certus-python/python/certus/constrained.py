@@ -38,9 +38,8 @@ def summary(fit: Fit, target: Target) -> pd.DataFrame:
 def weighted_draws(fit: Fit) -> tuple[Array, Array]:
     """Draws of what is printed, with weights that sum to 1.
 
-    A Gaussian that is accurate on the unconstrained scale has importance weights, because a tail that hardly matters
-    there may matter after exp. Draws of the posterior, and those of a Gaussian that was asked for or is unreliable,
-    have equal weights.
+    An accurate Gaussian is so on the unconstrained scale, and a tail that hardly matters there may matter after exp: importance weights
+    correct its draws. Draws of the posterior, and those of a Gaussian that was asked for or is unreliable, have equal weights.
     """
     if fit._fitted.has_draws:
         return fit.latents(DRAWS), np.full(DRAWS, 1 / DRAWS)
@@ -66,10 +65,7 @@ def marginal(values: Array, weights: Array) -> Array:
 
 def entries(variable: Variable, coords: Any) -> list[str]:
     """"theta[Choate]": the labels of the coordinates, or numbers."""
-    dims = variable.dims if len(variable.dims) == len(variable.shape) else ("",) * len(variable.shape)
-    labels = [np.asarray(coords.get(dim, np.arange(size))) for dim, size in zip(dims, variable.shape, strict=True)]
-    names = []
-    for index in np.ndindex(variable.shape):
-        inner = ", ".join(str(label[i]) for label, i in zip(labels, index, strict=True))
-        names.append(f"{variable.name}[{inner}]" if index else variable.name)
-    return names
+    dims: list[Any] = list(variable.dims) if len(variable.dims) == len(variable.shape) else [None] * len(variable.shape)
+    label = lambda axis, i: str(coords[dims[axis]][i] if coords.get(dims[axis]) is not None else i)
+    indices = np.ndindex(variable.shape)
+    return [f"{variable.name}[{', '.join(label(a, i) for a, i in enumerate(index))}]" if index else variable.name for index in indices]

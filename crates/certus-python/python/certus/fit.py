@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -193,9 +194,9 @@ class Fit:
     def summary(self, *, unconstrained: bool = False) -> pd.DataFrame:
         """A data frame with one row per parameter: mean, sd and quantiles.
 
-        For a model of PyMC, NumPyro or Stan the parameters are its variables, deterministics included, on their own
-        scale; `unconstrained=True` gives the coordinates on which the Gaussian is defined, those of `fit.names`,
-        `fit.mean` and `fit.sd`. A fit that was loaded or unpickled has only these.
+        For a model of PyMC, NumPyro or Stan the parameters are its variables, deterministics included, on their own scale;
+        `unconstrained=True` gives the coordinates on which the Gaussian is defined: `fit.names`, `fit.mean`, `fit.sd`. A fit that was loaded
+        or unpickled has only these.
         """
         source = self._source
         if isinstance(source, Target) and source.constrain is not None and not unconstrained:
@@ -216,16 +217,22 @@ class Fit:
             return matrix_columns(data, self._record["settings"].get("features", []))
         return Frame(data).columns()
 
-    def predict(self, data: Any, *, groups: str | None = None, observations: bool = False) -> pd.DataFrame:
+    def predict(
+        self, data: Any, *, groups: str | None = None, observations: bool = False, quantiles: Sequence[float] | None = None
+    ) -> pd.DataFrame:
         """The expected response of every row of new data: mean, sd, quantiles, and mean and sd of the linear predictor.
 
         If the sd between groups was not given, `groups` selects the group: "known" (the rows' own groups, the default), "new" (an unseen
         group) or "population" (averaged over the population of groups). `observations=True` adds the 5 % and 95 % quantiles of a new
-        observation, `y05` and `y95`, by simulation.
+        observation, `y05` and `y95`, by simulation. `quantiles=[0.1, 0.9]` chooses the levels of both. A row with a missing value has NaN
+        in every column; a warning states how many there are.
         """
-        keys = ("mean", "sd", "q05", "q50", "q95", "linear_mean", "linear_sd", *(("y05", "y95") if observations else ()))
-        values = self._fitted.predict(self._new_columns(data, groups in (None, "known")), groups, bool(observations))
-        return pd.DataFrame(values, columns=list(keys), index=data.index if isinstance(data, pd.DataFrame) else None)
+        columns = self._new_columns(data, groups in (None, "known"))
+        levels = None if quantiles is None else [float(level) for level in quantiles]
+        values, names, note = self._fitted.predict(columns, groups, bool(observations), levels)
+        if note:
+            warnings.warn(note, stacklevel=2)
+        return pd.DataFrame(values, columns=names, index=data.index if isinstance(data, pd.DataFrame) else None)
 
     def predict_draws(self, data: Any, n: int = 1000, seed: int = 0) -> Array:
         """The expected response of every row of new data (columns) at `n` draws (rows)."""
@@ -284,6 +291,8 @@ class Fit:
         table = self.summary()[["mean", "sd", "q05", "q95"]]
         with pd.option_context("display.width", 100, "display.precision", 4, "display.max_rows", 20):
             lines.append(repr(table))
+        if self._constrained is not None:
+            lines += ["", "on the scale of the model's variables, estimated from draws; what is said above is about fit.summary(unconstrained=True)"]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -36,6 +36,7 @@ def page(record: dict[str, Any], level: str, sentences: list[str], table: pd.Dat
 
 
 def _row(name: str, values: Any) -> str:
-    shown = ["" if values[k] != values[k] else f"{values[k]:.4g}" for k in ("mean", "sd", "q05", "q95")]
-    cells = "".join(f"<td style='text-align:right;padding:2px 10px'>{text}</td>" for text in shown)
+    cells = "".join(
+        f"<td style='text-align:right;padding:2px 10px'>{'' if values[k] != values[k] else f'{values[k]:.4g}'}</td>" for k in ("mean", "sd", "q05", "q95")
+    )
     return f"<tr><td style='text-align:left;padding:2px 10px'>{escape(name)}</td>{cells}</tr>"

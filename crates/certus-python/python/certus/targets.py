@@ -32,8 +32,8 @@ class Target:
     `smoothness`, with `mode` and the `reason` why they hold), `log_concave=True` to declare that -log p is convex (only you can know: then means, sds
     and quantiles get errors that hold with a stated probability), the `start` of the search, more `starts` for the search for other modes (such as
     draws of the prior), and the meaning of the coordinates:
-    `variables` with `coords` (labels by dimension), `constrain` from (n, d) draws to {name: (n, *shape)}, `observed`
-    data with the names of their dimensions (`observed_dims`), and `log_likelihood` from (n, d) draws to {name: (n, *shape of the observations)}.
+    `variables` with `coords` (labels by dimension), `constrain` from (n, d) draws to {name: (n, *shape)}, `observed` data with the names of their
+    dimensions (`observed_dims`), and `log_likelihood` from (n, d) draws to {name: (n, *shape of the observations)}.
     """
 
     log_density: Callable[[Array], tuple[Any, Any]] | Any

@@ -252,10 +252,7 @@ impl Comparison {
                 largest(&mut { off })
             }
             (Printed::Corrected, _, Some(CertifiedWeights { certificate, .. })) => {
-                let off = certificate.means.iter().zip(&certificate.sds).flat_map(|(mean, sd)| {
-                    [mean, sd].map(|e| (e.high - e.estimate).max(e.estimate - e.low) / sd.estimate)
-                });
-                largest(&mut { off })
+                certificate.corrected_error()
             }
             _ => f64::INFINITY,
         }

@@ -25,8 +25,8 @@ pub(crate) const MOST_CORRELATED: usize = 3;
 
 /// A model whose correlated effects are integrated out.
 pub struct CorrelatedMixed {
-    model: Model,
-    terms: EffectTerms,
+    pub(super) model: Model,
+    pub(super) terms: EffectTerms,
 }
 
 impl CorrelatedMixed {
@@ -62,7 +62,7 @@ impl CorrelatedMixed {
         self.terms.levels()
     }
 
-    fn named<T>(&self, result: Result<T, CorrelatedError>) -> Result<T, Error> {
+    pub(super) fn named<T>(&self, result: Result<T, CorrelatedError>) -> Result<T, Error> {
         result.map_err(|error| refused(&error, &self.terms))
     }
 
@@ -147,11 +147,9 @@ impl CorrelatedMixed {
         out
     }
 
-    /// The effects in the order of the model, per effect its levels, and their covariances within a level: what the
-    /// coefficients' uncertainty adds is in both (docs/collapsed.md, K6).
-    fn effects(&self, found: &CorrelatedFit, levels: &[LevelEffects]) -> (Vec<Effect>, Vec<f64>) {
-        let (k, p) = (found.term.sds.len(), self.dim());
-        let t = found.factor();
+    /// The laws of the effects of all levels at T: those without rows have the prior's.
+    pub(super) fn all_levels(&self, levels: &[LevelEffects], t: &[f64]) -> Vec<LevelEffects> {
+        let (k, p) = (self.terms.list[0].effects.len(), self.dim());
         let prior = |e: usize| (0..k).map(|l| t[l * k + e % k] * t[l * k + e / k]).sum::<f64>();
         let unseen = |level: usize| LevelEffects {
             level,
@@ -160,11 +158,17 @@ impl CorrelatedMixed {
             mode: vec![0.0; k],
             with_fixed: vec![0.0; k * p],
         };
-        let rows = &self.terms.rows[0];
         let mut next = levels.iter().peekable();
-        let all: Vec<LevelEffects> = (0..rows.len())
+        (0..self.groups())
             .map(|g| next.next_if(|own| own.level == g).cloned().unwrap_or_else(|| unseen(g)))
-            .collect();
+            .collect()
+    }
+
+    /// The effects in the order of the model, per effect its levels, and their covariances within a level: what the
+    /// coefficients' uncertainty adds is in both (docs/collapsed.md, K6).
+    fn effects(&self, found: &CorrelatedFit, levels: &[LevelEffects]) -> (Vec<Effect>, Vec<f64>) {
+        let (k, p) = (found.term.sds.len(), self.dim());
+        let (all, rows) = (self.all_levels(levels, &found.factor()), &self.terms.rows[0]);
         // Cov(b, β) = −C V, and C V Cᵀ is added
         let v = &found.fixed_covariance;
         let moved = |own: &LevelEffects| -> Vec<f64> {

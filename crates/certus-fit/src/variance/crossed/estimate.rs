@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use certus::certificate::{counted, figure};
 use certus_mixed::collapsed::Confirmed;
 use certus_mixed::crossed::{
-    Correction, CrossedFit, Method, Sampling, deviation_len, deviations, fit, likelihood_at, modes,
+    Correction, CrossedFit, Method, Sampling, deviation_len, deviations, fit, kept_mode, likelihood_at, modes,
 };
 use certus_mixed::{Evaluation, Journal, ScaleObserver, Stage};
 use certus_models::Error;
@@ -19,10 +19,22 @@ const STREAM: u64 = 1 << 46;
 
 /// The smallest number of draws, for a correction that is not used.
 const LEAST: usize = 32;
+/// Draws of an estimate of the likelihood at one point, at most, and the variance of its logarithm to aim at.
+const MOST: usize = 512;
+const VARIANCE: f64 = 0.25;
 
 /// Draws of each set of an estimate; none if they are not part of its likelihood.
 fn draws_of(found: &CrossedFit) -> Option<usize> {
     found.correction.as_ref().filter(|c| c.trusted).map(|c| c.draws)
+}
+
+/// Draws of the effects that make the sd of an estimate of log L about a half, from its error at the maximum: fewer
+/// cost more weight than they save time.
+fn draws_per_value(found: &CrossedFit) -> Option<usize> {
+    let found = found.correction.as_ref().filter(|c| c.sampled > 0)?;
+    let variance = found.standard_error.powi(2) * (found.draws * found.sets) as f64;
+    let wanted = (variance / VARIANCE).min(MOST as f64) as usize;
+    Some(wanted.clamp(LEAST, MOST).next_multiple_of(4))
 }
 
 /// What is known of the likelihood: nothing is proved.
@@ -70,6 +82,10 @@ impl CrossedMixed {
         };
         let found = self.named(fit(&self.model, self.method, &mut watch))?;
         let _ = self.draws.set(draws_of(&found));
+        let _ = self.per_value.set(draws_per_value(&found));
+        if self.per_value.get().is_some_and(Option::is_some) {
+            let _ = self.mode.set(self.named(kept_mode(&self.model, &found.parameters))?);
+        }
         let all = self.named(modes(&self.model, &found))?;
         let draw = |normals: &[f64]| deviations(&self.model, &found, normals);
         let drawn = self.terms.deviations(deviation_len(&self.model), STREAM, draw);

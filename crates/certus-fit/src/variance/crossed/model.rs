@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use certus_data::Prepared;
-use certus_likelihood::Likelihood;
+use certus_likelihood::{Likelihood, Prior};
 use certus_mixed::crossed::{CrossedModel, Error as CrossedError, Method, Observation};
 use certus_models::Error;
 use certus_models::error::InvalidModel;
@@ -20,6 +20,10 @@ pub struct CrossedMixed {
     pub(super) weight: f64,
     /// Draws of each set of the last estimate; none if its weights were not trusted.
     pub(super) draws: OnceLock<Option<usize>>,
+    /// Draws that a value of the likelihood is estimated by, for posteriors; none if nothing is sampled.
+    pub(super) per_value: OnceLock<Option<usize>>,
+    /// The mode of the kept effects at the last estimate.
+    pub(super) mode: OnceLock<Vec<f64>>,
 }
 
 impl CrossedMixed {
@@ -28,6 +32,7 @@ impl CrossedMixed {
         unknown_scales: &UnknownScales,
         likelihood: Arc<dyn Likelihood>,
         method: Method,
+        prior: Prior,
     ) -> Result<Self, Error> {
         let terms = EffectTerms::new(prepared, unknown_scales);
         let rows = EffectRows::new(prepared, &terms)?;
@@ -41,8 +46,10 @@ impl CrossedMixed {
         });
         let model = CrossedModel::new(&terms.design(), likelihood, each)
             .map_err(|error| refused(&error, &terms))?
+            .with_prior(prior)
             .with_stop(prepared.rows.stop().cloned());
-        Ok(Self { model, method, terms, weight: rows.weight(), draws: OnceLock::new() })
+        let (draws, per_value, mode) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Ok(Self { model, method, terms, weight: rows.weight(), draws, per_value, mode })
     }
 
     /// Coefficients.

@@ -5,5 +5,5 @@ mod estimate;
 mod model;
 mod proof;
 
-pub(crate) use density::{LKJ, MixedDensity, ScaleProposal};
+pub(crate) use density::MixedDensity;
 pub(crate) use model::LinearMixed;

@@ -104,25 +104,6 @@ impl LinearMixed {
         result.map_err(|error| refused(&error, &self.terms.coefficients, &self.terms.names))
     }
 
-    /// The scales that are not given.
-    pub(crate) fn unknown_scales(&self) -> &UnknownScales {
-        &self.terms.unknown_scales
-    }
-
-    /// Effects of all levels.
-    pub(crate) fn effect_count(&self) -> usize {
-        self.terms.unknown_scales.effects.iter().map(|e| e.levels).sum()
-    }
-
-    /// The level of every effect and its rows, in the order of the model.
-    pub(crate) fn levels(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.terms
-            .unknown_scales
-            .effects
-            .iter()
-            .flat_map(|e| self.terms.rows[e.term].iter().copied().enumerate())
-    }
-
     /// What an evaluation takes, in terms of a sum over rows: levels with their matrices, and a dense factor of the
     /// factors but one.
     pub(crate) fn cost(&self) -> f64 {
@@ -133,11 +114,6 @@ impl LinearMixed {
         let rest = (all - columns.iter().max().copied().unwrap_or(0)) as f64;
         let width = (self.dim() + 1) as f64;
         10.0 * all as f64 * (1.0 + 0.1 * width * width) + rest.powi(3) / 20.0
-    }
-
-    /// Numbers per effect from the engine's order to that of the model.
-    pub(crate) fn ordered(&self, numbers: &[f64]) -> Vec<f64> {
-        self.terms.ordered(numbers)
     }
 }
 

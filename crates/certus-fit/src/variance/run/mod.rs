@@ -36,6 +36,9 @@ const CHUNK: usize = 1024;
 /// Sd of a coefficient of the design, per sd of its feature unless they are as they are, beyond which nothing is known
 /// of it.
 const RUNAWAY: f64 = 1e6;
+/// What the ends of a grid leave out of a moment, at least: the density there is 1e-7 of its maximum, some 6 sds away,
+/// so that the second moment beyond it is less than this.
+const ENDS: f64 = 1e-5;
 
 /// What was found of scales that were not given.
 #[derive(Clone)]
@@ -61,9 +64,9 @@ pub struct ScalesOutcome {
 }
 
 impl ScalesOutcome {
-    /// States what refining the grid changed as the error of every mean and sd of the mixture.
+    /// States what refining the grid changed, or its ends leave out, as the error of every mean and sd of the mixture.
     pub(crate) fn refined(&mut self, refinement: Option<f64>) {
-        let Some(moved) = refinement else { return };
+        let Some(moved) = refinement.map(|moved| moved.max(ENDS)) else { return };
         for own in &mut self.parameters {
             (own.level, own.source) = (Some(RecordedLevel::Estimated), Some(Source::Mixture));
             (own.mean_error, own.sd_error) = (own.mean.map(|_| moved), own.sd.map(|_| moved));

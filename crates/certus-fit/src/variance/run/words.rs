@@ -146,11 +146,10 @@ impl KnownOfScales {
 
     /// What is proved about draws, whose likelihood has an error of so many nats on average but for those of some
     /// weight, and what is only estimated.
-    pub(crate) fn of_draws(&self, proved: Option<(f64, f64)>, effects: bool) -> String {
+    /// `how` is how the likelihood of a draw is known, if it is by something else.
+    pub(crate) fn of_draws(&self, how: Option<String>, proved: Option<(f64, f64)>, effects: bool) -> String {
         let likelihood = match proved {
-            _ if self.several.is_some() => {
-                "the likelihood of every draw is computed in closed form (P1)".into()
-            }
+            _ if how.is_some() => how.unwrap_or_default(),
             _ if self.likelihood == NOT_PROVED => NOT_PROVED.into(),
             Some((0.0, 0.0)) => "the likelihood of every draw is summed directly".into(),
             Some((error, unproved)) => {

@@ -24,7 +24,7 @@ def target(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) 
     numpyro, jax = import_numpyro(), import_jax()
     from jax.flatten_util import ravel_pytree
 
-    # JAX remembers by its identity a NumPy array that it has traced in 64 bits, and then refuses it in 32
+    # JAX remembers a NumPy array that it has traced in 64 bits by its identity and then refuses it in 32: it sees only ours
     args, kwargs = jax.tree_util.tree_map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, (args, kwargs))
     with double_precision(jax):
         key = jax.random.PRNGKey(seed)

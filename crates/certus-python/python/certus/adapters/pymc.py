@@ -144,8 +144,7 @@ class Flat:
 
 
 def impossible_instead_of_errors(graphs: Sequence[Any]) -> list[Any]:
-    """Copies of graphs in which a point with impossible parameters (a scale that underflows to 0) has density 0, as in
-    PyMC's own samplers.
+    """Copies of graphs in which a point with impossible parameters (a scale that underflows to 0) has density 0, as in PyMC's own samplers.
 
     This must come before the graphs are vectorised: afterwards one such point would decide for the whole batch.
     """

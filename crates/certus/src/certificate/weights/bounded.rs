@@ -75,12 +75,24 @@ impl Sums {
 
     /// An interval that E X leaves on either side with probability at most δ, if clipping does no more than `beyond`.
     pub(super) fn between(&self, n: f64, clip: Clip, delta: f64, beyond: f64) -> (f64, f64) {
-        let mean = self.sum / n;
-        let variance = ((self.squares - n * mean * mean) / (n - 1.0)).max(0.0);
+        let (mean, variance) = (self.mean(n), self.variance(n));
         let width = empirical_bernstein(variance, 2.0 * clip.clip, (2.0 / delta).ln(), n) + beyond;
         // sums of n numbers of this size, of which the squares cancel
         let width = width + 1e-10 * clip.most;
         ((mean - width).max(-clip.most), (mean + width).min(clip.most))
+    }
+
+    /// Half the width that [`Self::between`] would have with `n` draws like these `count`, of which none is clipped;
+    /// `unseen` is what the probability of clipping may still be.
+    pub(super) fn foreseen(&self, count: f64, n: f64, clip: Clip, delta: f64, unseen: f64) -> f64 {
+        let log = (2.0 / delta).ln();
+        empirical_bernstein(self.variance(count), 2.0 * clip.clip, log, n) + (clip.most - clip.clip) * unseen
+    }
+
+    /// The sample variance of what was recorded.
+    fn variance(&self, n: f64) -> f64 {
+        let mean = self.mean(n);
+        ((self.squares - n * mean * mean) / (n - 1.0)).max(0.0)
     }
 
     /// Of sums that were made elsewhere.

@@ -4,10 +4,10 @@
 
 use super::bounded::{Clip, Sums};
 use super::pairs::{Cut, Pair, Pairs};
+use super::plan::{closest, pilot_pairs};
 use super::tail::Tails;
 use super::{
-    EVIDENCE, Enclosed, PILOT, REPORTED, WeightObstacle, WeightProblem, WeightSettings, WeightsDeclined,
-    ratio,
+    EVIDENCE, Enclosed, REPORTED, WeightObstacle, WeightProblem, WeightSettings, WeightsDeclined, ratio,
 };
 use crate::error::Error;
 
@@ -73,7 +73,7 @@ impl WeightProblem<'_> {
         let none =
             |slope, z| WeightsDeclined { obstacle: WeightObstacle::Tail { slope, z }, kl_at_least: 0.0 };
         let Some(cut) = plan.cut else { return Ok(Err(none(plan.closest.slope, plan.closest.z))) };
-        let few = (settings.pairs / 8).clamp(PILOT.0, PILOT.1);
+        let few = pilot_pairs(settings.pairs);
         let centred = centred(&pilot, few, cut, functions)?;
         let (n, values) = (settings.pairs, evaluated(&main, settings.pairs, functions)?);
         let found = tally(&main, n, cut, &values, &centred, plan.clip(cut), &plan.thresholds)?;
@@ -81,7 +81,7 @@ impl WeightProblem<'_> {
         let sets = self.sets(&plan.thresholds, &found.outside, n, delta);
         let tail = Tails::new(&sets, self.kappa()).at(cut.tau);
         if !tail.is_finite() {
-            let closest = super::closest(&sets);
+            let closest = closest(&sets);
             return Ok(Err(none(closest.slope, closest.z)));
         }
         let (slack, beyond) = (self.slack(cut), tail.moments[0]);
@@ -256,7 +256,8 @@ mod tests {
                 let width = |k: usize| enclosed[k].high - enclosed[k].low;
                 assert!(width(0) < [0.12, 0.03, 0.01][case] && width(1) < 0.3, "{case}: {enclosed:?}");
                 // what no draw sees is not less than what is cut off
-                let tail = problem.certify(&settings).unwrap().unwrap().tail;
+                let alone = WeightProblem { reported: &[], ..problem };
+                let tail = alone.certify(&settings).unwrap().unwrap().tail;
                 assert!(enclosed[2].high > 0.5 * tail && enclosed[2].low == 0.0, "{tail} {enclosed:?}");
                 // units do not matter
                 let [low, high] = [enclosed[3].low, enclosed[3].high].map(|x| x / 50.0);
@@ -298,7 +299,8 @@ mod tests {
         let (n, c) = (8000.0, pilot.iter().sum::<f64>() / 1000.0);
         let mean = main.iter().map(|f| f - c).sum::<f64>() / n;
         let variance = main.iter().map(|f| (f - c - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        let certificate = problem.certify(&settings).unwrap().unwrap();
+        // the same plan and the same pairs
+        let certificate = alone.certify(&settings).unwrap().unwrap();
         let (cap, m) = (certificate.tau.exp(), c.max(1.0 - c));
         let half = |variance: f64, largest: f64, most: f64, delta: f64| {
             let clip = (3.0 * largest).clamp(0.05 * most, most);

@@ -11,6 +11,7 @@ mod declined;
 mod functions;
 mod normal;
 mod pairs;
+mod plan;
 mod quantiles;
 mod tail;
 
@@ -26,6 +27,7 @@ use crate::target::Target;
 use bounded::{Clip, probability_at_most};
 use normal::upper_quantile;
 use pairs::{Cut, Pairs, Tally, Variables};
+use plan::{LARGEST_TAU, clips, closest};
 use tail::{GoodSet, Tail, Tails, clipped_mean, clipped_square};
 
 /// The stream of the pilot of attempt 0; the main pairs have the next, and every attempt two of its own
@@ -33,16 +35,8 @@ use tail::{GoodSet, Tail, Tails, clipped_mean, clipped_square};
 const STREAM: u64 = 0xD8 << 32;
 /// uᵀx is clipped at ± this.
 const XI: f64 = 4.0;
-/// The weights are cut at e^τ with τ at most this.
-const LARGEST_TAU: f64 = 8.0;
-/// Pilot pairs, at least and at most; an eighth of the pairs in between.
-const PILOT: (usize, usize) = (500, 4000);
 /// Pairs of a certificate that only says how far q is at least.
 const FEW: usize = 8000;
-/// Thresholds of the sets: quantiles of the pilot, and its largest value plus these parts of its distance from the
-/// median.
-const SHARES: [f64; 7] = [0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995];
-const BEYOND: [f64; 4] = [0.0, 0.1, 0.25, 0.5];
 /// How δ is shared: all sets, Z, the total variation, KL(p ‖ q), all quantiles; what is left by every mean and sd.
 const SETS: f64 = 0.25;
 const EVIDENCE: f64 = 0.125;
@@ -97,6 +91,13 @@ pub struct Enclosed {
     pub high: f64,
 }
 
+impl Enclosed {
+    /// How far the truth may be from the estimate.
+    pub fn error(&self) -> f64 {
+        (self.high - self.estimate).max(self.estimate - self.low)
+    }
+}
+
 /// What the weights say. Everything holds together with probability 1 − δ, if −log p is convex.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightCertificate {
@@ -127,6 +128,16 @@ pub struct WeightCertificate {
     /// Logarithms of the weights that were cut, at x and at −x of every pair; the latents are
     /// [`WeightProblem::latents`].
     pub log_weights: Vec<f64>,
+}
+
+impl WeightCertificate {
+    /// How far estimates of means and sds may be off, in estimated sds: what is printed of them.
+    pub fn corrected_error(&self) -> f64 {
+        let each = self.means.iter().zip(&self.sds);
+        let off = each.map(|(mean, sd)| mean.error().max(sd.error()) / sd.estimate);
+        // an sd of 0 is known to no accuracy
+        off.fold(0.0, |worst, off| if off.is_nan() { f64::INFINITY } else { worst.max(off) })
+    }
 }
 
 impl WeightProblem<'_> {
@@ -217,46 +228,6 @@ impl WeightProblem<'_> {
             z: upper_quantile(probability_at_most(*outside, n, delta)),
         });
         each.collect()
-    }
-
-    /// What pilot pairs choose.
-    fn plan(&self, pilot: &Pairs<'_>, settings: &WeightSettings) -> Result<Plan, Error> {
-        let (n, reported) = ((settings.pairs / 8).clamp(PILOT.0, PILOT.1), self.reported.len());
-        let points = pilot.points(n)?;
-        let sorted = |column: usize| {
-            let mut all: Vec<f64> = points.iter().map(|point| point[column]).collect();
-            all.sort_by(f64::total_cmp);
-            all
-        };
-        let (levels, slopes) = (sorted(0), sorted(1));
-        let at = |all: &[f64], share: f64| all[((share * all.len() as f64) as usize).min(all.len() - 1)];
-        let far = |all: &[f64], part: f64| {
-            let largest = all[all.len() - 1];
-            largest + part * (largest - at(all, 0.5))
-        };
-        let inner = SHARES.iter().map(|&share| (at(&levels, share), at(&slopes, share)));
-        let outer = BEYOND.iter().map(|&part| (far(&levels, part), far(&slopes, part)));
-        let thresholds: Vec<(f64, f64)> = inner.chain(outer).collect();
-        let main = settings.pairs as f64;
-        let outside: Vec<f64> = thresholds
-            .iter()
-            .map(|(level, slope)| {
-                let count = points.iter().filter(|[v, r]| v > level || r > slope).count();
-                ((count + 1) as f64 / points.len() as f64 * main).min(main)
-            })
-            .collect();
-        let sets = self.sets(&thresholds, &outside, main, settings.delta);
-        let statement = (12.0 * reported.max(1) as f64 / settings.delta).ln() / main;
-        // of a mean and of an sd: the tails, and what no draw has seen of the rest
-        let cost = |(tau, tail): &(f64, Tail)| {
-            let unseen = 0.5 * tau.exp() * (XI + XI * XI) * statement;
-            tail.moments[1] + 0.5 * tail.moments[2] + unseen
-        };
-        let tails = Tails::new(&sets, self.kappa());
-        let best = tails.up_to(LARGEST_TAU).min_by(|a, b| cost(a).total_cmp(&cost(b)));
-        let cut = best.filter(|(_, tail)| tail.is_finite()).map(|(tau, _)| Cut { tau, xi: XI });
-        let largest = pilot.largest(n, cut.unwrap_or(Cut { tau: LARGEST_TAU, xi: XI }))?;
-        Ok(Plan { thresholds, cut, largest, closest: closest(&sets) })
     }
 
     /// What rounding of v may do to any of the variables: they change by at most (1 + τ)e^τ max(1, ξ²) times as much.
@@ -360,38 +331,6 @@ impl WeightProblem<'_> {
             log_weights: Vec::new(),
         })
     }
-}
-
-/// What pilot pairs choose.
-struct Plan {
-    /// w₀ and r₀ of every set.
-    thresholds: Vec<(f64, f64)>,
-    /// Where weights are cut; `None` if no tail is finite.
-    cut: Option<Cut>,
-    /// The largest variables.
-    largest: Variables<f64>,
-    /// The set that is closest to a finite tail.
-    closest: GoodSet,
-}
-
-impl Plan {
-    /// How Y is recorded.
-    fn clip(&self, cut: Cut) -> Clip {
-        Clip::of_pilot(self.largest.weight, cut.most(0).weight)
-    }
-}
-
-/// The set with the largest z − r₀.
-fn closest(sets: &[GoodSet]) -> GoodSet {
-    let better = |a: &&GoodSet, b: &&GoodSet| (a.z - a.slope).total_cmp(&(b.z - b.slope));
-    *sets.iter().max_by(better).expect("there are eleven")
-}
-
-fn clips(largest: &Variables<f64>, most: &Variables<f64>) -> Variables<Clip> {
-    let mut clips = Variables::all(Clip { clip: 0.0, most: 0.0 }, most.means.len());
-    clips.zip(largest, |clip, largest| clip.clip = *largest);
-    clips.zip(most, |clip, most| *clip = Clip::of_pilot(clip.clip, *most));
-    clips
 }
 
 #[cfg(test)]

@@ -185,12 +185,6 @@ impl Pairs<'_> {
         run * self.run()..count.min((run + 1) * self.run())
     }
 
-    /// (−W, |∇W|) at both points of pairs `0..count`.
-    pub(super) fn points(&self, count: usize) -> Result<Vec<[f64; 2]>, Error> {
-        let both = self.each_in_order(count, |pair| [0, 1].map(|i| [pair.v[i], pair.slopes[i]]))?;
-        Ok(both.into_flattened())
-    }
-
     /// What `of` makes of pairs `0..count`, in order.
     pub(super) fn each_in_order<T: Send>(
         &self,
@@ -198,20 +192,6 @@ impl Pairs<'_> {
         of: impl Fn(Pair<'_>) -> T + Sync,
     ) -> Result<Vec<T>, Error> {
         self.fold(count, Vec::new, |out, pair| out.push(of(pair)), |a, b| a.extend(b))
-    }
-
-    /// The largest size of each variable in pairs `0..count`.
-    pub(super) fn largest(&self, count: usize, cut: Cut) -> Result<Variables<f64>, Error> {
-        let nothing = || [(); 2].map(|()| Variables::all(0.0_f64, self.moments.len()));
-        let visit = |[most, here]: &mut [Variables<f64>; 2], pair: Pair<'_>| {
-            cut.of(&pair, here);
-            most.zip(here, |most, here| *most = most.max(here.abs()));
-        };
-        let join = |[a, _]: &mut [Variables<f64>; 2], [b, _]: [Variables<f64>; 2]| {
-            a.zip(&b, |a, b| *a = a.max(*b));
-        };
-        let [most, _] = self.fold(count, nothing, visit, join)?;
-        Ok(most)
     }
 
     /// What `visit` makes of pairs `0..count`, run by run from `nothing`, and `join` of the runs in their fixed tree:
