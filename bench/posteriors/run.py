@@ -14,9 +14,15 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import multiprocessing
+import os
+import resource
+import signal
+import textwrap
 import time
-import traceback
 import warnings
+from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +38,8 @@ HERE = Path(__file__).parent
 METHODS = ("certus", "advi", "fullrank", "pathfinder", "svi")
 DRAWS, KEPT = 4000, 2500
 """Draws of an approximation, and of each chain of a reference."""
+LIMIT = 300
+"""Seconds of the processor after which a fit is stopped."""
 KINDS = ("within 0.1 sd and 10 %", "between", "outside 0.2 sd or 0.8-1.25")
 Moments = dict[str, list[float]]
 
@@ -177,6 +185,7 @@ def by_certus(model: pm.Model) -> dict[str, Any]:
         "source": source,
         "sentences": fit.sentences,
         "message": fit.message,
+        "route": fit.to_dict().get("route"),
         "gradients": fit.to_dict()["counts"]["gradients"],
     }
 
@@ -203,18 +212,19 @@ def by_svi(model: pm.Model) -> dict[str, Any]:
     """NumPyro's AutoMultivariateNormal, 10,000 steps of Adam, on the unconstrained space of the PyMC model."""
     import jax
     import numpyro
-    from pymc.sampling.jax import get_jaxified_logp
     from numpyro.infer import SVI, Trace_ELBO
     from numpyro.infer.autoguide import AutoMultivariateNormal
+    from pymc.sampling.jax import get_jaxified_graph, get_jaxified_logp
 
     point = model.initial_point()
-    values = model.value_vars
-    starts = [np.asarray(point[v.name], dtype=float) for v in values]
-    log_density = get_jaxified_logp(model)
+    starts = [np.asarray(point[v.name], dtype=float) for v in model.value_vars]
     ends = np.cumsum([0, *(s.size for s in starts)])
+    log_density = get_jaxified_logp(model)
+    shown = [*model.free_RVs, *model.deterministics]
+    constrain = get_jaxified_graph(model.value_vars, model.replace_rvs_by_values(shown))
 
     def split(z: Any) -> list[Any]:
-        return [z[..., a:b].reshape(*z.shape[:-1], *s.shape) for a, b, s in zip(ends, ends[1:], starts, strict=False)]
+        return [z[a:b].reshape(s.shape) for a, b, s in zip(ends, ends[1:], starts, strict=False)]
 
     def density() -> None:
         real = numpyro.distributions.constraints.real
@@ -226,16 +236,9 @@ def by_svi(model: pm.Model) -> dict[str, Any]:
         guide = AutoMultivariateNormal(density, init_loc_fn=numpyro.infer.init_to_value(values={"z": origin}))
         svi = SVI(density, guide, numpyro.optim.Adam(0.01), Trace_ELBO())
         run = svi.run(jax.random.PRNGKey(1), 10_000, progress_bar=False)
-        z = np.asarray(guide.sample_posterior(jax.random.PRNGKey(2), run.params, sample_shape=(DRAWS,))["z"])
-    import certus
-
-    target = certus.pymc(model)
-    order = [v.name for v in values]
-    pieces = dict(zip(order, split(z), strict=True))
-    # the order of the target's coordinates is that in which the variables are written
-    written = dict.fromkeys(n.partition("[")[0] for n in target.names or ())
-    flat = np.concatenate([pieces[n].reshape(DRAWS, -1) for n in written], axis=1)
-    return {"moments": moments(dict(target.constrain(flat)))}
+        z = guide.sample_posterior(jax.random.PRNGKey(2), run.params, sample_shape=(DRAWS,))["z"]
+        values = jax.vmap(lambda z: constrain(*split(z)))(z)
+    return {"moments": moments(dict(zip([v.name for v in shown], values, strict=True)))}
 
 
 RUN = {
@@ -247,83 +250,163 @@ RUN = {
 }
 
 
-def fitted(method: str, name: str, work: Path) -> None:
-    kept = work / f"{method}-{name}.json"
-    if kept.exists():
-        return
+def attempt(method: str, name: str, kept: Path) -> None:
+    """Writes what a method says of a model and the seconds that it took, compilation included."""
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
     model = MODELS[name]()
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), processor()
     try:
         found = RUN[method](model)
     except Exception as error:  # a failure is a result
-        found = {"failed": f"{type(error).__name__}: {error}"[:2000], "trace": traceback.format_exc()[-2000:]}
-    found["seconds"] = round(time.perf_counter() - begun, 1)
+        found = {"failed": f"{type(error).__name__}: {error}"[:2000]}
+    found |= {"seconds": round(time.perf_counter() - begun, 1), "processor": round(processor() - before, 1)}
     kept.write_text(json.dumps(found, indent=1))
-    print(
-        f"{method:10} {name:26} {found['seconds']:7.1f} s  {found.get('verdict', '')}  {found.get('failed', '')[:150]}",
-        flush=True,
-    )
+
+
+def processor() -> float:
+    """Seconds of the processor that this process and the compilers that it called have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def fitted(method: str, name: str, work: Path) -> None:
+    """Fits in a process of its own, which ends when it has used up its time."""
+    kept = work / f"{method}-{name}.json"
+    if kept.exists():
+        return
+    begun = time.perf_counter()
+    process = multiprocessing.get_context("fork").Process(target=attempt, args=(method, name, kept))
+    process.start()
+    process.join()
+    if process.exitcode:
+        stopped = process.exitcode in (-signal.SIGXCPU, -signal.SIGKILL)
+        words = f"stopped at {LIMIT} s" if stopped else f"ended with {process.exitcode}"
+        kept.write_text(json.dumps({"failed": words, "seconds": round(time.perf_counter() - begun, 1)}, indent=1))
+    found = json.loads(kept.read_text())
+    words = found.get("verdict", "") or found.get("failed", "").partition("\n")[0][:150]
+    seconds = f"{found['seconds']} s, of the processor {found.get('processor', '-')}"
+    print(f"{method:10} {name:26} {seconds}  {words}", flush=True)
 
 
 # ---- tables
 
 
-def errors(found: dict[str, Moments], truth: dict[str, Any]) -> tuple[float, float, float, str]:
-    """The largest error of a mean in posterior sds and where it is, the smallest and the largest ratio of sds."""
-    worst, low, high, where = 0.0, np.inf, 0.0, ""
+@dataclass
+class Errors:
+    """How far moments are from those of the reference."""
+
+    mean: float = 0.0
+    """The largest error of a mean, in sds of the posterior."""
+    low: float = np.inf
+    high: float = 0.0
+    """The smallest and the largest ratio of an sd to the posterior's."""
+    where: str = ""
+    """The variable with the largest error of a mean."""
+    within: bool = True
+    """Every mean within 0.1 sd and every sd within 10 %, up to two standard errors of the reference."""
+
+    @property
+    def kind(self) -> str:
+        if self.within:
+            return KINDS[0]
+        return KINDS[1] if self.mean <= 0.2 and self.low >= 0.8 and self.high <= 1.25 else KINDS[2]
+
+    @property
+    def ratios(self) -> str:
+        return f"{self.low:.2f}-{self.high:.2f}" if self.high < 100 else f"{self.low:.2f}-{self.high:.0e}"
+
+
+def errors(found: dict[str, Moments], truth: dict[str, Any]) -> Errors:
+    out = Errors()
     for name, exact in truth["variables"].items():
         ours = found[name]
         for k, (mean, sd) in enumerate(zip(exact["mean"], exact["sd"], strict=True)):
             if sd < 1e-12:  # the diagonal of a correlation matrix
                 continue
             error, ratio = abs(ours["mean"][k] - mean) / sd, ours["sd"][k] / sd
-            if not error <= worst:
-                worst, where = error, f"{name}[{k}]" if len(exact["mean"]) > 1 else name
-            low, high = min(low, ratio), max(high, ratio)
-    return worst, low, high, where
+            if not error <= out.mean:
+                out.mean, out.where = error, f"{name}[{k}]" if len(exact["mean"]) > 1 else name
+            out.low, out.high = min(out.low, ratio), max(out.high, ratio)
+            noise = [2 * exact[key][k] / sd for key in ("mean_error", "sd_error")]
+            out.within &= error <= 0.1 + noise[0] and 0.9 - noise[1] <= ratio <= 1.1 + noise[1]
+    return out
+
+
+def heading(truth: dict[str, Any], names: list[str]) -> list[str]:
+    """What was run, on what, and what the columns are."""
+    versions = ", ".join(f"{p} {metadata.version(p)}" for p in ("certus", "pymc", "pymc-extras", "numpyro", "nutpie"))
+    each = [v for name in names for v in truth[name]["variables"].values()]
+    noise = {
+        key: max(e / sd for v in each for e, sd in zip(v[key], v["sd"], strict=True) if sd > 1e-12)
+        for key in ("mean_error", "sd_error")
+    }
+    left_out = "; ".join(f"{v} of {name}" for name, variables in WITHOUT_SD.items() for v in variables)
+    text = f"""
+        Posteriors written in PyMC (bench/posteriors/models.py), what certus says of them with its defaults, and what
+        others give: `python run.py table`, {time.strftime("%-d %B %Y")}, {os.cpu_count()} cores beside other jobs
+        (so seconds are upper bounds); {versions}.
+
+        mean: the largest error of a printed mean in sds of the posterior; sd: the smallest and the largest ratio of a
+        printed sd to the posterior's; both over every entry of every variable on the model's own scale,
+        deterministics included. s: seconds of the clock, compilation included, and of the processor, where they were
+        recorded; a fit is stopped after {LIMIT} s of the processor. The others have the defaults of their libraries
+        (ADVI: 10,000 steps); SVI is NumPyro's AutoMultivariateNormal with 10,000 steps of Adam(0.01).
+
+        References (reference.json, with their standard errors): long runs of nutpie, for centred models in the
+        non-centred parametrisation, a Gibbs sampler, importance sampling from a conjugate posterior, sums over a
+        grid, closed forms. Their standard errors are at most {noise["mean_error"]:.3f} sd (means) and
+        {100 * noise["sd_error"]:.1f} % (sds), so that an error of this size is the reference's as much as the
+        fit's. Not compared, because the posterior has no finite sd: {left_out}."""
+    paragraphs = [" ".join(p.split()) for p in text.split("\n\n")]
+    return "\n\n".join(textwrap.fill(p, 140) for p in paragraphs).splitlines()
+
+
+def cell(found: dict[str, Any], worst: Errors | None) -> str:
+    if worst is None:
+        numbers = f"{'failed' if found else 'not run':18}"
+    else:
+        numbers = f"{min(worst.mean, 999):6.2f} {worst.ratios:>11}"
+    clock, used = (f"{x:.0f}" if x is not None else "-" for x in (found.get("seconds"), found.get("processor")))
+    return f"{numbers} {clock + ', ' + used:>8}"
 
 
 def table(work: Path, names: list[str], methods: list[str]) -> str:
     truth = json.loads((HERE / "reference.json").read_text())
-    lines: list[str] = []
-    head = f"{'model':26} {'d':>3}  {'verdict':23} {'source':10} {'mean':>5} {'sd':>10} {'s':>5}"
-    lines += [head + "".join(f" | {m + ' mean':>9} {'sd':>10} {'s':>4}" for m in methods if m != "certus")]
-    false, late, rows = [], [], []
+    lines = [*heading(truth, names), ""]
+    verdicts: list[tuple[str, str]] = []
+    false, late, failures = [], [], []
+    columns = f"{'mean':>6} {'sd':>11} {'s':>8}"
+    ours = [f"{'model':25} {'d':>3}  {'verdict':23} {'printed':10} {columns}  worst mean"]
+    theirs = [f"{'':25}" + "".join(f" | {m:27}" for m in methods if m != "certus")]
+    theirs += [f"{'model':25}" + f" | {columns}" * (len(theirs[0].split("|")) - 1)]
     for name in names:
         cells = ""
         for method in methods:
             kept = work / f"{method}-{name}.json"
-            found = json.loads(kept.read_text()) if kept.exists() else {"failed": "not run", "seconds": np.nan}
-            failed = "moments" not in found
-            if not failed:
-                worst, low, high, where = errors(found["moments"], truth[name])
-                span = f"{low:.2f}-{high:.2f}" if high < 100 else f"{low:.2f}-{high:.0e}"
-            if method == "certus":
-                dim = found.get("dim", MODELS[name]().initial_point())
-                dim = sum(np.size(v) for v in dim.values()) if isinstance(dim, dict) else dim
-                verdict = "error" if failed else found["verdict"]
-                off = "    -          -" if failed else f"{worst:5.2f} {span:>10}"
-                cells += f"{name:26} {dim:3}  {verdict:23} {found.get('source', ''):10} {off} {found['seconds']:5.0f}"
-                good = not failed and worst <= 0.1 and low >= 0.9 and high <= 1.1
-                bad = failed or worst > 0.2 or low < 0.8 or high > 1.25
-                rows.append((verdict, KINDS[0] if good else KINDS[2] if bad else KINDS[1]))
-                if verdict == "accurate" and bad:
-                    false.append(f"{name}: {where} by {worst:.2f} sd, sds {span}")
-                if verdict in ("unreliable", "failed", "error") and good:
-                    late.append(f"{name}: {found['message'][:300]}")
-            else:
-                cells += (
-                    f" | {'failed':>9} {'':10} {found['seconds']:4.0f}"
-                    if failed
-                    else f" | {min(worst, 999):9.2f} {span:>10} {found['seconds']:4.0f}"
-                )
-        lines.append(cells)
-    lines += ["", f"{'verdict':26}" + "".join(f"{k:>28}" for k in KINDS)]
-    for verdict in dict.fromkeys(v for v, _ in sorted(rows)):
-        lines.append(f"{verdict:26}" + "".join(f"{rows.count((verdict, k)):28}" for k in KINDS))
+            found = json.loads(kept.read_text()) if kept.exists() else {}
+            worst = errors(found["moments"], truth[name]) if "moments" in found else None
+            if worst is None and kept.exists():
+                failures.append(f"{method}, {name}: {found['failed'].partition(chr(10))[0][:100]}")
+            if method != "certus":
+                cells += f" | {cell(found, worst)}"
+                continue
+            verdict, kind = found.get("verdict", "error"), worst.kind if worst else KINDS[2]
+            dim = sum(np.size(x) for x in MODELS[name]().initial_point().values())
+            shown = f"{name:25} {dim:3}  {verdict:23} {found.get('source', ''):10} {cell(found, worst)}"
+            ours.append(f"{shown}  {worst.where if worst else ''}")
+            verdicts.append((verdict, kind))
+            if worst and verdict == "accurate" and kind == KINDS[2]:
+                false.append(f"{name}: {worst.where} by {worst.mean:.2f} sd, sds {worst.ratios}")
+            if worst and verdict == "unreliable" and kind == KINDS[0]:
+                late.append(f"{name}: {found['sentences'][0]}")
+        theirs.append(f"{name:25}{cells}")
+    lines += [*ours, "", *theirs, "", f"{'verdict':26}" + "".join(f"{k:>28}" for k in KINDS)]
+    for verdict in sorted({v for v, _ in verdicts}):
+        lines.append(f"{verdict:26}" + "".join(f"{verdicts.count((verdict, k)):28}" for k in KINDS))
     lines += ["", f"accurate, but outside: {len(false)}", *(f"  {x}" for x in false)]
     lines += [f"unreliable, although within: {len(late)}", *(f"  {x}" for x in late)]
-    return "\n".join(lines)
+    lines += [f"failed: {len(failures)}", *(f"  {x}" for x in failures)]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def main() -> None:
@@ -332,7 +415,7 @@ def main() -> None:
     parser.add_argument("models", nargs="*")
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--work", type=Path, default=Path("posteriors-work"))
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     names, methods = given.models or list(MODELS), given.methods.split(",")
     unknown = (set(names) - set(MODELS)) | (set(methods) - set(METHODS))
     if unknown:
