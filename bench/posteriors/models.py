@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from scipy.special import gammaln
 
 MODELS: dict[str, Callable[[], pm.Model]] = {}
 REFERENCE: dict[str, Callable[[], Any]] = {}
 WITHOUT_SD: dict[str, list[str]] = {}
+Moments = dict[str, tuple[float, float]]
+"""Mean and sd by variable."""
 SHORT_STEPS = {"stochastic_volatility"}
 """Models whose reference run needs short steps."""
 
@@ -67,13 +70,49 @@ def poisson() -> None:
     pm.Poisson("y", pm.math.exp(pm.Normal("a", 0, 3) + pm.math.dot(x, b)), observed=y)
 
 
-@model
-def student_t() -> None:
+def outliers() -> tuple[np.ndarray, np.ndarray]:
     r = rng(4)
     x = r.normal(size=50)
-    y = 1 + 2 * x + 0.7 * r.standard_t(3, size=50)
+    return x, 1 + 2 * x + 0.7 * r.standard_t(3, size=50)
+
+
+@model
+def student_t() -> None:
+    x, y = outliers()
     mu = pm.Normal("a", 0, 5) + pm.Normal("b", 0, 5) * x
     pm.StudentT("y", nu=pm.Gamma("nu", 2, 0.1), mu=mu, sigma=pm.HalfNormal("sigma", 3), observed=y)
+
+
+def student_t_on_a_grid() -> Moments:
+    """Sums over a grid of a, b and the logarithms of sigma and nu."""
+    x, y = outliers()
+    a, b = np.linspace(0, 2, 30), np.linspace(1, 3, 30)
+    log_sigma, log_nu = np.linspace(-2, 1, 36), np.linspace(-1, 5.5, 44)
+    sigma, nu = np.exp(log_sigma)[:, None], np.exp(log_nu)
+    log_p = np.empty((30, 30, 36, 44))
+    constant = 50 * (gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(nu)) + 2 * log_nu - 0.1 * nu
+    constant = constant - 49 * log_sigma[:, None] - sigma**2 / 18
+    for i, j in np.ndindex(30, 30):
+        square = ((y - a[i] - b[j] * x) / sigma) ** 2
+        kernel = np.log1p(square[:, None] / nu[:, None]).sum(2)
+        log_p[i, j] = constant - (nu + 1) / 2 * kernel - (a[i] ** 2 + b[j] ** 2) / 50
+    return on_a_grid({"a": a, "b": b, "sigma": sigma.ravel(), "nu": nu}, log_p)
+
+
+def on_a_grid(values: dict[str, np.ndarray], log_p: np.ndarray) -> Moments:
+    """Means and sds of the variables along the axes of a grid, from the log density in the grid's own coordinates."""
+    weight = np.exp(log_p - log_p.max())
+    weight /= weight.sum()
+    out = {}
+    for axis, (name, value) in enumerate(values.items()):
+        margin = weight.sum(axis=tuple({*range(weight.ndim)} - {axis}))
+        assert max(margin[0], margin[-1]) < 1e-3, f"the grid of {name} ends where the posterior does not: {margin}"
+        mean = float(margin @ value)
+        out[name] = (mean, float(np.sqrt(margin @ (value - mean) ** 2)))
+    return out
+
+
+REFERENCE["student_t"] = student_t_on_a_grid
 
 
 SCHOOLS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
@@ -200,8 +239,8 @@ def gaussian_process() -> None:
     pm.MvNormal("y", mu=np.zeros(25), cov=cov, observed=y)
 
 
-def process_on_a_grid() -> dict[str, tuple[float, float]]:
-    """Moments by sums over a grid of the logarithms of the three parameters."""
+def process_on_a_grid() -> Moments:
+    """Sums over a grid of the logarithms of the three parameters."""
     x, y = wave()
     grid = [np.linspace(np.log(low), np.log(high), 44) for low, high in ((0.2, 8.0), (0.1, 9.0), (0.05, 2.5))]
     square, log_p = (x[:, None] - x[None]) ** 2, np.empty((44, 44, 44))
@@ -215,16 +254,7 @@ def process_on_a_grid() -> dict[str, tuple[float, float]]:
             # priors, and the Jacobians of the logarithms
             prior = -3 * np.log(length) - 3 / length - height**2 / 8 + np.log(height) - noise**2 / 2 + np.log(noise)
             log_p[i, j] = likelihood + prior
-    weight = np.exp(log_p - log_p.max())
-    edges = max(weight.take(k, axis=a).sum() for a in range(3) for k in (0, -1)) / weight.sum()
-    assert edges < 1e-3, f"the grid ends where the posterior does not: {edges}"
-    out = {}
-    for axis, name in enumerate(("length", "height", "noise")):
-        margin = weight.sum(axis=tuple({0, 1, 2} - {axis})) / weight.sum()
-        value = np.exp(grid[axis])
-        mean = float(margin @ value)
-        out[name] = (mean, float(np.sqrt(margin @ (value - mean) ** 2)))
-    return out
+    return on_a_grid(dict(zip(("length", "height", "noise"), map(np.exp, grid), strict=True)), log_p)
 
 
 REFERENCE["gaussian_process"] = process_on_a_grid

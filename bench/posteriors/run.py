@@ -59,7 +59,7 @@ def reference(name: str) -> dict[str, Any]:
             v: {"mean": digits(m), "sd": digits(s), "mean_error": digits(0 * m), "sd_error": digits(0 * s)}
             for v, (m, s) in made.items()
         }
-        return {"source": "exact", "variables": exact}
+        return {"source": "a sum over a grid or a closed form", "variables": exact}
     first, second = made if isinstance(made, tuple) else (made, None)
     begun = time.perf_counter()
     if isinstance(first, str):
@@ -323,8 +323,9 @@ def errors(found: dict[str, Moments], truth: dict[str, Any]) -> Errors:
         for k, (mean, sd) in enumerate(zip(exact["mean"], exact["sd"], strict=True)):
             if sd < 1e-12:  # the diagonal of a correlation matrix
                 continue
-            error, ratio = abs(ours["mean"][k] - mean) / sd, ours["sd"][k] / sd
-            if not error <= out.mean:
+            pair = abs(ours["mean"][k] - mean) / sd, ours["sd"][k] / sd
+            error, ratio = (x if np.isfinite(x) else np.inf for x in pair)
+            if error > out.mean:
                 out.mean, out.where = error, f"{name}[{k}]" if len(exact["mean"]) > 1 else name
             out.low, out.high = min(out.low, ratio), max(out.high, ratio)
             noise = [2 * exact[key][k] / sd for key in ("mean_error", "sd_error")]
