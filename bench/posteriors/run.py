@@ -12,6 +12,7 @@ library, except the number of steps of SVI, which has no default.
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import logging
 import multiprocessing
@@ -22,7 +23,6 @@ import textwrap
 import time
 import warnings
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,12 @@ def digits(values: Any) -> list[float]:
 
 
 def reference(name: str) -> dict[str, Any]:
-    """Means and sds of the variables with their Monte Carlo errors."""
+    """Means and sds of the variables with their Monte Carlo errors.
+
+    What models.REFERENCE makes is moments by variable, a model, a model and a change of its draws, or a source and
+    draws.
+    """
+    begun = time.perf_counter()
     made = REFERENCE.get(name, MODELS[name])()
     if isinstance(made, dict):
         exact = {
@@ -61,9 +66,9 @@ def reference(name: str) -> dict[str, Any]:
         }
         return {"source": "a sum over a grid or a closed form", "variables": exact}
     first, second = made if isinstance(made, tuple) else (made, None)
-    begun = time.perf_counter()
+    divergences, after = 0, None
     if isinstance(first, str):
-        (source, draws), divergences, after = made, 0, None
+        source, draws = first, second
     else:
         (draws, divergences, source), after = long_run(first, 0.99 if name in SHORT_STEPS else 0.9), second
         source += "" if REFERENCE.get(name) is None else ", in another parametrisation"
@@ -237,7 +242,7 @@ def by_svi(model: pm.Model) -> dict[str, Any]:
         svi = SVI(density, guide, numpyro.optim.Adam(0.01), Trace_ELBO())
         run = svi.run(jax.random.PRNGKey(1), 10_000, progress_bar=False)
         z = guide.sample_posterior(jax.random.PRNGKey(2), run.params, sample_shape=(DRAWS,))["z"]
-        values = jax.vmap(lambda z: constrain(*split(z)))(z)
+        values = jax.jit(jax.vmap(lambda z: constrain(*split(z))))(z)
     return {"moments": moments(dict(zip([v.name for v in shown], values, strict=True)))}
 
 
@@ -335,7 +340,8 @@ def errors(found: dict[str, Moments], truth: dict[str, Any]) -> Errors:
 
 def heading(truth: dict[str, Any], names: list[str]) -> list[str]:
     """What was run, on what, and what the columns are."""
-    versions = ", ".join(f"{p} {metadata.version(p)}" for p in ("certus", "pymc", "pymc-extras", "numpyro", "nutpie"))
+    packages = ("certus", "pymc", "pymc-extras", "numpyro", "nutpie")
+    versions = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in packages)
     each = [v for name in names for v in truth[name]["variables"].values()]
     noise = {
         key: max(e / sd for v in each for e, sd in zip(v[key], v["sd"], strict=True) if sd > 1e-12)
@@ -438,6 +444,9 @@ def main() -> None:
                 flush=True,
             )
     elif given.what == "fit":
+        # here and not in the processes of the fits, whose seconds it would add to
+        for package in ("certus", "pymc_extras", "numpyro.infer.autoguide", "pymc.sampling.jax"):
+            importlib.import_module(package)
         for name in names:
             for method in methods:
                 fitted(method, name, given.work)

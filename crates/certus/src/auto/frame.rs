@@ -34,29 +34,26 @@ impl Run<'_, '_> {
         if let Some(ending) = self.show_guess(&search) {
             return Ok(ControlFlow::Break(ending));
         }
-        let found = ended != SearchStep::Moved;
         let mut there = curved(&self.target, &search)?;
         let mut words = format!("mode found by L-BFGS ({steps} steps), frame from secants at the mode");
-        if !found {
-            words = format!("no mode found in {steps} L-BFGS steps, frame from secants at the last point");
-            // where the search ran away nothing bends upwards: begin where the user would
-            if there.flat.is_some() || !there.convex {
-                search = Search::new(start.clone());
-                there = curved(&self.target, &search)?;
-                words = format!("no mode found in {steps} L-BFGS steps, frame from secants at the start");
-            }
-        }
-        // a search that is stuck is at a kink, or in a spike without a maximum, such as that of a scale at zero
-        if ended == SearchStep::Stuck {
+        if ended != SearchStep::Arrived {
+            let how = match ended {
+                SearchStep::Stuck => format!("stuck after {steps} L-BFGS steps"),
+                _ => format!("no mode found in {steps} L-BFGS steps"),
+            };
+            words = format!("{how}, frame from secants at the last point");
+            // the search ran away, or is at a kink, or in a spike without a maximum, such as that of a scale at zero
             let first = Search::new(start);
             let around = curved(&self.target, &first)?;
-            let better = |run: &Self| -> Result<bool, Error> {
-                let own = run.loss(&search.here.point, &there.axes)?;
-                Ok(run.loss(&first.here.point, &around.axes)? < own)
-            };
-            if around.flat.is_none() && (there.flat.is_some() || better(self)?) {
+            let astray = ended == SearchStep::Moved && !there.convex;
+            if there.flat.is_some()
+                || astray
+                || (around.flat.is_none()
+                    && self.loss(&first.here.point, &around.axes)?
+                        < self.loss(&search.here.point, &there.axes)?)
+            {
                 (search, there) = (first, around);
-                words = format!("stuck after {steps} L-BFGS steps, frame from secants at the start");
+                words = format!("{how}, frame from secants at the start");
             }
         }
         if let Some(flat) = there.flat {
