@@ -331,3 +331,28 @@ def test_errors_during_nuts_are_passed_on():
 
     with pytest.raises(Own):
         certus.fit(certus.target(failing, dim=2), posterior="nuts")
+
+
+def test_the_summary_of_a_target_with_variables_is_weighted_where_the_gaussian_is_accurate():
+    from certus.constrained import marginal, weighted_draws
+    from certus.targets import Target, Variable
+
+    def log_gamma(z):
+        """The logarithms of two Gamma(50) variables."""
+        return (50 * z - np.exp(z)).sum(axis=1), 50 - np.exp(z)
+
+    variable = Variable("g", (2,), ("side",))
+    coords = {"side": ["left", "right"]}
+    target = Target(log_gamma, 2, start=[3.0, 3.0], variables=(variable,), coords=coords, constrain=lambda z: {"g": np.exp(z)})
+    fit = certus.fit(target, progress=False)
+    assert fit.verdict == "accurate"
+    table = fit.summary()
+    assert list(table.index) == ["g[left]", "g[right]"]
+    # five standard errors of 16,000 draws
+    np.testing.assert_allclose(table["mean"], 50, atol=0.04 * np.sqrt(50))
+    np.testing.assert_allclose(table["sd"], np.sqrt(50), rtol=0.04)
+    assert np.ptp(weighted_draws(fit)[1]) > 0
+    for own in (fit.gaussian, certus.fit(target, progress=False, posterior="gaussian")):
+        assert np.ptp(weighted_draws(own)[1]) == 0
+    # 1, 2, 4 with weights 1/2, 1/4, 1/4
+    np.testing.assert_allclose(marginal(np.array([4.0, 1.0, 2.0]), np.array([0.25, 0.5, 0.25]))[:2], [2.0, np.sqrt(1.5)])

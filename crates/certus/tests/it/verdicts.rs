@@ -531,3 +531,41 @@ fn limits_hold() {
     .unwrap();
     assert!(steps > 1);
 }
+
+/// Varying intercepts, centred: (μ, log τ, log σ, a_j), 20 groups of 5 rows, whose density has no maximum: it grows
+/// without bound where every a_j is μ and τ falls to zero.
+fn intercepts(z: &[f64], g: &mut [f64]) -> f64 {
+    let (mu, log_tau, log_sigma) = (z[0], z[1], z[2]);
+    let (tau, sigma) = (log_tau.exp(), log_sigma.exp());
+    let mut value = -mu * mu / 50.0 - 0.5 * tau * tau + log_tau - sigma * sigma / 8.0 + log_sigma;
+    (g[0], g[1], g[2]) = (-mu / 25.0, 1.0 - tau * tau, 1.0 - sigma * sigma / 4.0);
+    for (j, a) in z[3..].iter().enumerate() {
+        let r = (a - mu) / tau;
+        value += -log_tau - 0.5 * r * r;
+        g[0] += r / tau;
+        g[1] += r * r - 1.0;
+        g[3 + j] = -r / tau;
+        for i in 0..5 {
+            let group = 0.5 * (1.7 * j as f64).sin();
+            let y = 1.4 + group + 0.7 * (2.3 * (5 * j + i) as f64 + 0.4).cos() * 2f64.sqrt();
+            let e = (y - a) / sigma;
+            value += -log_sigma - 0.5 * e * e;
+            g[3 + j] += e / sigma;
+            g[2] += e * e - 1.0;
+        }
+    }
+    value
+}
+
+/// The search for a mode climbs into the spike at τ = 0 and gets stuck; the descent starts elsewhere.
+#[test]
+fn a_spike_is_no_mode() {
+    let mut start = vec![0.0; 23];
+    start[2] = 2f64.ln();
+    let outcome = fitted(&target(23, intercepts), Goal { start: Some(start), ..Goal::default() });
+    let (mean, sd) = (outcome.gaussian.mean(), outcome.gaussian.sd());
+    println!("{}; {:?}; {:?}", outcome.route, &mean[..3], &sd[..3]);
+    assert!((mean[0] - 1.4).abs() < 0.3 && sd[0] > 0.03, "μ: {} ± {}", mean[0], sd[0]);
+    assert!(mean[1] > -4.0, "log τ: {}", mean[1]);
+    assert!((mean[2] - 0.7f64.ln()).abs() < 0.3, "log σ: {}", mean[2]);
+}
