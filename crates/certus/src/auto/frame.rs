@@ -6,14 +6,15 @@ use super::curvature::{curved, polish};
 use super::mode::{Place, Search, SearchStep};
 use super::slope::short;
 use super::{Ending, Run};
-use crate::diagnostics::importance;
 use crate::error::Error;
 use crate::fit::Status;
+use crate::fresh::Fresh;
 use crate::linalg;
 use crate::moving::Axes;
 
-/// Draws of each of two Gaussians of which one is chosen.
+/// Draws of each of two Gaussians of which one is chosen, and their stream, which no other estimate has.
 const COMPARED: usize = 64;
+const STREAM: u64 = 3;
 
 impl Run<'_, '_> {
     /// A point, the axes there, and how they were found in words; or an ending.
@@ -75,8 +76,14 @@ impl Run<'_, '_> {
 
     /// −ELBO of the Gaussian with these axes, from a few draws; infinite where one of them has density 0.
     fn loss(&self, point: &[f64], axes: &Axes) -> Result<f64, Error> {
-        match importance::log_weights(&self.target, &axes.gaussian(point)?, COMPARED, self.goal.seed) {
-            Ok(weights) => Ok(-weights.iter().sum::<f64>() / weights.len() as f64),
+        let (w, fresh) = (axes.gaussian(point)?, Fresh::estimate(COMPARED, self.goal.seed, STREAM)?);
+        let mut sum = 0.0;
+        let found = fresh.run(&self.target, &w, 0..COMPARED, &mut |run| {
+            sum -= run.log_weights.iter().sum::<f64>();
+            Ok(())
+        });
+        match found {
+            Ok(()) => Ok(sum / COMPARED as f64),
             Err(Error::NonFinite { .. }) => Ok(f64::INFINITY),
             Err(error) => Err(error),
         }
