@@ -9,9 +9,10 @@ use std::process::Command;
 use crate::common::{BINARY, scratch};
 
 /// The pages whose commands are run, and at least how many blocks of them there are.
-const PAGES: [(&str, usize); 7] = [
+const PAGES: [(&str, usize); 8] = [
     ("README.md", 1),
     ("docs/cli.md", 1),
+    ("docs/groups.md", 1),
     ("docs/quick-start.md", 1),
     ("docs/coming-from.md", 1),
     ("docs/when-it-says-no.md", 1),
