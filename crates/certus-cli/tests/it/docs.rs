@@ -1,5 +1,5 @@
-//! The commands of README.md and docs/cli.md, run as they stand in an empty directory; what they are shown to print is
-//! what they print.
+//! The commands of README.md and of pages of docs, run as they stand in an empty directory; what they are shown to
+//! print is what they print.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 
@@ -7,6 +7,22 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{BINARY, scratch};
+
+/// The pages whose commands are run, and at least how many blocks of them there are.
+const PAGES: [(&str, usize); 8] = [
+    ("README.md", 1),
+    ("docs/cli.md", 1),
+    ("docs/groups.md", 1),
+    ("docs/quick-start.md", 1),
+    ("docs/coming-from.md", 1),
+    ("docs/when-it-says-no.md", 1),
+    ("docs/who-is-right.md", 1),
+    ("docs/faq.md", 1),
+];
+
+/// The data sets that these pages read, which say that they are to be run in this directory.
+const WITH_DATA: [&str; 2] = ["docs/coming-from.md", "docs/who-is-right.md"];
+const DATA: &str = "crates/certus-mixed/tests/data";
 
 /// The fenced blocks of a text, as (language, body).
 fn blocks(text: &str) -> Vec<(&str, &str)> {
@@ -26,10 +42,16 @@ fn commands_do_what_is_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let binaries = Path::new(BINARY).parent().unwrap();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
-    for (name, least) in [("README.md", 1), ("docs/cli.md", 1)] {
+    for (name, least) in PAGES {
         let text = std::fs::read_to_string(root.join(name)).unwrap();
         let blocks = blocks(&text);
         let dir = scratch("commands");
+        if WITH_DATA.contains(&name) {
+            for file in std::fs::read_dir(root.join(DATA)).unwrap() {
+                let file = file.unwrap();
+                std::fs::copy(file.path(), dir.join(file.file_name())).unwrap();
+            }
+        }
         let mut run = 0;
         for (k, (_, body)) in blocks.iter().enumerate().filter(|(_, b)| b.0 == "sh") {
             let output = Command::new("bash")
