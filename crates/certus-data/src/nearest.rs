@@ -5,7 +5,10 @@ pub fn nearest<'a>(names: impl Iterator<Item = &'a str> + Clone, wanted: &str) -
     let folded = wanted.to_lowercase();
     let best = names.clone().map(|n| (distance(&n.to_lowercase(), &folded), n)).min_by_key(|(d, _)| *d);
     match best {
-        Some((d, name)) if d <= wanted.chars().count().div_ceil(3) => format!(": did you mean '{name}'?"),
+        // half of it at least is the same
+        Some((d, name)) if d <= wanted.chars().count().div_ceil(3) && 2 * d <= wanted.chars().count() => {
+            format!(": did you mean '{name}'?")
+        }
         Some(_) => {
             let all: Vec<String> = names.map(String::from).collect();
             format!("; available: {}", first_names(&all, 20))
@@ -53,5 +56,6 @@ mod tests {
         }
         assert_eq!(nearest(["distance", "rain"].into_iter(), "Distnace"), ": did you mean 'distance'?");
         assert_eq!(nearest(["distance", "rain"].into_iter(), "xyzzy"), "; available: distance, rain");
+        assert_eq!(nearest(["0", "1"].into_iter(), "2"), "; available: 0, 1");
     }
 }

@@ -115,7 +115,7 @@ impl Settings {
     /// The same by a formula.
     fn of_formula(&self, formula: &Formula) -> Result<Spec, Error> {
         let both = [
-            ("response", self.response.is_some(), "leave it out"),
+            ("response", self.response.is_some(), "leave out response, which the formula names"),
             ("features", self.features.is_some(), "write them as terms, y ~ a + b"),
             ("group", self.group.is_some(), "write them as terms, (1 | g)"),
             ("no-intercept", self.no_intercept, "write y ~ 0 + a"),

@@ -234,7 +234,7 @@ impl<'a> Climb<'a> {
             };
             match found {
                 Ok(Some(table)) if table.is_finite() => {
-                    if best.as_ref().is_none_or(|best| table.error() < best.error()) {
+                    if best.as_ref().is_none_or(|best| self.prefers(&table, best)) {
                         best = Some(table);
                     }
                     if best.as_ref().is_some_and(|best| self.is_enough(best, wanted)) {
@@ -247,6 +247,15 @@ impl<'a> Climb<'a> {
         }
         let shortfall = self.shortfall(best.as_ref(), wanted);
         Compared { table: best, shortfall, ..Compared::of(self.posterior()) }
+    }
+
+    /// True if the first says more: of the level that is asked for or nearer to it, or else more accurately.
+    fn prefers(&self, table: &PosteriorTable, best: &PosteriorTable) -> bool {
+        let key = |table: &PosteriorTable| match self.asked {
+            RequiredLevel::Estimated => (0, table.error()),
+            _ => (table.level.rank(), table.error()),
+        };
+        key(table) < key(best)
     }
 
     /// True of numbers that are as accurate as asked for, at the level asked for.

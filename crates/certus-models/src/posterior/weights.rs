@@ -238,6 +238,11 @@ fn too_long(cost: f64, most: f64) -> String {
 /// Why there is no upper bound, with the lower one where the ELBO is proved.
 fn refused(declined: &WeightsDeclined, likelihood: &dyn Likelihood, delta: f64) -> String {
     let why = match declined.obstacle {
+        WeightObstacle::Tail { slope, z } if slope < z => {
+            "no cut of the importance weights leaves a small tail: the rounding of a log density of this size is too \
+             large"
+            .into()
+        }
         WeightObstacle::Tail { slope, z } => format!(
             "the tail of the importance weights is not bounded, because their gradients are too large ({} where less \
              than {} is needed)",
