@@ -180,6 +180,10 @@ fn quantiles_and_levels() {
         let below = |t: f64| grid.iter().filter(|(b, _)| *b <= t).map(|(_, p)| p).sum::<f64>() / all;
         assert!(below(q - error * s) < share && share < below(q + error * s), "{share}: {q} {row}");
     }
+    // nothing is proved: what holds with a probability is printed, not what is estimated
+    let output = fit(path, &["--level", "proved"]);
+    expect(&output, 10, "sds within 10 %, proved");
+    assert_eq!(record(&output)["table"]["source"], "corrected");
     // the skewed posterior is known to 0.1 by draws alone
     let few = rows(&dir);
     expect(&fit(&few, &[]), 0, "");
