@@ -2,7 +2,7 @@
 
 use certus::Goal;
 use certus::certificate::words::figure;
-use certus_models::posterior::smallest_attempt;
+use certus_models::posterior::smallest_attempts;
 
 use super::gaussian::{ENVELOPE, accuracy};
 use super::ladder::{NUTS_DRAWS, PosteriorChoice, goal_words};
@@ -45,7 +45,7 @@ impl Problem {
             [] => format!(
                 "the Gaussian, compared by 16 pairs of draws in one pass (the source corrected would take about {} \
                  multiplications)",
-                figure(smallest_attempt(self.products()))
+                figure(smallest_attempts(self.products()).1)
             ),
             tried => format!("{}{}", tried.join(", else "), goal_words(accuracy(goal))),
         }

@@ -10,7 +10,7 @@ use certus::{Gaussian, Goal, Outcome};
 use certus_models::PosteriorSettings;
 use certus_models::error::InvalidModel;
 use certus_models::posterior::{
-    Printed, Weighed, WeightGoal, by_gap, first_draws, sixteen_pairs, smallest_attempt, weights,
+    Printed, Weighed, WeightGoal, by_gap, first_draws, sixteen_pairs, smallest_attempts, weights,
 };
 
 use super::ladder::PosteriorChoice;
@@ -153,13 +153,13 @@ impl Problem {
         }
     }
 
-    /// Multiplications that the weights may take: by default, for an accuracy, and for who names them, who has at least
-    /// one attempt.
+    /// Multiplications that the weights may take: by default, for an accuracy, and for who names them, who has an
+    /// attempt that may reach 0.1.
     fn weight_work(&self, goal: &Goal, choice: PosteriorChoice) -> f64 {
         match (choice, goal.accuracy) {
             (PosteriorChoice::Auto, None) => ACCURACY_WORK.0,
             (PosteriorChoice::Auto, Some(_)) => ACCURACY_WORK.1,
-            (PosteriorChoice::Only(_), _) => ACCURACY_WORK.1.max(smallest_attempt(self.products())),
+            (PosteriorChoice::Only(_), _) => ACCURACY_WORK.1.max(smallest_attempts(self.products()).1),
         }
     }
 

@@ -20,7 +20,7 @@ pub use local::local;
 pub use quadratic::by_gap;
 pub use weights::{
     FUNCTION_POINTS, Printed, Weighed, WeightGoal, bounded_means, first_draws, sixteen_pairs,
-    smallest_attempt, weights,
+    smallest_attempts, weights,
 };
 
 /// How many draws, and how sure.

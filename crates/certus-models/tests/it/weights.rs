@@ -9,7 +9,7 @@ use certus::factor::{Factor, Lower};
 use certus::{Gaussian, Target};
 use certus_models::auto::Model;
 use certus_models::nuts::{NutsSettings, nuts};
-use certus_models::posterior::{Printed, Weighed, WeightGoal, sixteen_pairs, smallest_attempt, weights};
+use certus_models::posterior::{Printed, Weighed, WeightGoal, sixteen_pairs, smallest_attempts, weights};
 use certus_models::{Design, Glm, Prior};
 use std::sync::Arc;
 use std::time::Instant;
@@ -245,7 +245,7 @@ fn few_pairs() {
         let q = model.solve_exactly().unwrap().gaussian;
         let truth = truths(&model, &q, &q);
         let kl = truth.log_evidence + model.neg_elbo(&q).unwrap();
-        let few = WeightGoal { first: 0.0, most: smallest_attempt(1e4), ..goal(0.01, case) };
+        let few = WeightGoal { first: 0.0, most: smallest_attempts(1e4).0, ..goal(0.01, case) };
         let (said, found) = said_and_found(weights(&model, &q, &latents(2), 1e4, &few).unwrap());
         if let Some(found) = found {
             certified += 1;
