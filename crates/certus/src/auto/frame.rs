@@ -6,14 +6,10 @@ use super::curvature::{curved, polish};
 use super::mode::{Place, Search, SearchStep};
 use super::slope::short;
 use super::{Ending, Run};
-use crate::diagnostics::importance;
 use crate::error::Error;
 use crate::fit::Status;
 use crate::linalg;
 use crate::moving::Axes;
-
-/// Draws of each of two Gaussians of which one is chosen.
-const COMPARED: usize = 64;
 
 impl Run<'_, '_> {
     /// A point, the axes there, and how they were found in words; or an ending.
@@ -34,26 +30,16 @@ impl Run<'_, '_> {
         if let Some(ending) = self.show_guess(&search) {
             return Ok(ControlFlow::Break(ending));
         }
+        let found = ended != SearchStep::Moved;
         let mut there = curved(&self.target, &search)?;
         let mut words = format!("mode found by L-BFGS ({steps} steps), frame from secants at the mode");
-        if ended != SearchStep::Arrived {
-            let how = match ended {
-                SearchStep::Stuck => format!("stuck after {steps} L-BFGS steps"),
-                _ => format!("no mode found in {steps} L-BFGS steps"),
-            };
-            words = format!("{how}, frame from secants at the last point");
-            // the search ran away, or is at a kink, or in a spike without a maximum, such as that of a scale at zero
-            let first = Search::new(start);
-            let around = curved(&self.target, &first)?;
-            let astray = ended == SearchStep::Moved && !there.convex;
-            if there.flat.is_some()
-                || astray
-                || (around.flat.is_none()
-                    && self.loss(&first.here.point, &around.axes)?
-                        < self.loss(&search.here.point, &there.axes)?)
-            {
-                (search, there) = (first, around);
-                words = format!("{how}, frame from secants at the start");
+        if !found {
+            words = format!("no mode found in {steps} L-BFGS steps, frame from secants at the last point");
+            // where the search ran away nothing bends upwards: begin where the user would
+            if there.flat.is_some() || !there.convex {
+                search = Search::new(start);
+                there = curved(&self.target, &search)?;
+                words = format!("no mode found in {steps} L-BFGS steps, frame from secants at the start");
             }
         }
         if let Some(flat) = there.flat {
@@ -71,15 +57,6 @@ impl Run<'_, '_> {
             polish(&self.target, &mut here, &there.axes)?;
         }
         Ok(ControlFlow::Continue((here, there.axes, words)))
-    }
-
-    /// −ELBO of the Gaussian with these axes, from a few draws; infinite where one of them has density 0.
-    fn loss(&self, point: &[f64], axes: &Axes) -> Result<f64, Error> {
-        match importance::log_weights(&self.target, &axes.gaussian(point)?, COMPARED, self.goal.seed) {
-            Ok(weights) => Ok(-weights.iter().sum::<f64>() / weights.len() as f64),
-            Err(Error::NonFinite { .. }) => Ok(f64::INFINITY),
-            Err(error) => Err(error),
-        }
     }
 
     /// A first guess for whoever watches: N(mode, H⁻¹) with the H of the search's pairs.
