@@ -350,13 +350,14 @@ def heading(truth: dict[str, Any], names: list[str]) -> list[str]:
     left_out = "; ".join(f"{v} of {name}" for name, variables in WITHOUT_SD.items() for v in variables)
     text = f"""
         Posteriors written in PyMC (bench/posteriors/models.py), what certus says of them with its defaults, and what
-        others give: `python run.py table`, {time.strftime("%-d %B %Y")}, {os.cpu_count()} cores beside other jobs
-        (so seconds are upper bounds); {versions}.
+        others give: `python run.py table`, {time.strftime("%-d %B %Y")}, {os.cpu_count()} cores beside other jobs;
+        {versions}.
 
         mean: the largest error of a printed mean in sds of the posterior; sd: the smallest and the largest ratio of a
         printed sd to the posterior's; both over every entry of every variable on the model's own scale,
-        deterministics included. s: seconds of the clock, compilation included, and of the processor, where they were
-        recorded; a fit is stopped after {LIMIT} s of the processor. The others have the defaults of their libraries
+        deterministics included. s: seconds of the processor, compilation included; in brackets those of the clock,
+        which other jobs make longer, of fits of which no others were recorded; a fit is stopped after {LIMIT} s of
+        the processor. The others have the defaults of their libraries
         (ADVI: 10,000 steps); SVI is NumPyro's AutoMultivariateNormal with 10,000 steps of Adam(0.01).
 
         References (reference.json, with their standard errors): long runs of nutpie, for centred models in the
@@ -373,8 +374,8 @@ def cell(found: dict[str, Any], worst: Errors | None) -> str:
         numbers = f"{'failed' if found else 'not run':18}"
     else:
         numbers = f"{min(worst.mean, 999):6.2f} {worst.ratios:>11}"
-    clock, used = (f"{x:.0f}" if x is not None else "-" for x in (found.get("seconds"), found.get("processor")))
-    return f"{numbers} {clock + ', ' + used:>8}"
+    seconds = f"{found['processor']:.0f}" if "processor" in found else f"({found['seconds']:.0f})" if found else ""
+    return f"{numbers} {seconds:>5}"
 
 
 def table(work: Path, names: list[str], methods: list[str]) -> str:
@@ -382,9 +383,9 @@ def table(work: Path, names: list[str], methods: list[str]) -> str:
     lines = [*heading(truth, names), ""]
     verdicts: list[tuple[str, str]] = []
     false, late, failures = [], [], []
-    columns = f"{'mean':>6} {'sd':>11} {'s':>8}"
+    columns = f"{'mean':>6} {'sd':>11} {'s':>5}"
     ours = [f"{'model':25} {'d':>3}  {'verdict':23} {'printed':10} {columns}  worst mean"]
-    theirs = [f"{'':25}" + "".join(f" | {m:27}" for m in methods if m != "certus")]
+    theirs = [f"{'':25}" + "".join(f" | {m:24}" for m in methods if m != "certus")]
     theirs += [f"{'model':25}" + f" | {columns}" * (len(theirs[0].split("|")) - 1)]
     for name in names:
         cells = ""

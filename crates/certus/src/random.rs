@@ -28,7 +28,6 @@ const TASK: usize = 16 * BLOCK;
 /// | `Check` | 0xD8·2³² + 2k, + 1 | attempt k of [`crate::certificate::weights`]: the pilot, the pairs |
 /// | `Estimate` | 0; 1 | [`crate::diagnostics::neg_elbo`]; [`crate::diagnostics::importance()`] |
 /// | `Estimate` | 2 | [`crate::diagnostics::WeightedDraws::resampled`] |
-/// | `Estimate` | 3 | the choice of a start by [`crate::auto()`] |
 /// | `Estimate` | 2³² + k | the k-th look of [`crate::auto()`] |
 /// | `Estimate` | 2⁴⁰, 2⁴⁰ + 1 | its check of the gradient |
 /// | `Estimate` | 2⁴¹ | its last search for a violation of convexity, of black boxes only |

@@ -6,7 +6,8 @@ use certus::certificate::Level;
 use certus::certificate::words::upward;
 use certus::fit::Status;
 
-use super::ladder::{PosteriorChoice, SHORT};
+use super::choice::PosteriorChoice;
+use super::ladder::SHORT;
 use super::table::{PosteriorTable, kept};
 use crate::record::Source;
 

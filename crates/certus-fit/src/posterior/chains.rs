@@ -11,7 +11,8 @@ use certus::target::Gated;
 use certus::{Goal, Outcome, Target};
 use certus_models::nuts::{Chains, NutsSettings, nuts};
 
-use super::ladder::{NUTS_GRADIENTS, NUTS_LATENTS, PosteriorChoice, R_HAT};
+use super::choice::PosteriorChoice;
+use super::ladder::{NUTS_GRADIENTS, NUTS_LATENTS, R_HAT};
 use super::table::{PosteriorTable, kept};
 use crate::record::Source;
 

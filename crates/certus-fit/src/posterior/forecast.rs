@@ -4,8 +4,9 @@ use certus::Goal;
 use certus::certificate::words::figure;
 use certus_models::posterior::smallest_attempts;
 
+use super::choice::PosteriorChoice;
 use super::gaussian::{ENVELOPE, accuracy};
-use super::ladder::{NUTS_DRAWS, PosteriorChoice, goal_words};
+use super::ladder::{NUTS_DRAWS, goal_words};
 use super::table::kept;
 use crate::problem::{ModelKind, Problem};
 use crate::record::Source;

@@ -13,7 +13,7 @@ use certus_models::posterior::{
     Printed, Weighed, WeightGoal, by_gap, first_draws, sixteen_pairs, smallest_attempts, weights,
 };
 
-use super::ladder::PosteriorChoice;
+use super::choice::PosteriorChoice;
 use crate::problem::{GIVEN, ModelKind, Problem};
 
 /// Multiplications that the draws of the certificate of the posterior may take: a second or two.

@@ -1,6 +1,5 @@
 //! The ladder: which source of the posterior is printed.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use certus::certificate::words::{figure, percent};
@@ -13,13 +12,12 @@ use certus_models::EnvelopeSettings;
 use certus_models::nuts::{NutsSettings, nuts};
 use certus_models::posterior::Printed;
 
+use super::choice::PosteriorChoice;
 use super::gaussian::{ENVELOPE, accuracy, better, is_useful, lower_triangular, stated};
 use super::table::{PosteriorTable, kept, points};
-use crate::choices;
 use crate::level::RequiredLevel;
 use crate::problem::{ModelKind, Problem};
 use crate::record::Source;
-use crate::refusal::RequestError;
 
 /// Multiplications that importance sampling may take without being asked for: some seconds.
 const IMPORTANCE_WORK: f64 = 4e10;
@@ -39,38 +37,6 @@ const FEWEST: usize = 100;
 pub(crate) const UNFINISHED: &str = " before the comparison was finished";
 /// What the message of an outcome says where the printed numbers are not as accurate as they should be.
 pub(crate) const SHORT: &str = "; the accuracy is not reached: ";
-
-/// What is printed of the posterior.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PosteriorChoice {
-    /// The first rung of the ladder that is accurate enough.
-    Auto,
-    /// This one.
-    Only(Source),
-}
-
-impl FromStr for PosteriorChoice {
-    type Err = RequestError;
-
-    fn from_str(word: &str) -> Result<Self, RequestError> {
-        if word == "auto" {
-            return Ok(Self::Auto);
-        }
-        let known = Source::ALL.into_iter().find(|source| source.as_str() == word);
-        let names = choices::posteriors().into_iter().map(|(name, _)| name);
-        known.map(Self::Only).ok_or_else(|| RequestError::word("posterior", word, names))
-    }
-}
-
-impl PosteriorChoice {
-    pub(super) fn rungs(self) -> Vec<Source> {
-        match self {
-            // where q's tails are too light, the standard errors of importance sampling do not see what it misses
-            Self::Auto => vec![Source::Corrected, Source::Exact, Source::Nuts, Source::Importance],
-            Self::Only(source) => vec![source],
-        }
-    }
-}
 
 /// What is known of the posterior.
 #[derive(Clone, Debug)]

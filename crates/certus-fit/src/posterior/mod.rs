@@ -3,6 +3,7 @@
 
 mod black_box;
 mod chains;
+mod choice;
 mod forecast;
 mod gaussian;
 mod ladder;
@@ -11,6 +12,7 @@ mod scales;
 mod table;
 
 pub(crate) use chains::accurate;
-pub use ladder::{Compared, PosteriorChoice};
+pub use choice::PosteriorChoice;
+pub use ladder::Compared;
 pub(crate) use ladder::{SHORT, UNFINISHED};
 pub use table::{Marginal, PosteriorTable};

@@ -11,8 +11,9 @@ use certus_models::Error;
 use certus_models::error::InvalidModel;
 use certus_models::nuts::{NutsSettings, nuts};
 
+use super::choice::PosteriorChoice;
 use super::gaussian::accuracy;
-use super::ladder::{Compared, NUTS_GRADIENTS, PosteriorChoice, R_HAT, goal_words, table_words};
+use super::ladder::{Compared, NUTS_GRADIENTS, R_HAT, goal_words, table_words};
 use super::scale_table::{LIKELIHOOD_ERROR, ScaleRows, importance_table, nuts_table};
 use super::table::{PosteriorTable, kept};
 use crate::problem::Problem;

