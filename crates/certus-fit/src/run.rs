@@ -245,7 +245,8 @@ impl Problem {
             let separated = if ended { self.separation(outcome) } else { None };
             [prior, separated].into_iter().flatten()
         });
-        self.notes().into_iter().chain(found.into_iter().flatten()).collect()
+        let found = found.into_iter().flatten();
+        self.notes().into_iter().chain(self.few_draws(outcome)).chain(found).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use certus::certificate::weights::FEW_PAIRS;
 use certus::certificate::{Level, Posterior, figure};
 use certus::diagnostics::{Importance, importance};
 use certus::factor::{Factor, Lower};
@@ -116,6 +117,19 @@ impl Problem {
             .and_then(|q| sixteen_pairs(model, &q, &self.reported(), goal.seed))
             .unwrap_or_else(|error| Posterior::none(error.to_string()));
         stated(weighed, estimated)
+    }
+
+    /// A note on what was compared with few draws.
+    pub(crate) fn few_draws(&self, outcome: &Outcome) -> Option<String> {
+        let said = &outcome.certificate.posterior.statement;
+        (said.theorem() == FEW_PAIRS).then(|| {
+            let (draws, work) = (2.0 * said.constant("pairs of draws").unwrap_or(f64::NAN), self.products());
+            format!(
+                "the posterior was compared with {draws} draws, because more would take long; posterior corrected \
+                 certifies its means and sds with about {} multiplications",
+                figure(smallest_attempts(work).1)
+            )
+        })
     }
 
     /// Importance sampling with at most this many draws.

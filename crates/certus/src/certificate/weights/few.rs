@@ -5,6 +5,8 @@ use crate::certificate::Statement;
 use crate::diagnostics::Estimate;
 use crate::error::Error;
 
+/// What the statement rests on, in the place of a theorem.
+pub const FEW_PAIRS: &str = "few pairs";
 /// Log weights further than this from their mean make a few of them worthless.
 const WIDEST: f64 = 1.0;
 /// Standard errors that are added to a mean: the terms are skewed, and few.
@@ -46,7 +48,7 @@ impl WeightProblem<'_> {
         let (kl, error) = (0.5 * under_q, under_p.sqrt());
         let (f, off) = self.neg_elbo;
         let mut out = Posterior::none("");
-        out.statement = Statement::estimated("few pairs", kl, "a few draws of ∇W tell its mean square")
+        out.statement = Statement::estimated(FEW_PAIRS, kl, "a few draws of ∇W tell its mean square")
             .with("KL(p‖q), about at most", 0.5 * under_p)
             .with("pairs of draws", n);
         out.log_evidence = Some((-f - off, -f + off + kl));

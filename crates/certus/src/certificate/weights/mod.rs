@@ -18,6 +18,7 @@ mod tail;
 
 pub use bounded::{empirical_bernstein, ratio, squares};
 pub use declined::{WeightObstacle, WeightsDeclined};
+pub use few::FEW_PAIRS;
 pub use functions::BoundedFunctions;
 
 use super::Posterior;
