@@ -356,7 +356,7 @@ def heading(truth: dict[str, Any], names: list[str]) -> list[str]:
         mean: the largest error of a printed mean in sds of the posterior; sd: the smallest and the largest ratio of a
         printed sd to the posterior's; both over every entry of every variable on the model's own scale,
         deterministics included. s: seconds of the processor, compilation included; in brackets those of the clock,
-        which other jobs make longer, of fits of which no others were recorded; a fit is stopped after {LIMIT} s of
+        which other jobs make longer, of fits for which no others were recorded; a fit is stopped after {LIMIT} s of
         the processor. The others have the defaults of their libraries
         (ADVI: 10,000 steps); SVI is NumPyro's AutoMultivariateNormal with 10,000 steps of Adam(0.01).
 
@@ -364,7 +364,9 @@ def heading(truth: dict[str, Any], names: list[str]) -> list[str]:
         non-centred parametrisation, a Gibbs sampler, importance sampling from a conjugate posterior, sums over a
         grid, closed forms. Their standard errors are at most {noise["mean_error"]:.3f} sd (means) and
         {100 * noise["sd_error"]:.1f} % (sds), so that an error of this size is the reference's as much as the
-        fit's. Not compared, because the posterior has no finite sd: {left_out}."""
+        fit's: what is within 0.1 sd and 10 % up to two standard errors of the reference counts as within, and nothing
+        is subtracted from an error that counts as outside. Not compared, because the posterior has no finite sd:
+        {left_out}."""
     paragraphs = [" ".join(p.split()) for p in text.split("\n\n")]
     return "\n\n".join(textwrap.fill(p, 140) for p in paragraphs).splitlines()
 
