@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import UsageError
-from ..targets import Target, Variable
+from ..targets import NonCentred, Target, Variable
 from .jax import batched, double_precision, import_jax
 
 
@@ -22,10 +23,63 @@ def target(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) 
     `seed` is used only to draw the initial point; it is not passed to the model.
     """
     numpyro, jax = import_numpyro(), import_jax()
-    from jax.flatten_util import ravel_pytree
-
     # JAX remembers a NumPy array that it has traced in 64 bits by its identity and then refuses it in 32: it sees only ours
     args, kwargs = jax.tree_util.tree_map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, (args, kwargs))
+    own = as_written(numpyro, jax, model, seed, args, kwargs)
+    with double_precision(jax):
+        found = location_scale_sites(numpyro, jax, model, seed, args, kwargs)
+    if not found:
+        return replace(own, noncentred=NonCentred())
+
+    def noncentred() -> Target:
+        moved = numpyro.handlers.reparam(model, config=found)
+        other = as_written(numpyro, jax, moved, seed, args, kwargs)
+        variables = [v.name for v in own.variables or ()]
+        constrain: Callable[..., Any] = other.constrain  # type: ignore[assignment]
+
+        def shown(draws: np.ndarray) -> dict[str, np.ndarray]:
+            values = constrain(draws)
+            return {name: values[name] for name in variables}
+
+        return replace(other, variables=own.variables, coords=own.coords, constrain=shown, noncentred=NonCentred())
+
+    return replace(own, noncentred=NonCentred(tuple(found), noncentred))
+
+
+FAMILIES: dict[str, tuple[str, ...]] = {"Normal": (), "StudentT": ("df",), "Laplace": (), "Cauchy": (), "Logistic": (), "Gumbel": ()}
+"""Families of a location and a scale, with their other parameters."""
+
+
+def location_scale_sites(numpyro: Any, jax: Any, model: Callable[..., Any], seed: int, args: Any, kwargs: Any) -> dict[str, Any]:
+    """The latent sites of a location-scale family whose parameters are not the same at two draws of the prior, each with its reparametrisation.
+
+    A site whose density is scaled or masked is left alone. One that the model reparametrises itself is a constant distribution here.
+    """
+    wrappers = numpyro.distributions.Independent, numpyro.distributions.ExpandedDistribution
+    traces = []
+    for one in jax.random.split(jax.random.fold_in(jax.random.PRNGKey(seed), 2), 2):
+        trace = numpyro.handlers.trace(numpyro.handlers.seed(model, one)).get_trace(*args, **kwargs)
+        parameters = {}
+        for name, site in trace.items():
+            if site["type"] != "sample" or site["is_observed"] or site.get("scale") is not None:
+                continue
+            fn = site["fn"]
+            while isinstance(fn, wrappers):
+                fn = fn.base_dist
+            if type(fn).__name__ in FAMILIES and type(fn).__module__.startswith("numpyro."):
+                parameters[name] = type(fn).__name__, np.asarray(fn.loc), np.asarray(fn.scale)
+        traces.append(parameters)
+    first, second = traces
+    reparam = numpyro.infer.reparam.LocScaleReparam
+    same = lambda a, b: np.array_equal(a[1], b[1]) and np.array_equal(a[2], b[2])
+    varying = [name for name in first if name in second and not same(first[name], second[name])]
+    return {name: reparam(centered=0, shape_params=FAMILIES[first[name][0]]) for name in varying}
+
+
+def as_written(numpyro: Any, jax: Any, model: Callable[..., Any], seed: int, args: Any, kwargs: Any) -> Target:
+    """The target of a model in its own coordinates."""
+    from jax.flatten_util import ravel_pytree
+
     with double_precision(jax):
         key = jax.random.PRNGKey(seed)
         refuse_discrete(numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(*args, **kwargs))
@@ -139,6 +193,7 @@ def import_numpyro() -> Any:
     """NumPyro, or an error that tells how to install it."""
     try:
         import numpyro
+        import numpyro.infer.reparam
         import numpyro.infer.util
     except ImportError as error:
         raise ImportError("a NumPyro model needs NumPyro: pip install numpyro") from error

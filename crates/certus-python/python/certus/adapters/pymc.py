@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import UsageError
-from ..targets import Target, Variable
+from ..targets import NonCentred, Target, Variable
+from . import pymc_noncentred as decentring
 
 
 def target(model: Any) -> Target:
@@ -38,27 +40,55 @@ def target(model: Any) -> Target:
     model = frozen
     values = [model.rvs_to_values[v] for v in free]
     start = {v.name: np.asarray(point[v.name], dtype=np.float64) for v in values}
-    flat = Flat(values, start)
-
+    names = coordinate_names(model, start)
     shown = [*free, *derived]
-    constrained = flat.lazily([v.name for v in shown], lambda: model.replace_rvs_by_values(shown))
-    pointwise = flat.lazily([v.name for v in seen], lambda: model.logp(vars=seen, sum=False))
-    origin = flat.join(start)
-    shapes = {name: value.shape[1:] for name, value in constrained(origin[None]).items()}
-    observed = {v.name: np.asarray(model.rvs_to_values[v].eval()) for v in seen}
-    return Target(
-        log_density=flat.with_gradient(model.logp()),
-        dim=flat.dim,
-        names=coordinate_names(model, start),
-        start=origin,
-        starts=prior_draws(pm, model, free, flat),
-        variables=tuple(Variable(v.name, shapes[v.name], dims_of(model, v.name, len(shapes[v.name]))) for v in shown),
-        coords=coords_of(model),
-        constrain=constrained,
-        observed=observed,
-        observed_dims={name: dims_of(model, name, value.ndim) for name, value in observed.items()},
-        log_likelihood=pointwise if seen else None,
-    )
+
+    def made(flat: Flat, graph: Any, names: tuple[str, ...], starts: np.ndarray | None, own: Target | None = None) -> Target:
+        """The target on the coordinates of `flat`; what does not depend on them is that of `own`, if it is there."""
+        constrained = flat.lazily([v.name for v in shown], lambda: model.replace_rvs_by_values(shown))
+        pointwise = flat.lazily([v.name for v in seen], lambda: model.logp(vars=seen, sum=False))
+        density, origin = flat.with_gradient(graph), flat.join(flat.start)
+        likelihood = pointwise if seen else None
+        looked = NonCentred()
+        if own is not None:
+            changed = {"log_density": density, "names": names, "start": origin, "starts": starts, "noncentred": looked}
+            return replace(own, **changed, constrain=constrained, log_likelihood=likelihood)
+        shapes = {name: value.shape[1:] for name, value in constrained(origin[None]).items()}
+        observed = {v.name: np.asarray(model.rvs_to_values[v].eval()) for v in seen}
+        return Target(
+            log_density=density,
+            dim=flat.dim,
+            names=names,
+            start=origin,
+            starts=starts,
+            variables=tuple(Variable(v.name, shapes[v.name], dims_of(model, v.name, len(shapes[v.name]))) for v in shown),
+            coords=coords_of(model),
+            constrain=constrained,
+            observed=observed,
+            observed_dims={name: dims_of(model, name, value.ndim) for name, value in observed.items()},
+            log_likelihood=likelihood,
+            noncentred=looked,
+        )
+
+    own = made(Flat(values, start), model.logp(), names, prior_draws(pm, unconstrained(model, free), sum(v.size for v in start.values())))
+    found = decentring.located(model, free)
+    if not found:
+        return own
+
+    def noncentred() -> Target:
+        in_place_of = {one.value: one for one in found}
+        roots = [in_place_of[v].t if v in in_place_of else v for v in values]
+        flat = Flat(roots, decentring.decentred_start(model, found, start), [(one.value, one.x) for one in found])
+        graphs = unconstrained(model, free)
+        for one in found:
+            graphs[free.index(one.variable)] = decentring.decentred_value(one, model)
+        ours = {one.value.name: one.t.name for one in found}
+        owners = [name for name, value in start.items() for _ in range(value.size)]
+        # "theta[a]" becomes "theta_decentered[a]"
+        renamed = tuple(ours.get(owner, owner) + name.removeprefix(owner) for owner, name in zip(owners, names, strict=True))
+        return made(flat, decentring.log_density(model, found), renamed, prior_draws(pm, graphs, flat.dim), own)
+
+    return replace(own, noncentred=NonCentred(tuple(v.name for v in free if any(v is one.variable for one in found)), noncentred))
 
 
 @contextmanager
@@ -76,26 +106,32 @@ STARTS = 8
 """Draws of the prior."""
 
 
-def prior_draws(pm: Any, model: Any, free: Sequence[Any], flat: Flat) -> np.ndarray | None:
+def unconstrained(model: Any, free: Sequence[Any]) -> list[Any]:
+    """The graphs of variables on the unconstrained space."""
+    transforms = [(v, model.rvs_to_transforms.get(v)) for v in free]
+    return [v if transform is None else transform.forward(v, *v.owner.inputs) for v, transform in transforms]
+
+
+def prior_draws(pm: Any, graphs: Sequence[Any], dim: int) -> np.ndarray | None:
     """Draws of the prior on the unconstrained space, from which other modes are searched for; None if a prior cannot be drawn from."""
-    graphs = []
-    for variable in free:
-        transform = model.rvs_to_transforms.get(variable)
-        graphs.append(variable if transform is None else transform.forward(variable, *variable.owner.inputs))
     try:
-        drawn = pm.draw(graphs, draws=STARTS, random_seed=0, mode="FAST_COMPILE")
+        drawn = pm.draw(list(graphs), draws=STARTS, random_seed=0, mode="FAST_COMPILE")
     except NotImplementedError:
         return None
     rows = np.concatenate([np.asarray(values, dtype=np.float64).reshape(STARTS, -1) for values in drawn], axis=1)
     rows = rows[np.isfinite(rows).all(axis=1)]
-    return rows if rows.shape[0] and rows.shape[1] == flat.dim else None
+    return rows if rows.shape[0] and rows.shape[1] == dim else None
 
 
 class Flat:
-    """Graphs in the value variables of a model, as compiled functions of a (B, d) matrix of flat points."""
+    """Graphs in the value variables of a model, as compiled functions of a (B, d) matrix of flat points.
 
-    def __init__(self, values: Sequence[Any], start: dict[str, np.ndarray]) -> None:
-        self.values, self.start = values, start
+    `values` are read from the point; `computed` are other value variables with their graphs, in an order in which each depends only on
+    values and on those before it.
+    """
+
+    def __init__(self, values: Sequence[Any], start: dict[str, np.ndarray], computed: Sequence[tuple[Any, Any]] = ()) -> None:
+        self.values, self.start, self.computed = values, start, computed
         self.dim = sum(value.size for value in start.values())
 
     def join(self, point: dict[str, np.ndarray]) -> np.ndarray:
@@ -112,6 +148,8 @@ class Flat:
             value = self.start[variable.name]
             piece = one[begin : begin + value.size].reshape(value.shape).astype(variable.dtype)
             pieces[variable], begin = piece, begin + value.size
+        for variable, graph in self.computed:
+            pieces[variable] = graph_replace([graph], pieces, strict=False)[0].astype(variable.dtype)
         graphs = graph_replace(graphs, pieces, strict=False)
         points = pt.matrix("points", shape=(None, self.dim), dtype="float64")
         # the zero adds an axis for the points even if the graph does not depend on z
