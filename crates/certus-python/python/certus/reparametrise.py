@@ -8,18 +8,23 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import _certus
+import numpy as np
+
+from . import _certus, constrained
 from .errors import Error, UsageError
 from .targets import Target
 
 if TYPE_CHECKING:
     from .fit import Fit
 
-CHOICES = ("auto", True, False)
+ACCURATE, CONFIDENCE = 0.1, 2.6
+"""Those of the verdict: the error of an sd, and how many standard errors it has."""
 ADVICE = (
     "if a scale of the model multiplies other parameters, theta ~ normal(mu, tau), write them non-centred: "
     "theta = mu + tau * z with z ~ normal(0, 1)"
 )
+SHARE = 0.25
+"""Of a limit, without which the other form is not tried."""
 Run = Callable[[Target, "dict[str, Any]"], "Fit"]
 """One fit of a target with settings."""
 
@@ -35,7 +40,8 @@ def fitted(target: Target, settings: dict[str, Any], choice: Any, run: Run) -> F
             raise UsageError("reparametrise is True, but no variable is known that could be non-centred: leave it out")
         if declared:
             raise UsageError("reparametrise is True, but what is declared holds for the coordinates as they are: leave one of them out")
-        return noted(run(form.make(), settings), f"{listed(form.variables)} non-centred, as was asked for")
+        found = doubted(run(form.make(), settings), form.variables)
+        return noted(found, f"{was(form.variables)} non-centred, as was asked for")
     if choice is False or declared or form is None or form.make is None:
         found = run(target, settings)
         return noted(found, ADVICE) if form is None and wants_advice(found) else found
@@ -43,65 +49,67 @@ def fitted(target: Target, settings: dict[str, Any], choice: Any, run: Run) -> F
 
 
 class Trial:
-    """Both forms, first without chains: these take most of the time and are run on the form that is kept."""
+    """Both forms. Without limits, first without chains, which take most of the time: they are run on the form that is kept.
+
+    With limits of gradients or time nothing is run twice, and the other form has what the own one leaves.
+    """
 
     def __init__(self, target: Target, settings: dict[str, Any], run: Run) -> None:
-        self.target, self.settings, self.run_once = target, settings, run
+        self.target, self.settings, self.run = target, settings, run
+        self.gradients = settings.get("max-gradients", math.inf)
+        self.seconds = float(settings.get("max-time", "inf").removesuffix("s"))
+        self.limited = math.isfinite(self.gradients) or math.isfinite(self.seconds)
         self.began, self.spent = time.monotonic(), 0
 
     def fit(self) -> Fit:
-        own = self.run(self.target, chains=False)
         form = self.target.noncentred
         assert form is not None and form.make is not None
+        own = self.first(self.target)
         if own.verdict == "accurate" or own.status == "interrupted":
-            return self.finished(own, self.target)
-        kept = f"the model was kept as written: with {listed(form.variables, past=False)} non-centred"
-        if not self.enough():
-            words = "the limits leave too little to try the model non-centred"
-            return noted(self.finished(own, self.target), words)
+            return self.last(own)
+        kept = f"the model was kept as written: with {listed(form.variables)} non-centred"
+        gradients, seconds = self.left()
+        if gradients < SHARE * self.gradients or seconds < SHARE * self.seconds:
+            return noted(self.last(own), "the limits leave too little to try the model non-centred")
         try:
-            other_target = form.make()
-            other = self.run(other_target, chains=False)
+            other = self.first(form.make())
         except KeyboardInterrupt:
             return own
         except Exception as error:  # the fit of the model as written must not fail with the attempt
-            words = f"{kept} there is no fit ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
-            return noted(self.finished(own, self.target), words)
+            return noted(self.last(own), f"{kept} there is no fit ({type(error).__name__}: {str(error).partition(chr(10))[0]})")
+        if other.status == "interrupted":
+            return own
         ours, theirs = elbo(own), elbo(other)
-        if better(theirs, ours):
-            words = f"{listed(form.variables)} non-centred (ELBO {number(theirs)} against {number(ours)})"
-            return noted(self.finished(other, other_target), words)
-        return noted(self.finished(own, self.target), f"{kept} the ELBO is {number(theirs)} against {number(ours)}")
+        if not better(theirs, ours):
+            return noted(self.last(own), f"{kept} the ELBO is {number(theirs)} against {number(ours)}")
+        words = f"{was(form.variables)} non-centred (ELBO {number(theirs)} against {number(ours)})"
+        return noted(doubted(self.last(other), form.variables), words)
 
-    def run(self, target: Target, chains: bool) -> Fit:
-        found = self.run_once(target, self.left() if chains else self.left() | {"posterior": "gaussian"})
+    def first(self, target: Target) -> Fit:
+        """A fit with what is left of the limits, or one without chains."""
+        settings = dict(self.settings)
+        gradients, seconds = self.left()
+        if "max-gradients" in settings:
+            settings["max-gradients"] = int(gradients)
+        if "max-time" in settings:
+            settings["max-time"] = f"{seconds!r}s"
+        if not self.limited:
+            settings["posterior"] = "gaussian"
+        found = self.run(target, settings)
         self.spent += found.counts.gradients
         return found
 
-    def left(self) -> dict[str, Any]:
-        """The settings with what is left of the limits."""
-        left = dict(self.settings)
-        if "max-gradients" in left:
-            left["max-gradients"] = max(left["max-gradients"] - self.spent, 1)
-        if "max-time" in left:
-            seconds = float(left["max-time"].removesuffix("s")) - (time.monotonic() - self.began)
-            left["max-time"] = f"{max(seconds, 0.0)!r}s"
-        return left
+    def left(self) -> tuple[float, float]:
+        """Gradients and seconds."""
+        return max(self.gradients - self.spent, 1), max(self.seconds - (time.monotonic() - self.began), 0.0)
 
-    def enough(self) -> bool:
-        """The other form takes about as much as the own one, and so does the last run."""
-        left = self.left()
-        elapsed = time.monotonic() - self.began
-        time_left = float(left.get("max-time", "inf").removesuffix("s"))
-        return left.get("max-gradients", math.inf) >= 2 * self.spent and time_left >= 2 * elapsed
-
-    def finished(self, found: Fit, target: Target) -> Fit:
-        """With what `posterior` asks for, if there is more to do than the Gaussian; the settings are those that were given."""
-        settings = self.settings
-        done = found.verdict == "accurate" and "posterior" not in settings and "accuracy" not in settings
-        if not done and settings.get("posterior") != "gaussian" and found.status != "interrupted":
-            found = self.run(target, chains=True)
-        return changed(found, settings=settings)
+    def last(self, found: Fit) -> Fit:
+        """With what `posterior` asks for, if that is more than the Gaussian; the settings are those that were given."""
+        asked = {name for name in ("posterior", "accuracy") if name in self.settings}
+        done = self.limited or found.status == "interrupted" or self.settings.get("posterior") == "gaussian"
+        if not done and (asked or found.verdict != "accurate"):
+            found = self.run(found.source, self.settings)
+        return changed(found, settings=self.settings)
 
 
 def elbo(fit: Fit) -> tuple[float, float]:
@@ -116,18 +124,48 @@ def better(a: tuple[float, float], b: tuple[float, float]) -> bool:
 
 
 def number(estimate: tuple[float, float]) -> str:
-    """"-31.536 ± 0.0046": as many digits as the error has."""
+    """"-31.536 ± 0.0046"."""
     value, error = estimate
-    if not math.isfinite(value) or not error > 0:
-        return f"{value:.4g}"
-    digits = max(0, 1 - math.floor(math.log10(error)))
-    return f"{value:.{digits}f} ± {error:.{digits}f}"
+    if not math.isfinite(value):
+        return "not known"
+    # -0.0 + 0.0 is 0.0
+    return f"{round(value, 3) + 0.0:.3f} ± {error:.2g}"
 
 
-def listed(names: tuple[str, ...], past: bool = True) -> str:
-    """"a, b and c were"."""
-    text = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return text + (" was" if len(names) == 1 else " were") * past
+def listed(names: tuple[str, ...]) -> str:
+    """"a, b and c"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def was(names: tuple[str, ...]) -> str:
+    return f"{listed(names)} {'was' if len(names) == 1 else 'were'}"
+
+
+# The standard error of the sd of n draws, as a fraction of it, is √((κ - 1) / 4n) with their kurtosis κ; weighted draws count as 1 / Σ w².
+def doubted(fit: Fit, variables: tuple[str, ...]) -> Fit:
+    """The fit, unreliable if it was called accurate but its draws do not give the sds of the variables that were non-centred.
+
+    The verdict is about t. x = location + scale t may have tails that are far heavier, as in a funnel without data.
+    """
+    source = fit.source
+    if fit.verdict != "accurate" or source.constrain is None:
+        return fit
+    draws, weights = constrained.weighted_draws(fit)
+    values = source.constrain(draws)
+    worst, where = 0.0, ""
+    for variable in source.variables:
+        if variable.name in variables:
+            x = np.asarray(values[variable.name], dtype=np.float64).reshape(len(draws), -1)
+            x = x - weights @ x
+            kurtosis = weights @ x**4 / (weights @ x**2) ** 2
+            errors = CONFIDENCE * np.sqrt((kurtosis - 1) / 4 * (weights**2).sum())
+            if errors.max() > worst:
+                worst, where = float(errors.max()), constrained.entries(variable, source.coords or {})[int(errors.argmax())]
+    if worst <= ACCURATE:
+        return fit
+    why = f"the tails of {where} are so heavy that draws give its sd to about {100 * worst:.0f} % only; {fit.comparison.why}"
+    record = {"verdict": "unreliable", "status": "limit", "message": f"unreliable: {why}"}
+    return changed(fit, **record, comparison=fit.to_dict()["comparison"] | {"why": why})
 
 
 def wants_advice(fit: Fit) -> bool:
