@@ -343,8 +343,8 @@ def fit(
     probability 1 - `delta`. Ctrl-C ends the fit and returns the result so far.
     `steps` of the paper's methods are "greedy", "paper" (those of the paper's theorem, with its constants), "horizon" (one constant step size, the best
     for `iterations`) or "decaying". `method="subsampled"` draws `row_batch` rows per iteration.
-    `reparametrise` is about variables of PyMC and NumPyro models whose location or scale depends on others: "auto" also tries them non-centred if
-    the fit is not accurate, and keeps the better form; True takes the non-centred one, False the model as written.
+    `reparametrise` is about variables of PyMC and NumPyro models whose location or scale depends on others: "auto" also tries
+    them non-centred if the fit is not accurate, and keeps the better form; True takes the non-centred one, False the model as written.
     `factor="diagonal"` requests the best Gaussian with independent coefficients (for models without groups; per sd of their features, if the
     model standardises). `threads` are used by models and do not change the result; a Python function is called on the caller's thread. `options` are
     passed to the adapter of a model of another library.
@@ -365,9 +365,8 @@ def fit(
             raise UsageError(f"{name} is {given!r}, but it applies only to models such as certus.logistic: leave it out")
     if isinstance(model, Target) and log_concave:
         model = replace(model, log_concave=log_concave)
-    for name, given in (
-        ("max_gradients", max_gradients), ("log_concave", log_concave or None), ("reparametrise", None if reparametrise == "auto" else reparametrise),
-    ):
+    form = None if reparametrise == "auto" else reparametrise
+    for name, given in (("max_gradients", max_gradients), ("log_concave", log_concave or None), ("reparametrise", form)):
         if given is not None and not isinstance(model, Target):
             raise UsageError(f"{name} is {given!r}, but it applies only to log densities: leave it out")
     def one(model: Target | Model, run: dict[str, Any]) -> Fit:

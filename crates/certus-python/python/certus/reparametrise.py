@@ -1,4 +1,4 @@
-"""Hierarchical variables, centred as the model has them or non-centred: the form whose Gaussian has the better ELBO is kept."""
+"""Hierarchical variables, centred as the model has them or non-centred: the form with the better ELBO is kept."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Run = Callable[[Target, "dict[str, Any]"], "Fit"]
 
 
 def fitted(target: Target, settings: dict[str, Any], choice: Any, run: Run) -> Fit:
-    """The fit of a target in the form that `choice` selects; with "auto" that with the better ELBO, if the own one is not accurate."""
+    """The fit in the form that `choice` selects: with "auto" that with the better ELBO, if the own is not accurate."""
     if not any(choice is one for one in (True, False)) and choice != "auto":
         raise UsageError(f'reparametrise is {choice!r}, but "auto", True or False is required')
     declared = target.log_concave or target.strong_convexity is not None
@@ -39,7 +39,7 @@ def fitted(target: Target, settings: dict[str, Any], choice: Any, run: Run) -> F
         if form is None or form.make is None:
             raise UsageError("reparametrise is True, but no variable is known that could be non-centred: leave it out")
         if declared:
-            raise UsageError("reparametrise is True, but what is declared holds for the coordinates as they are: leave one of them out")
+            raise UsageError("reparametrise is True, but what is declared is about the model as written: leave it out")
         found = doubted(run(form.make(), settings), form.variables)
         return noted(found, f"{was(form.variables)} non-centred, as was asked for")
     if choice is False or declared or form is None or form.make is None:
@@ -49,7 +49,7 @@ def fitted(target: Target, settings: dict[str, Any], choice: Any, run: Run) -> F
 
 
 class Trial:
-    """Both forms. Without limits, first without chains, which take most of the time: they are run on the form that is kept.
+    """Both forms. Without limits, first without chains, which take most of the time: the form that is kept has them.
 
     With limits of gradients or time nothing is run twice, and the other form has what the own one leaves.
     """
@@ -76,7 +76,8 @@ class Trial:
         except KeyboardInterrupt:
             return own
         except Exception as error:  # the fit of the model as written must not fail with the attempt
-            return noted(self.last(own), f"{kept} there is no fit ({type(error).__name__}: {str(error).partition(chr(10))[0]})")
+            why = f"{type(error).__name__}: {error}".partition("\n")[0]
+            return noted(self.last(own), f"{kept} there is no fit ({why})")
         if other.status == "interrupted":
             return own
         ours, theirs = elbo(own), elbo(other)
@@ -141,9 +142,10 @@ def was(names: tuple[str, ...]) -> str:
     return f"{listed(names)} {'was' if len(names) == 1 else 'were'}"
 
 
-# The standard error of the sd of n draws, as a fraction of it, is √((κ - 1) / 4n) with their kurtosis κ; weighted draws count as 1 / Σ w².
+# The standard error of the sd of n draws, as a fraction of it, is √((κ - 1) / 4n) with their kurtosis κ; draws with the
+# weights w, whose sum is 1, count as n = 1 / Σ w².
 def doubted(fit: Fit, variables: tuple[str, ...]) -> Fit:
-    """The fit, unreliable if it was called accurate but its draws do not give the sds of the variables that were non-centred.
+    """The fit, unreliable if it is called accurate but its draws do not give the sds of the non-centred variables.
 
     The verdict is about t. x = location + scale t may have tails that are far heavier, as in a funnel without data.
     """
@@ -160,10 +162,12 @@ def doubted(fit: Fit, variables: tuple[str, ...]) -> Fit:
             kurtosis = weights @ x**4 / (weights @ x**2) ** 2
             errors = CONFIDENCE * np.sqrt((kurtosis - 1) / 4 * (weights**2).sum())
             if errors.max() > worst:
-                worst, where = float(errors.max()), constrained.entries(variable, source.coords or {})[int(errors.argmax())]
+                worst = float(errors.max())
+                where = constrained.entries(variable, source.coords or {})[int(errors.argmax())]
     if worst <= ACCURATE:
         return fit
-    why = f"the tails of {where} are so heavy that draws give its sd to about {100 * worst:.0f} % only; {fit.comparison.why}"
+    tails = f"the tails of {where} are so heavy that draws give its sd to about {100 * worst:.0f} % only"
+    why = f"{tails}; {fit.comparison.why}"
     record = {"verdict": "unreliable", "status": "limit", "message": f"unreliable: {why}"}
     return changed(fit, **record, comparison=fit.to_dict()["comparison"] | {"why": why})
 

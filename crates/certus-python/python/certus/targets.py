@@ -25,8 +25,10 @@ class Variable:
 
 @dataclass(frozen=True)
 class NonCentred:
-    """What an adapter has found: the variables whose location or scale depends on others, and how to make the target in which each is
-    location + scale t. That target has other coordinates, but the same variables; without variables there is none."""
+    """The variables whose location or scale depends on others, and how to make the target in which each is location + scale t.
+
+    That target has other coordinates, but the same variables. Without variables there is none.
+    """
 
     variables: tuple[str, ...] = ()
     make: Callable[[], Target] | None = None
@@ -42,8 +44,8 @@ class Target:
     and quantiles get errors that hold with a stated probability), the `start` of the search, more `starts` for the search for other modes (such as
     draws of the prior), and the meaning of the coordinates:
     `variables` with `coords` (labels by dimension), `constrain` from (n, d) draws to {name: (n, *shape)}, `observed` data with the names of their
-    dimensions (`observed_dims`), and `log_likelihood` from (n, d) draws to {name: (n, *shape of the observations)}. `noncentred` is the same
-    density with hierarchical variables written non-centred; adapters that know the structure of a model set it.
+    dimensions (`observed_dims`), and `log_likelihood` from (n, d) draws to {name: (n, *shape of the observations)}.
+    `noncentred` has the same density with hierarchical variables written non-centred; adapters that know the structure of a model set it.
     """
 
     log_density: Callable[[Array], tuple[Any, Any]] | Any

@@ -40,55 +40,59 @@ def target(model: Any) -> Target:
     model = frozen
     values = [model.rvs_to_values[v] for v in free]
     start = {v.name: np.asarray(point[v.name], dtype=np.float64) for v in values}
-    names = coordinate_names(model, start)
-    shown = [*free, *derived]
+    flat, own_names, shown = Flat(values, start), coordinate_names(model, start), [*free, *derived]
 
-    def made(flat: Flat, graph: Any, names: tuple[str, ...], starts: np.ndarray | None, own: Target | None = None) -> Target:
-        """The target on the coordinates of `flat`; what does not depend on them is that of `own`, if it is there."""
-        constrained = flat.lazily([v.name for v in shown], lambda: model.replace_rvs_by_values(shown))
+    def functions(flat: Flat) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
+        """`constrain` and `log_likelihood`."""
         pointwise = flat.lazily([v.name for v in seen], lambda: model.logp(vars=seen, sum=False))
-        density, origin = flat.with_gradient(graph), flat.join(flat.start)
-        likelihood = pointwise if seen else None
-        looked = NonCentred()
-        if own is not None:
-            changed = {"log_density": density, "names": names, "start": origin, "starts": starts, "noncentred": looked}
-            return replace(own, **changed, constrain=constrained, log_likelihood=likelihood)
-        shapes = {name: value.shape[1:] for name, value in constrained(origin[None]).items()}
-        observed = {v.name: np.asarray(model.rvs_to_values[v].eval()) for v in seen}
-        return Target(
-            log_density=density,
-            dim=flat.dim,
-            names=names,
-            start=origin,
-            starts=starts,
-            variables=tuple(Variable(v.name, shapes[v.name], dims_of(model, v.name, len(shapes[v.name]))) for v in shown),
-            coords=coords_of(model),
-            constrain=constrained,
-            observed=observed,
-            observed_dims={name: dims_of(model, name, value.ndim) for name, value in observed.items()},
-            log_likelihood=likelihood,
-            noncentred=looked,
-        )
+        constrained = flat.lazily([v.name for v in shown], lambda: model.replace_rvs_by_values(shown))
+        return constrained, pointwise if seen else None
 
-    own = made(Flat(values, start), model.logp(), names, prior_draws(pm, unconstrained(model, free), sum(v.size for v in start.values())))
-    found = decentring.located(model, free)
+    constrained, pointwise = functions(flat)
+    origin = flat.join(start)
+    shapes = {name: value.shape[1:] for name, value in constrained(origin[None]).items()}
+    observed = {v.name: np.asarray(model.rvs_to_values[v].eval()) for v in seen}
+    own = Target(
+        log_density=flat.with_gradient(model.logp()),
+        dim=flat.dim,
+        names=own_names,
+        start=origin,
+        starts=prior_draws(pm, unconstrained(model, free), flat.dim),
+        variables=tuple(Variable(v.name, shapes[v.name], dims_of(model, v.name, len(shapes[v.name]))) for v in shown),
+        coords=coords_of(model),
+        constrain=constrained,
+        observed=observed,
+        observed_dims={name: dims_of(model, name, value.ndim) for name, value in observed.items()},
+        log_likelihood=pointwise,
+        noncentred=NonCentred(),
+    )
+    found = {one.value: one for one in decentring.located(model, free)}
     if not found:
         return own
 
     def noncentred() -> Target:
-        in_place_of = {one.value: one for one in found}
-        roots = [in_place_of[v].t if v in in_place_of else v for v in values]
-        flat = Flat(roots, decentring.decentred_start(model, found, start), [(one.value, one.x) for one in found])
+        """`own` on the coordinates with t in the place of x."""
+        roots = [found[v].t if v in found else v for v in values]
+        flat = Flat(roots, decentring.start(model, found, start), [(one.value, one.x) for one in found.values()])
         graphs = unconstrained(model, free)
-        for one in found:
-            graphs[free.index(one.variable)] = decentring.decentred_value(one, model)
-        ours = {one.value.name: one.t.name for one in found}
-        owners = [name for name, value in start.items() for _ in range(value.size)]
-        # "theta[a]" becomes "theta_decentered[a]"
-        renamed = tuple(ours.get(owner, owner) + name.removeprefix(owner) for owner, name in zip(owners, names, strict=True))
-        return made(flat, decentring.log_density(model, found), renamed, prior_draws(pm, graphs, flat.dim), own)
+        for one in found.values():
+            graphs[free.index(one.variable)] = decentring.t_of(one, model)
+        constrained, pointwise = functions(flat)
+        by_entry = lambda variables: [v for v, x in zip(variables, start.values(), strict=True) for _ in range(x.size)]
+        entries = zip(by_entry(values), by_entry(roots), own_names, strict=True)
+        return replace(
+            own,
+            log_density=flat.with_gradient(decentring.log_density(model, list(found.values()))),
+            # "theta[a]" becomes "theta_decentered[a]"
+            names=[t.name + label.removeprefix(v.name) for v, t, label in entries],
+            start=flat.join(flat.start),
+            starts=prior_draws(pm, graphs, flat.dim),
+            constrain=constrained,
+            log_likelihood=pointwise,
+        )
 
-    return replace(own, noncentred=NonCentred(tuple(v.name for v in free if any(v is one.variable for one in found)), noncentred))
+    variables = tuple(v.name for v in free if model.rvs_to_values[v] in found)
+    return replace(own, noncentred=NonCentred(variables, noncentred))
 
 
 @contextmanager
@@ -113,7 +117,7 @@ def unconstrained(model: Any, free: Sequence[Any]) -> list[Any]:
 
 
 def prior_draws(pm: Any, graphs: Sequence[Any], dim: int) -> np.ndarray | None:
-    """Draws of the prior on the unconstrained space, from which other modes are searched for; None if a prior cannot be drawn from."""
+    """Draws of the prior, from which other modes are searched for; None if a prior cannot be drawn from."""
     try:
         drawn = pm.draw(list(graphs), draws=STARTS, random_seed=0, mode="FAST_COMPILE")
     except NotImplementedError:
@@ -123,14 +127,17 @@ def prior_draws(pm: Any, graphs: Sequence[Any], dim: int) -> np.ndarray | None:
     return rows if rows.shape[0] and rows.shape[1] == dim else None
 
 
+Computed = Sequence[tuple[Any, Any]]
+
+
 class Flat:
     """Graphs in the value variables of a model, as compiled functions of a (B, d) matrix of flat points.
 
-    `values` are read from the point; `computed` are other value variables with their graphs, in an order in which each depends only on
-    values and on those before it.
+    `values` are read from the point. `computed` are other value variables with their graphs, in an order in which each
+    depends only on values and on those before it.
     """
 
-    def __init__(self, values: Sequence[Any], start: dict[str, np.ndarray], computed: Sequence[tuple[Any, Any]] = ()) -> None:
+    def __init__(self, values: Sequence[Any], start: dict[str, np.ndarray], computed: Computed = ()) -> None:
         self.values, self.start, self.computed = values, start, computed
         self.dim = sum(value.size for value in start.values())
 
@@ -149,7 +156,7 @@ class Flat:
             piece = one[begin : begin + value.size].reshape(value.shape).astype(variable.dtype)
             pieces[variable], begin = piece, begin + value.size
         for variable, graph in self.computed:
-            pieces[variable] = graph_replace([graph], pieces, strict=False)[0].astype(variable.dtype)
+            pieces[variable] = pt.cast(graph_replace([graph], pieces, strict=False)[0], variable.dtype)
         graphs = graph_replace(graphs, pieces, strict=False)
         points = pt.matrix("points", shape=(None, self.dim), dtype="float64")
         # the zero adds an axis for the points even if the graph does not depend on z

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-FAMILIES = {"normal": (0, 1), "t": (1, 2), "laplace": (0, 1), "cauchy": (0, 1), "logistic": (0, 1), "gumbel": (0, 1)}
-"""Where the parameters of a distribution have its location and its scale, by the name of PyMC's operation."""
+FAMILIES = {"normal": (0, 1), "t": (1, 2)} | dict.fromkeys(("laplace", "cauchy", "logistic", "gumbel"), (0, 1))
+"""Which parameters of a distribution are its location and its scale, by the name of PyMC's operation."""
 LOG = "lognormal"
 """Its logarithm, on which the unconstrained value is, is normal."""
 
@@ -29,7 +29,7 @@ class Located:
 
 
 def located(model: Any, free: Sequence[Any]) -> list[Located]:
-    """The free variables of a location-scale family whose location or scale depends on other free variables; parents come first."""
+    """The free variables of a location-scale family whose parameters depend on other free ones; parents come first."""
     depth = {v: len(parents(v, free)) for v in free if is_location_scale(model, v)}
     return [describe(model, v) for v in sorted(depth, key=depth.__getitem__) if depth[v] > 0]
 
@@ -41,17 +41,18 @@ def is_location_scale(model: Any, variable: Any) -> bool:
 
 
 def parents(variable: Any, free: Sequence[Any]) -> set[Any]:
-    """All free variables on which the parameters of one depend, directly or not: one with more of them cannot be a parent of one with fewer."""
+    """All free variables on which the parameters of one depend, directly or not; a parent has fewer of them."""
     try:
         from pytensor.graph.traversal import ancestors
     except ImportError:
-        from pytensor.graph.basic import ancestors
+        from pytensor.graph.basic import ancestors  # type: ignore[no-redef]
 
     return set(free) & set(ancestors(variable.owner.op.dist_params(variable.owner)))
 
 
-# t = (x - a) / b with a location a and a scale b > 0 has the density b p(a + b t) = p₀(t), where p₀ is of the same family with location 0
-# and scale 1. p₀ is used as it stands: b p(a + b t) would compute x - a, which has no correct digits left where b is far below a.
+# If x has the location a and the scale b > 0, then t = (x - a) / b has the density b p(a + b t) = p₀(t), which is that
+# of the same family with location 0 and scale 1. p₀ is used as it stands: in b p(a + b t) the difference x - a would have
+# no correct digits where b is far below a.
 def describe(model: Any, variable: Any) -> Located:
     import pymc as pm
     import pytensor.tensor as pt
@@ -70,7 +71,7 @@ def describe(model: Any, variable: Any) -> Located:
     return Located(variable, value, t, parameters[at], parameters[by], location + scale * t, density.sum())
 
 
-def decentred_value(one: Located, model: Any) -> Any:
+def t_of(one: Located, model: Any) -> Any:
     """t in the variables of the model."""
     transform = model.rvs_to_transforms.get(one.variable)
     x = one.variable if transform is None else transform.forward(one.variable, *one.variable.owner.inputs)
@@ -84,17 +85,14 @@ def log_density(model: Any, found: Sequence[Located]) -> Any:
     return model.logp(vars=others) + sum(one.density for one in found)
 
 
-def decentred_start(model: Any, found: Sequence[Located], start: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The start with t in the place of x."""
+def start(model: Any, found: Mapping[Any, Located], given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The start with t in the place of x, by value."""
     import pytensor
 
     values = list(model.value_vars)
-    graphs = model.replace_rvs_by_values([decentred_value(one, model) for one in found])
+    graphs = model.replace_rvs_by_values([t_of(one, model) for one in found.values()])
     compiled = pytensor.function(values, graphs, mode="FAST_COMPILE", on_unused_input="ignore")
-    at = compiled(*[start[v.name].astype(v.dtype) for v in values])
-    ours = {one.value.name: (one.t.name, t) for one, t in zip(found, at, strict=True)}
-    out = {}
-    for name, value in start.items():
-        name, value = ours.get(name, (name, value))
-        out[name] = np.where(np.isfinite(value), value, 0.0).astype(np.float64)
-    return out
+    at = compiled(*[given[v.name].astype(v.dtype) for v in values])
+    ours = {one.value.name: (one.t.name, t) for one, t in zip(found.values(), at, strict=True)}
+    moved = [ours.get(name, (name, x)) for name, x in given.items()]
+    return {name: np.where(np.isfinite(x), x, 0.0).astype(np.float64) for name, x in moved}
