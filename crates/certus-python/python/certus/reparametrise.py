@@ -74,12 +74,12 @@ class Trial:
         try:
             other = self.first(form.make())
         except KeyboardInterrupt:
-            return own
+            return changed(own, settings=self.settings)
         except Exception as error:  # the fit of the model as written must not fail with the attempt
             why = f"{type(error).__name__}: {error}".partition("\n")[0]
             return noted(self.last(own), f"{kept} there is no fit ({why})")
         if other.status == "interrupted":
-            return own
+            return changed(own, settings=self.settings)
         ours, theirs = elbo(own), elbo(other)
         if not better(theirs, ours):
             return noted(self.last(own), f"{kept} the ELBO is {number(theirs)} against {number(ours)}")

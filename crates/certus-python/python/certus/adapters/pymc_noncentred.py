@@ -36,7 +36,8 @@ def located(model: Any, free: Sequence[Any]) -> list[Located]:
 
 def is_location_scale(model: Any, variable: Any) -> bool:
     """A transform, such as `ordered`, would be between x and the value."""
-    name, transform = getattr(variable.owner.op, "name", None), model.rvs_to_transforms.get(variable)
+    op, transform = variable.owner.op, model.rvs_to_transforms.get(variable)
+    name = getattr(op, "name", None) if hasattr(op, "dist_params") else None
     return (name in FAMILIES and transform is None) or (name == LOG and type(transform).__name__ == "LogTransform")
 
 
