@@ -17,12 +17,13 @@ use super::leaves::differences;
 use super::{ELSEWHERE, Report, Stored, Word, below, parameters, settings, unchecked};
 
 /// Fields of a black box that only its log density determines, and from which nothing else in the files follows.
-pub const NEEDS_TARGET: [&str; 7] = [
+pub const NEEDS_TARGET: [&str; 8] = [
     "certificate.gap.constants.draws",
     "certificate.gap.constants.estimate",
     "comparison",
     "k_hat",
     "neg_elbo_se",
+    "notes",
     "parameters[].name",
     "route",
 ];
@@ -245,7 +246,9 @@ fn verdict(record: &Record) -> Option<Verdict> {
     if let Some(table) = record.table.as_ref().filter(|table| table.source == Source::Nuts) {
         let constant = |name: &str| table.constants.get(name).copied().flatten().unwrap_or(f64::NAN);
         let [r_hat, effective, divergences] = ["R-hat", "effective sample size", "divergences"].map(constant);
-        let good = accurate(r_hat, effective, divergences) && found.missed == 0;
+        // draws of good chains may still not give the sd of a variable with a heavy tail
+        let doubted = record.verdict == Some(Verdict::Unreliable);
+        let good = accurate(r_hat, effective, divergences) && found.missed == 0 && !doubted;
         return Some(if good { Verdict::Accurate } else { Verdict::Unreliable });
     }
     let Some((mean, sd)) = shifts else { return record.verdict.filter(|v| !v.is_usable()) };

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from . import _certus, constrained
+from . import _certus, constrained, reparametrise as forms
+from .adapters.find import as_target
 from .errors import Error, UsageError
 from .frames import Frame
 from .html import page
@@ -149,8 +149,9 @@ class Fit:
 
     @property
     def sentences(self) -> list[str]:
-        """The verdict and the certificate in words."""
-        return self._fitted.sentences()
+        """The verdict and the certificate in words; of a target also what was done about its parametrisation."""
+        notes = self._record["notes"] if self._record["model"] == "target" else []
+        return [*self._fitted.sentences(), *notes]
 
     @property
     def groups(self) -> pd.DataFrame | None:
@@ -306,29 +307,6 @@ def _unpickled(record: str, arrays: bytes, meaning: str | None) -> Fit:
     return Fit(_certus.Fitted.of_parts(record, arrays, meaning))
 
 
-ADAPTERS = {"pymc": "pymc", "numpyro": "numpyro", "jax": "jax", "jaxlib": "jax", "torch": "torch", "stan": "stan"}
-
-
-def as_target(model: Any, options: dict[str, Any]) -> Target:
-    """The target of a model of another library, found by the module of its class."""
-    if isinstance(model, (str, os.PathLike)):
-        return importlib.import_module("certus.adapters.stan").target(model, **options)
-    modules = [c.__module__.partition(".")[0] for c in type(model).__mro__] + [getattr(model, "__module__", None) or ""]
-    modules = [m.partition(".")[0] for m in modules]
-    name = next((ADAPTERS[m] for m in modules if m in ADAPTERS), None)
-    if name is None:
-        if callable(model):
-            raise UsageError(
-                "the dimension of the function is not known: pass it, certus.fit(certus.target(fn, dim=d)); "
-                "for a NumPyro model use certus.numpyro(model, ...)"
-            )
-        raise UsageError(
-            f"the model is a {type(model).__module__}.{type(model).__qualname__}, but a certus.target, a model such as certus.logistic, "
-            "or a model of PyMC, NumPyro or Stan is required"
-        )
-    return importlib.import_module(f"certus.adapters.{name}").target(model, **options)
-
-
 def fit(
     model: Any,
     *,
@@ -350,6 +328,7 @@ def fit(
     row_batch: int | None = None,
     factor: str | None = None,
     log_concave: bool = False,
+    reparametrise: Literal["auto"] | bool = "auto",
     **options: Any,
 ) -> Fit:
     """Fits a Gaussian to a target or a model and certifies it.
@@ -364,6 +343,8 @@ def fit(
     probability 1 - `delta`. Ctrl-C ends the fit and returns the result so far.
     `steps` of the paper's methods are "greedy", "paper" (those of the paper's theorem, with its constants), "horizon" (one constant step size, the best
     for `iterations`) or "decaying". `method="subsampled"` draws `row_batch` rows per iteration.
+    `reparametrise` is about variables of PyMC and NumPyro models whose location or scale depends on others: "auto" also tries
+    them non-centred if the fit is not accurate, and keeps the better form; True takes the non-centred one, False the model as written.
     `factor="diagonal"` requests the best Gaussian with independent coefficients (for models without groups; per sd of their features, if the
     model standardises). `threads` are used by models and do not change the result; a Python function is called on the caller's thread. `options` are
     passed to the adapter of a model of another library.
@@ -384,29 +365,35 @@ def fit(
             raise UsageError(f"{name} is {given!r}, but it applies only to models such as certus.logistic: leave it out")
     if isinstance(model, Target) and log_concave:
         model = replace(model, log_concave=log_concave)
-    for name, given in (("max_gradients", max_gradients), ("log_concave", log_concave or None)):
+    form = None if reparametrise == "auto" else reparametrise
+    for name, given in (("max_gradients", max_gradients), ("log_concave", log_concave or None), ("reparametrise", form)):
         if given is not None and not isinstance(model, Target):
             raise UsageError(f"{name} is {given!r}, but it applies only to log densities: leave it out")
-    show = watcher(progress)
-    try:
-        if isinstance(model, Target):
-            start = None if model.start is None else [float(x) for x in model.start]
-            fitted = _certus.fit_target(
-                model.log_density, int(model.dim), model.coordinate_names(), infinite(run), model.declared(), start, show,
-                model.log_concave, [] if model.starts is None else np.asarray(model.starts).tolist(),
-            )
-        else:
-            fitted = model._model.fit(infinite(run), show)
-    except Error as error:
-        partial = error.__dict__.pop("partial", None)
-        if partial is not None:
-            error.fit = Fit(partial, model)
-        raise
-    finally:
-        finish(show)
-    found = Fit(fitted, model)
-    found._corrects = posterior != "gaussian"
-    return found
+    def one(model: Target | Model, run: dict[str, Any]) -> Fit:
+        show = watcher(progress)
+        try:
+            fitted = model._model.fit(infinite(run), show) if isinstance(model, Model) else run_target(model, run, show)
+        except Error as error:
+            partial = error.__dict__.pop("partial", None)
+            if partial is not None:
+                error.fit = Fit(partial, model)
+            raise
+        finally:
+            finish(show)
+        found = Fit(fitted, model)
+        found._corrects = posterior != "gaussian"
+        return found
+
+    return one(model, run) if isinstance(model, Model) else forms.fitted(model, run, reparametrise, one)
+
+
+def run_target(target: Target, run: dict[str, Any], show: Any) -> _certus.Fitted:
+    """The fit of a target with the settings of `run`."""
+    start = None if target.start is None else [float(x) for x in target.start]
+    return _certus.fit_target(
+        target.log_density, int(target.dim), target.coordinate_names(), infinite(run), target.declared(), start, show,
+        target.log_concave, [] if target.starts is None else np.asarray(target.starts).tolist(),
+    )
 
 
 def load(path: str | os.PathLike[str]) -> Fit:

@@ -24,6 +24,17 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class NonCentred:
+    """The variables whose location or scale depends on others, and how to make the target in which each is location + scale t.
+
+    That target has other coordinates, but the same variables. Without variables there is none.
+    """
+
+    variables: tuple[str, ...] = ()
+    make: Callable[[], Target] | None = None
+
+
+@dataclass(frozen=True)
 class Target:
     """A log density on d unconstrained coordinates.
 
@@ -34,6 +45,7 @@ class Target:
     draws of the prior), and the meaning of the coordinates:
     `variables` with `coords` (labels by dimension), `constrain` from (n, d) draws to {name: (n, *shape)}, `observed` data with the names of their
     dimensions (`observed_dims`), and `log_likelihood` from (n, d) draws to {name: (n, *shape of the observations)}.
+    `noncentred` has the same density with hierarchical variables written non-centred; adapters that know the structure of a model set it.
     """
 
     log_density: Callable[[Array], tuple[Any, Any]] | Any
@@ -52,6 +64,7 @@ class Target:
     observed: Mapping[str, NDArray[Any]] | None = None
     observed_dims: Mapping[str, Sequence[str]] | None = None
     log_likelihood: Callable[[Array], Mapping[str, NDArray[Any]]] | None = None
+    noncentred: NonCentred | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.log_density):

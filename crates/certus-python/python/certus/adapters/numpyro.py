@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import UsageError
-from ..targets import Target, Variable
+from ..targets import NonCentred, Target, Variable
 from .jax import batched, double_precision, import_jax
 
 
@@ -22,10 +23,68 @@ def target(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) 
     `seed` is used only to draw the initial point; it is not passed to the model.
     """
     numpyro, jax = import_numpyro(), import_jax()
-    from jax.flatten_util import ravel_pytree
-
     # JAX remembers a NumPy array that it has traced in 64 bits by its identity and then refuses it in 32: it sees only ours
     args, kwargs = jax.tree_util.tree_map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, (args, kwargs))
+    at = numpyro, jax, seed, args, kwargs
+    own = as_written(model, *at)
+    found = location_scale_sites(model, *at)
+    if not found:
+        return own
+
+    def noncentred() -> Target:
+        other = as_written(numpyro.handlers.reparam(model, config=found), *at)
+        constrain: Any = other.constrain
+        variables = [v.name for v in own.variables or ()]
+
+        def shown(draws: np.ndarray) -> dict[str, np.ndarray]:
+            values = constrain(draws)
+            return {name: values[name] for name in variables}
+
+        return replace(other, variables=own.variables, coords=own.coords, constrain=shown)
+
+    return replace(own, noncentred=NonCentred(tuple(found), noncentred))
+
+
+FAMILIES: dict[str, tuple[str, ...]] = {"StudentT": ("df",)}
+FAMILIES |= dict.fromkeys(("Normal", "Laplace", "Cauchy", "Logistic", "Gumbel"), ())
+"""Families of a location and a scale, with their other parameters."""
+
+
+def location_scale_sites(
+    model: Callable[..., Any], numpyro: Any, jax: Any, seed: int, args: Any, kwargs: Any
+) -> dict[str, Any]:
+    """Latent sites of a location-scale family whose parameters differ at two draws of the prior, with what non-centres them.
+
+    A site whose density is scaled or masked is left alone. Of one that the model itself reparametrises only t is a site,
+    with constant parameters.
+    """
+    wrappers = numpyro.distributions.Independent, numpyro.distributions.ExpandedDistribution
+
+    def parameters(key: Any) -> dict[str, tuple[str, np.ndarray, np.ndarray]]:
+        trace = numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(*args, **kwargs)
+        found = {}
+        for name, site in trace.items():
+            if site["type"] == "sample" and not site["is_observed"] and site.get("scale") is None:
+                fn = site["fn"]
+                while isinstance(fn, wrappers):
+                    fn = fn.base_dist
+                if type(fn).__name__ in FAMILIES and type(fn).__module__.startswith("numpyro."):
+                    found[name] = type(fn).__name__, np.asarray(fn.loc), np.asarray(fn.scale)
+        return found
+
+    with double_precision(jax):
+        keys = jax.random.split(jax.random.fold_in(jax.random.PRNGKey(seed), 2), 2)
+        first, second = map(parameters, keys)
+    same = lambda a, b: np.array_equal(a[1], b[1]) and np.array_equal(a[2], b[2])
+    varying = [name for name in first if name in second and not same(first[name], second[name])]
+    reparam = numpyro.infer.reparam.LocScaleReparam
+    return {name: reparam(centered=0, shape_params=FAMILIES[first[name][0]]) for name in varying}
+
+
+def as_written(model: Callable[..., Any], numpyro: Any, jax: Any, seed: int, args: Any, kwargs: Any) -> Target:
+    """The target of a model in its own coordinates."""
+    from jax.flatten_util import ravel_pytree
+
     with double_precision(jax):
         key = jax.random.PRNGKey(seed)
         refuse_discrete(numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(*args, **kwargs))
@@ -69,6 +128,7 @@ def target(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) 
         observed=observed or None,
         observed_dims={name: plate_dims(info.model_trace[name], value.shape) for name, value in observed.items()},
         log_likelihood=log_likelihood if observed else None,
+        noncentred=NonCentred(),
     )
 
 
@@ -139,6 +199,7 @@ def import_numpyro() -> Any:
     """NumPyro, or an error that tells how to install it."""
     try:
         import numpyro
+        import numpyro.infer.reparam
         import numpyro.infer.util
     except ImportError as error:
         raise ImportError("a NumPyro model needs NumPyro: pip install numpyro") from error

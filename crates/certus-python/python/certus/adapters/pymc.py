@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import UsageError
-from ..targets import Target, Variable
+from ..targets import NonCentred, Target, Variable
+from . import pymc_noncentred as decentring
 
 
 def target(model: Any) -> Target:
@@ -38,27 +40,59 @@ def target(model: Any) -> Target:
     model = frozen
     values = [model.rvs_to_values[v] for v in free]
     start = {v.name: np.asarray(point[v.name], dtype=np.float64) for v in values}
-    flat = Flat(values, start)
+    flat, own_names, shown = Flat(values, start), coordinate_names(model, start), [*free, *derived]
 
-    shown = [*free, *derived]
-    constrained = flat.lazily([v.name for v in shown], lambda: model.replace_rvs_by_values(shown))
-    pointwise = flat.lazily([v.name for v in seen], lambda: model.logp(vars=seen, sum=False))
+    def functions(flat: Flat) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
+        """`constrain` and `log_likelihood`."""
+        pointwise = flat.lazily([v.name for v in seen], lambda: model.logp(vars=seen, sum=False))
+        constrained = flat.lazily([v.name for v in shown], lambda: model.replace_rvs_by_values(shown))
+        return constrained, pointwise if seen else None
+
+    constrained, pointwise = functions(flat)
     origin = flat.join(start)
     shapes = {name: value.shape[1:] for name, value in constrained(origin[None]).items()}
     observed = {v.name: np.asarray(model.rvs_to_values[v].eval()) for v in seen}
-    return Target(
+    own = Target(
         log_density=flat.with_gradient(model.logp()),
         dim=flat.dim,
-        names=coordinate_names(model, start),
+        names=own_names,
         start=origin,
-        starts=prior_draws(pm, model, free, flat),
+        starts=prior_draws(pm, unconstrained(model, free), flat.dim),
         variables=tuple(Variable(v.name, shapes[v.name], dims_of(model, v.name, len(shapes[v.name]))) for v in shown),
         coords=coords_of(model),
         constrain=constrained,
         observed=observed,
         observed_dims={name: dims_of(model, name, value.ndim) for name, value in observed.items()},
-        log_likelihood=pointwise if seen else None,
+        log_likelihood=pointwise,
+        noncentred=NonCentred(),
     )
+    found = {one.value: one for one in decentring.located(model, free)}
+    if not found:
+        return own
+
+    def noncentred() -> Target:
+        """`own` on the coordinates with t in the place of x."""
+        roots = [found[v].t if v in found else v for v in values]
+        flat = Flat(roots, decentring.start(model, found, start), [(one.value, one.x) for one in found.values()])
+        graphs = unconstrained(model, free)
+        for one in found.values():
+            graphs[free.index(one.variable)] = decentring.t_of(one, model)
+        constrained, pointwise = functions(flat)
+        by_entry = lambda variables: [v for v, x in zip(variables, start.values(), strict=True) for _ in range(x.size)]
+        entries = zip(by_entry(values), by_entry(roots), own_names, strict=True)
+        return replace(
+            own,
+            log_density=flat.with_gradient(decentring.log_density(model, list(found.values()))),
+            # "theta[a]" becomes "theta_decentered[a]"
+            names=[t.name + label.removeprefix(v.name) for v, t, label in entries],
+            start=flat.join(flat.start),
+            starts=prior_draws(pm, graphs, flat.dim),
+            constrain=constrained,
+            log_likelihood=pointwise,
+        )
+
+    variables = tuple(v.name for v in free if model.rvs_to_values[v] in found)
+    return replace(own, noncentred=NonCentred(variables, noncentred))
 
 
 @contextmanager
@@ -76,26 +110,35 @@ STARTS = 8
 """Draws of the prior."""
 
 
-def prior_draws(pm: Any, model: Any, free: Sequence[Any], flat: Flat) -> np.ndarray | None:
-    """Draws of the prior on the unconstrained space, from which other modes are searched for; None if a prior cannot be drawn from."""
-    graphs = []
-    for variable in free:
-        transform = model.rvs_to_transforms.get(variable)
-        graphs.append(variable if transform is None else transform.forward(variable, *variable.owner.inputs))
+def unconstrained(model: Any, free: Sequence[Any]) -> list[Any]:
+    """The graphs of variables on the unconstrained space."""
+    transforms = [(v, model.rvs_to_transforms.get(v)) for v in free]
+    return [v if transform is None else transform.forward(v, *v.owner.inputs) for v, transform in transforms]
+
+
+def prior_draws(pm: Any, graphs: Sequence[Any], dim: int) -> np.ndarray | None:
+    """Draws of the prior, from which other modes are searched for; None if a prior cannot be drawn from."""
     try:
-        drawn = pm.draw(graphs, draws=STARTS, random_seed=0, mode="FAST_COMPILE")
+        drawn = pm.draw(list(graphs), draws=STARTS, random_seed=0, mode="FAST_COMPILE")
     except NotImplementedError:
         return None
     rows = np.concatenate([np.asarray(values, dtype=np.float64).reshape(STARTS, -1) for values in drawn], axis=1)
     rows = rows[np.isfinite(rows).all(axis=1)]
-    return rows if rows.shape[0] and rows.shape[1] == flat.dim else None
+    return rows if rows.shape[0] and rows.shape[1] == dim else None
+
+
+Computed = Sequence[tuple[Any, Any]]
 
 
 class Flat:
-    """Graphs in the value variables of a model, as compiled functions of a (B, d) matrix of flat points."""
+    """Graphs in the value variables of a model, as compiled functions of a (B, d) matrix of flat points.
 
-    def __init__(self, values: Sequence[Any], start: dict[str, np.ndarray]) -> None:
-        self.values, self.start = values, start
+    `values` are read from the point. `computed` are other value variables with their graphs, in an order in which each
+    depends only on values and on those before it.
+    """
+
+    def __init__(self, values: Sequence[Any], start: dict[str, np.ndarray], computed: Computed = ()) -> None:
+        self.values, self.start, self.computed = values, start, computed
         self.dim = sum(value.size for value in start.values())
 
     def join(self, point: dict[str, np.ndarray]) -> np.ndarray:
@@ -112,6 +155,8 @@ class Flat:
             value = self.start[variable.name]
             piece = one[begin : begin + value.size].reshape(value.shape).astype(variable.dtype)
             pieces[variable], begin = piece, begin + value.size
+        for variable, graph in self.computed:
+            pieces[variable] = pt.cast(graph_replace([graph], pieces, strict=False)[0], variable.dtype)
         graphs = graph_replace(graphs, pieces, strict=False)
         points = pt.matrix("points", shape=(None, self.dim), dtype="float64")
         # the zero adds an axis for the points even if the graph does not depend on z
