@@ -133,7 +133,12 @@ fn refusals_say_what_to_type() {
         // a name between backquotes is not a setting
         ("y ~ `x` + `z", &[], 64, "  y ~ `x` + `z\n"),
         ("y ~ xx", &[], 65, "did you mean 'x'?"),
-        ("y ~ x", &["--response", "y"], 64, "both a formula and --response are given: leave out response, which the formula names"),
+        (
+            "y ~ x",
+            &["--response", "y"],
+            64,
+            "--response are given: leave out response, which the formula names",
+        ),
         ("y ~ x", &["--features", "x"], 64, "both a formula and --features are given"),
         ("y ~ x", &["--group", "worker"], 64, "both a formula and --group are given"),
         ("y ~ x", &["--no-intercept"], 64, "write y ~ 0 + a"),
