@@ -260,7 +260,7 @@ fn few_pairs() {
             let (means, sds) = (off(q.mean(), &truth.means, &q.sd()), off(&q.sd(), &truth.sds, &q.sd()));
             exceeded +=
                 usize::from(means > estimated.mean_error.unwrap() || sds > estimated.sd_error.unwrap());
-            assert!(estimated.mean_error.unwrap() < 0.1 && estimated.sd_error.unwrap() < 0.1);
+            assert!(estimated.mean_error.unwrap() < 0.3 && estimated.sd_error.unwrap() < 0.3);
             assert_eq!(estimated.statement.level(), Level::Estimated);
         }
     }
