@@ -133,6 +133,8 @@ class Fit:
     @property
     def gaussian(self) -> Fit:
         """The same fit with the Gaussian's own numbers and draws."""
+        if not (self._fitted.has_draws or self._corrects):
+            return self
         own = Fit(self._fitted.gaussian() if self._fitted.has_draws else self._fitted, self._source)
         own._corrects = False
         return own
