@@ -236,7 +236,7 @@ fn everything_stated_is_true() {
 #[test]
 fn few_pairs() {
     let (mut certified, mut exceeded, mut wrong) = (0, 0, Vec::new());
-    for case in 0..12 {
+    for case in 0..6 {
         let name = ["logistic", "poisson", "binomial"][case as usize % 3];
         let mut dice = Dice::new(0xD8_7000 + case);
         let rows = simulated_rows(name, 2000, 2, 0.7, &mut dice);
@@ -252,7 +252,7 @@ fn few_pairs() {
             assert_eq!(said.statement.constant("pairs of draws"), Some(500.0));
             wrong.extend(violations(&found, &truth, kl, &q));
         }
-        for seed in 0..4 {
+        for seed in 0..8 {
             let estimated = sixteen_pairs(&model, &q, &latents(2), seed).unwrap();
             let off = |own: &[f64], truth: &[f64], sd: &[f64]| {
                 (0..2).map(|i| (own[i] - truth[i]).abs() / sd[i]).fold(0.0, f64::max)
@@ -264,9 +264,9 @@ fn few_pairs() {
             assert_eq!(estimated.statement.level(), Level::Estimated);
         }
     }
-    println!("{certified} of 12 certified, {exceeded} of 48 exceeded");
+    println!("{certified} of 6 certified, {exceeded} of 48 exceeded");
     assert!(wrong.is_empty(), "{wrong:?}");
-    assert!(certified >= 10 && exceeded <= 4, "{certified} {exceeded}");
+    assert!(certified >= 5 && exceeded <= 4, "{certified} {exceeded}");
 }
 
 /// 1,000 problems with up to four latents.
