@@ -114,7 +114,7 @@ impl Problem {
         let Some(model) = self.model() else { return weighed };
         let estimated = self
             .with_its_factor(w)
-            .and_then(|q| sixteen_pairs(model, &q, &self.reported(), goal.seed))
+            .and_then(|q| sixteen_pairs(model, &q, goal.seed))
             .unwrap_or_else(|error| Posterior::none(error.to_string()));
         stated(weighed, estimated)
     }
@@ -126,7 +126,7 @@ impl Problem {
             let (draws, work) = (2.0 * said.constant("pairs of draws").unwrap_or(f64::NAN), self.products());
             format!(
                 "the posterior was compared with {draws} draws, because more would take long; posterior corrected \
-                 certifies its means and sds with about {} multiplications",
+                 makes 4000 or more, with about {} multiplications",
                 figure(smallest_attempts(work).1)
             )
         })

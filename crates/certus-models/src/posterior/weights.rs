@@ -179,15 +179,11 @@ pub fn weights(
     Ok(Weighed { posterior, found: Some((found, draws)), too_long })
 }
 
-/// What sixteen pairs of draws, evaluated together, estimate: one pass over the rows.
-pub fn sixteen_pairs(
-    model: &dyn Model,
-    q: &Gaussian,
-    reported: &[Vec<(usize, f64)>],
-    seed: u64,
-) -> Result<Posterior, Error> {
+/// What sixteen pairs of draws, evaluated together, estimate of every combination of the latents: one pass over the
+/// rows.
+pub fn sixteen_pairs(model: &dyn Model, q: &Gaussian, seed: u64) -> Result<Posterior, Error> {
     let settings = WeightSettings { pairs: SIXTEEN, delta: 0.5, seed, attempt: OF_SIXTEEN };
-    Ok(problem(model, q, reported)?.estimate(&settings)?)
+    Ok(problem(model, q, &[])?.estimate(&settings)?)
 }
 
 /// The number of attempt k.
@@ -229,7 +225,7 @@ pub const FUNCTION_POINTS: usize = 2 * (FUNCTION_PAIRS + FUNCTION_PAIRS / 8);
 fn too_long(cost: f64, most: f64) -> String {
     format!(
         "the importance weights of {} pairs of draws would take {} multiplications, more than the limit of {} \
-         (the source corrected has none)",
+         (posterior corrected makes an attempt however long it takes)",
         PAIRS * 4f64.powi(FEWEST),
         figure(cost),
         figure(most)
@@ -240,9 +236,9 @@ fn too_long(cost: f64, most: f64) -> String {
 fn refused(declined: &WeightsDeclined, likelihood: &dyn Likelihood, delta: f64) -> String {
     let why = match declined.obstacle {
         WeightObstacle::Tail { slope, z } if slope < z => {
-            "no cut of the importance weights leaves a small tail: the rounding of a log density of this size is too \
-             large"
-            .into()
+            "the tail of the importance weights is not bounded, although their gradients are small: their logarithms \
+             are too large, or known too inaccurately for a log density of this size"
+                .into()
         }
         WeightObstacle::Tail { slope, z } => format!(
             "the tail of the importance weights is not bounded, because their gradients are too large ({} where less \

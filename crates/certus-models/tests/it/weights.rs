@@ -253,7 +253,7 @@ fn few_pairs() {
             wrong.extend(violations(&found, &truth, kl, &q));
         }
         for seed in 0..8 {
-            let estimated = sixteen_pairs(&model, &q, &latents(2), seed).unwrap();
+            let estimated = sixteen_pairs(&model, &q, seed).unwrap();
             let off = |own: &[f64], truth: &[f64], sd: &[f64]| {
                 (0..2).map(|i| (own[i] - truth[i]).abs() / sd[i]).fold(0.0, f64::max)
             };
