@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use certus::Status;
 use certus_data::{Batch, ColumnInfo, DataError, Prepared, Source, Storage};
-use certus_fit::{Compared, Fit, Problem, Request, RunOutcome, Settings};
+use certus_fit::{Compared, Fit, Problem, Request, Settings};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -185,16 +185,14 @@ impl Model {
         let settings = read(py, settings)?.or(&self.settings);
         let (goal, choice) =
             (settings.goal().map_err(|e| data(py, &e))?, settings.choice().map_err(|e| data(py, &e))?);
-        let kept = goal.clone();
         settings.request().map_err(|e| data(py, &e))?;
         self.problem.check_settings(&settings).map_err(|e| data(py, &e))?;
-        let problem = &*self.problem;
         let (asked, limit) = (settings.asked().map_err(|e| data(py, &e))?, goal.max_time);
         let posterior = settings.posterior().map_err(|e| data(py, &e))?;
         let (theirs, cancellation) = (self.problem.clone(), self.cancellation.clone());
         let ended = run_interruptibly(
             py,
-            ProgressCallback::new(py, progress, kept.gap),
+            ProgressCallback::new(py, progress, goal.gap),
             limit,
             &|_| self.cancellation.set(),
             move |shared| {
@@ -210,16 +208,16 @@ impl Model {
                     let stopped = cancellation.is_set() && !found.is_whole();
                     ended.with(if stopped { Compared::stopped("the fit was stopped") } else { found });
                 }
-                Ok::<RunOutcome, certus_models::Error>(ended)
+                // here, because the summary of thousands of coefficients takes a second, which the limit includes
+                Ok::<Fit, certus_models::Error>(Fit::of_run(ended, &theirs, &settings, &goal))
             },
         );
-        let ended = match (ended.result, ended.stopped) {
-            (_, Some(error)) if !interrupt(py, &error) => return Err(error),
-            (Some(Ok(ended)), _) => ended,
-            (Some(Err(error)), stopped) => return Err(self.failed(py, error, stopped)),
-            (None, stopped) => return Err(stopped.unwrap_or_else(|| late(py))),
-        };
-        Ok(Fitted(py.detach(|| Fit::of_run(ended, problem, &settings, &kept))))
+        match (ended.result, ended.stopped) {
+            (_, Some(error)) if !interrupt(py, &error) => Err(error),
+            (Some(Ok(fit)), _) => Ok(Fitted(fit)),
+            (Some(Err(error)), stopped) => Err(self.failed(py, error, stopped)),
+            (None, stopped) => Err(stopped.unwrap_or_else(|| late(py))),
+        }
     }
 
     /// Log densities at the rows of `latents`.
