@@ -117,6 +117,19 @@ pub enum Command {
         #[arg(num_args = 2.., required = true)]
         fits: Vec<PathBuf>,
     },
+    /// Estimate how well fits predict new rows: leave-one-out cross-validation (PSIS-LOO) and WAIC; of several fits of
+    /// the same responses, the differences
+    Loo {
+        /// The directories of the fits
+        #[arg(required = true)]
+        fits: Vec<PathBuf>,
+        /// The data of the fits, if they have moved
+        #[arg(long, value_name = "FILE")]
+        data: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Report what this build supports
     Doctor,
     /// Print shell completions
@@ -145,6 +158,7 @@ impl Command {
             Command::Effects { .. } => "effects",
             Command::Report { .. } => "report",
             Command::Compare { .. } => "compare",
+            Command::Loo { .. } => "loo",
             Command::Doctor => "doctor",
             Command::Completions { .. } => "completions",
             Command::Man => "man",

@@ -8,6 +8,7 @@ mod config;
 mod effects;
 mod exit;
 mod fit;
+mod loo;
 mod many;
 mod mpi;
 mod output;
@@ -123,6 +124,7 @@ fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failur
         }
         Command::Report { dir } => results::report(&dir),
         Command::Compare { fits } => results::compare(&fits),
+        Command::Loo { fits, data, json } => loo::loo(&fits, data.as_deref(), json),
         Command::Doctor => print(&doctor()).map(|()| Code::Reached),
         Command::Completions { shell } => {
             let mut script = Vec::new();

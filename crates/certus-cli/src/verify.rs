@@ -87,7 +87,7 @@ pub(crate) fn reread(dir: &Path, data: Option<&Path>, command: &str) -> Result<(
     directory.note().iter().for_each(|words| crate::exit::note(words));
     let stored = Stored::read(&directory)?;
     if stored.is_black_box() {
-        let words = "no proof can be exported: the fit is one of a log density, whose rows are not known";
+        let words = "the fit is one of a log density, whose rows are not known";
         return Err(Failure::new(Code::Usage, words));
     }
     let settings = settings(&stored, data, command)?;

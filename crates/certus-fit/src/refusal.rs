@@ -246,6 +246,9 @@ pub enum RequestError {
             new groups or the population (groups new, population)"
     )]
     NoEffects,
+    /// Leave-one-out cross-validation without draws of the posterior.
+    #[error("leave-one-out cross-validation needs draws of the posterior, which this fit does not have: {0}")]
+    NoLoo(&'static str),
     /// A level of a quantile that there is not.
     #[error("`quantiles` has '{value}', but {reason}: for example 0.1,0.5,0.9")]
     Level {

@@ -7,6 +7,7 @@
 //! | stan.rs | Stan programs through the functions of BridgeStan |
 //! | model.rs | columns and settings to a model, and its fit |
 //! | fitted.rs | a fit: its record, its Gaussian, draws, predictions, files |
+//! | loo.rs | leave-one-out cross-validation |
 //! | formula.rs | formulas, read as on the command line |
 //! | settings.rs | the words of the command line |
 //! | columns.rs, memory.rs | columns, and matrices that are not copied |
@@ -18,6 +19,7 @@ mod error;
 mod fitted;
 mod formula;
 mod interrupt;
+mod loo;
 mod memory;
 mod model;
 mod native;
@@ -35,6 +37,8 @@ fn _certus(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<model::Model>()?;
     module.add_class::<native::Native>()?;
     module.add_class::<stan::StanModel>()?;
+    module.add_class::<loo::CrossValidation>()?;
+    module.add_function(wrap_pyfunction!(loo::compare, module)?)?;
     module.add_function(wrap_pyfunction!(formula::read_formula, module)?)?;
     module.add_function(wrap_pyfunction!(formula::formula_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(formula::quoted, module)?)?;

@@ -26,6 +26,12 @@ pub(crate) struct Model {
     cancellation: Arc<Cancellation>,
 }
 
+impl Model {
+    pub(crate) fn problem(&self) -> &Problem {
+        &self.problem
+    }
+}
+
 /// A source that a flag ends.
 struct Stoppable<'a> {
     source: &'a dyn Source,

@@ -11,6 +11,7 @@ mod factor;
 mod files;
 mod formula;
 mod groups;
+mod loo;
 mod many;
 mod mixed;
 mod observations;

@@ -10,6 +10,8 @@ pub use groups::Groups;
 pub use levels::Levels;
 pub use mixture::predict_mixture;
 pub use observe::Responses;
+pub(crate) use observe::{DRAWS, SEED, unknown_parameter};
+pub(crate) use scales::KnownGroups;
 
 use certus::Gaussian;
 use certus::combination::Combinations;

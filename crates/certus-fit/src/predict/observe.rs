@@ -14,9 +14,9 @@ use crate::variance::mixture::Law;
 /// The stream of the first row ([`Purpose`] lists them all); every row has its own.
 const STREAM: u64 = 1 << 47;
 /// Observations of a row whose linear predictor has no draws of its own.
-const DRAWS: usize = 4000;
+pub(crate) const DRAWS: usize = 4000;
 /// The seed of draws of a mixture's scales.
-const SEED: u64 = 0;
+pub(crate) const SEED: u64 = 0;
 
 /// What is predicted.
 pub struct Responses {
@@ -105,7 +105,7 @@ impl Responses {
 }
 
 /// Draws of a parameter of the likelihood that was not given, in the order of the fit's draws.
-fn unknown_parameter(fit: &Fit, name: &str) -> Vec<f64> {
+pub(crate) fn unknown_parameter(fit: &Fit, name: &str) -> Vec<f64> {
     let Some((mixture, unknown)) = &fit.mixture else { return vec![f64::NAN] };
     let Some(row) = unknown.rows.iter().find(|row| row.name == name) else { return vec![f64::NAN] };
     if let Some(draws) = &fit.posterior_draws {

@@ -4,6 +4,7 @@ from ._certus import __version__
 from .adapters.lazy import jax, numpyro, pymc, stan, torch
 from .errors import AssumptionError, DataError, Error, InputError, NotFiniteError, OutputError, TargetError, UsageError
 from .fit import Fit, fit, load
+from .loo import Loo, compare
 from .models import Model, binomial, linear, logistic, negative_binomial, poisson, probit
 from .targets import Target, Variable, target
 
@@ -13,6 +14,7 @@ __all__ = [
     "Error",
     "Fit",
     "InputError",
+    "Loo",
     "Model",
     "NotFiniteError",
     "OutputError",
@@ -22,6 +24,7 @@ __all__ = [
     "Variable",
     "__version__",
     "binomial",
+    "compare",
     "fit",
     "jax",
     "linear",

@@ -20,6 +20,8 @@ DRAWS = 4000
 GAUSSIAN_DRAWS = 16_000
 """Draws of the Gaussian."""
 QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
+NOTE = "on the scale of the model's variables, estimated from draws; what is said above is about fit.summary(unconstrained=True)"
+"""Below a table of these numbers."""
 
 
 def summary(fit: Fit, target: Target) -> pd.DataFrame:

@@ -19,6 +19,8 @@ from .adapters.find import as_target
 from .errors import Error, UsageError
 from .frames import Frame
 from .html import page
+from .loo import Loo
+from .loo import loo as _loo
 from .progress import Show, finish, watcher
 from .settings import infinite, run_settings, whole
 from .targets import Target
@@ -267,6 +269,13 @@ class Fit:
         frame.attrs.update(found)
         return frame
 
+    def loo(self) -> Loo:
+        """How well the model predicts rows that it has not seen: PSIS-LOO and WAIC, from 4,000 draws of the posterior.
+
+        A target needs the log likelihood of every row, which PyMC and NumPyro models have and Stan programs name.
+        """
+        return _loo(self)
+
     def to_arviz(self, draws: int = 1000, seed: int = 0) -> Any:
         """Draws with names, dimensions, log weights, data and log likelihoods: a DataTree, or InferenceData for an ArviZ before 1.0."""
         from .arviz import convert
@@ -295,11 +304,13 @@ class Fit:
         with pd.option_context("display.width", 100, "display.precision", 4, "display.max_rows", 20):
             lines.append(repr(table))
         if self._constrained is not None:
-            lines += ["", "on the scale of the model's variables, estimated from draws; what is said above is about fit.summary(unconstrained=True)"]
+            lines += ["", constrained.NOTE]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return page(self._record, self._fitted.level, self.sentences, self.summary())
+        table = self.summary()
+        note = constrained.NOTE if self._constrained is not None else ""
+        return page(self._record, self._fitted.level, self.sentences, table, note)
 
     def __reduce__(self):
         return _unpickled, self._fitted.parts()

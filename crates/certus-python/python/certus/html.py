@@ -13,8 +13,8 @@ VERDICTS = {"accurate": "#1a7f37", "usable after correction": "#0969da", "unreli
 LISTED = 30
 
 
-def page(record: dict[str, Any], level: str, sentences: list[str], table: pd.DataFrame) -> str:
-    """A self-contained piece of HTML that follows the reader's theme."""
+def page(record: dict[str, Any], level: str, sentences: list[str], table: pd.DataFrame, note: str = "") -> str:
+    """A self-contained piece of HTML that follows the reader's theme; the note is below the table."""
     colour = COLOURS[level] if record["status"] == "reached" else COLOURS["none"] if level == "none" else COLOURS["estimated"]
     colour = VERDICTS.get(record.get("verdict") or "", colour)
     first, rest = sentences[0], sentences[1:]
@@ -22,7 +22,8 @@ def page(record: dict[str, Any], level: str, sentences: list[str], table: pd.Dat
     head = "".join(f"<th style='text-align:right;padding:2px 10px'>{h}</th>" for h in ("mean", "sd", "5 %", "95 %"))
     rows = "".join(_row(str(name), values) for name, values in table[:LISTED].iterrows())
     more = len(table) - LISTED
-    foot = f"<div style='opacity:.7'>and {more} more: fit.summary()</div>" if more > 0 else ""
+    below = [f"and {more} more: fit.summary()"] * (more > 0) + [note] * bool(note)
+    foot = "".join(f"<div style='opacity:.7'>{escape(line)}</div>" for line in below)
     rows_used = record["data"]["rows"]
     about = f"{escape(record['model'])}, status {escape(record['status'])}" + (f", {rows_used} rows" if rows_used is not None else "")
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from .fit import Fit
 
 SHOWN, PAIRS, DRAWS = 25, 3, 4000
+TITLE = 150
+"""Characters of a line of the title."""
 
 
 def figure(fit: Fit, names: list[str] | None = None) -> Any:
@@ -36,7 +39,7 @@ def figure(fit: Fit, names: list[str] | None = None) -> Any:
         _trace(middle.subplots(), fit)
     _pairs(right, fit, pairs[:size])
     first = fit.sentences[0]
-    fig.suptitle(first[0].upper() + first[1:], fontsize=12)
+    fig.suptitle(fill(first[0].upper() + first[1:], TITLE), fontsize=12)
     return fig
 
 

@@ -124,11 +124,13 @@ def target(
     names: Sequence[str] | None = None,
     start: Sequence[float] | Array | None = None,
     starts: Sequence[Sequence[float]] | Array | None = None,
+    log_likelihood: Callable[[Array], Mapping[str, NDArray[Any]]] | None = None,
 ) -> Target:
     """A target from a function of a (B, d) array that returns the B log densities and their (B, d) gradients."""
     return Target(
         fn,
         dim,
+        log_likelihood=log_likelihood,
         names=names,
         strong_convexity=strong_convexity,
         smoothness=smoothness,

@@ -1,6 +1,7 @@
 //! Estimates with standard errors, from fresh draws; never a proof.
 
 pub mod importance;
+mod loo;
 pub mod psis;
 mod weighted;
 
@@ -10,6 +11,7 @@ use crate::gaussian::Gaussian;
 use crate::target::Target;
 
 pub use importance::{Importance, importance, importance_of};
+pub use loo::RowFit;
 pub use weighted::WeightedDraws;
 
 /// A Monte-Carlo estimate.
