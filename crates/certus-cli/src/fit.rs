@@ -87,7 +87,7 @@ pub fn resume(
     if communicator.decide(u64::from(done.is_some())) == 1 {
         let Some(done) = done else { return Ok(Code::Reached) };
         directory.iter().try_for_each(FitDirectory::remove_run)?;
-        show(&arguments, done, directory.as_ref())?;
+        table::show(&arguments, done, directory.as_ref())?;
         return Ok(Code::from(&done.status));
     }
     let run = Run::new(&arguments, communicator)?;
@@ -389,7 +389,7 @@ impl<'a> Run<'a> {
             let stopped = matches!(fit.record.status, Status::Interrupted | Status::Limit);
             fit.write(directory, stopped)?;
         }
-        if self.communicator.leads() { show(self.arguments, &fit.record, directory) } else { Ok(()) }
+        if self.communicator.leads() { table::show(self.arguments, &fit.record, directory) } else { Ok(()) }
     }
 }
 
@@ -406,13 +406,4 @@ fn uncertified(outcome: &Outcome) -> bool {
 
 fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Prints the record, as requested.
-fn show(arguments: &Settings, record: &Record, directory: Option<&FitDirectory>) -> Result<(), Failure> {
-    match (arguments.json, arguments.quiet) {
-        (true, _) => print(&record.to_json()),
-        (false, true) => Ok(()),
-        (false, false) => print(&table::fit(record, directory.map(FitDirectory::path))),
-    }
 }

@@ -30,6 +30,12 @@ pub fn request(settings: &Settings) -> Result<Request, Failure> {
             "the model is not given: use one of {names}; for example: certus fit logistic data.csv \"y ~ x\""
         )));
     }
+    if settings.data.is_none() && settings.response.is_none() && settings.formula.is_none() {
+        let model = settings.model.as_deref().unwrap_or_default();
+        return Err(usage(format!(
+            "the data are not given: for example certus fit {model} data.csv \"y ~ x\""
+        )));
+    }
     if settings.response.is_none() && settings.formula.is_none() {
         return Err(usage("the response is not given: write a formula, \"y ~ x\", or use --response COL"));
     }

@@ -4,8 +4,25 @@ use std::fmt::Write;
 use std::path::Path;
 
 use certus::Status;
-use certus_fit::Record;
 use certus_fit::record::{Parameter, number};
+use certus_fit::{FitDirectory, Record, Settings};
+
+use crate::exit::{Failure, note, print};
+
+/// Prints the record, as requested.
+pub fn show(arguments: &Settings, record: &Record, directory: Option<&FitDirectory>) -> Result<(), Failure> {
+    match (arguments.json, arguments.quiet) {
+        (true, _) => print(&record.to_json()),
+        (false, false) => print(&fit(record, directory.map(FitDirectory::path))),
+        (false, true) => {
+            // the exit code alone does not say what is missing
+            if record.status != Status::Reached {
+                note(&record.message);
+            }
+            Ok(())
+        }
+    }
+}
 
 /// Parameters shown.
 const SHOWN: usize = 40;

@@ -296,8 +296,11 @@ impl Spec {
                 let columns = read[k].columns();
                 // the levels of a feature may be crossed with those of a group, (1 | g:a)
                 let crossed = |name: &String| self.groups.iter().all(|g| g.factor[..] != [name.clone()]);
+                // a rate per unit of exposure may depend on the exposure, log(x) + offset(log(x))
+                let computed = matches!(self.offset, Some(Offset::Computed { .. }));
                 let used = |(name, role): &&(String, &str)| {
-                    columns.contains(&name.as_str()) && (*role != "a group" || !crossed(name))
+                    let both = (*role == "a group" && crossed(name)) || (*role == "the offset" && computed);
+                    columns.contains(&name.as_str()) && !both
                 };
                 if let Some((name, role)) = roles.iter().find(used) {
                     let (column, term) = (name.clone(), term.clone());

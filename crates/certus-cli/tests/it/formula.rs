@@ -121,6 +121,20 @@ fn the_formula_is_kept_and_resumed_commands_read_it() {
     expect(&certus(&by_site), 0, "2 models by site");
 }
 
+/// A column may be a feature and in a computed offset, which takes 1 off its coefficient: the prior is all but flat.
+#[test]
+fn an_offset_of_a_feature() {
+    let dir = scratch("formula-offset");
+    let file = table(&dir);
+    let slope = |formula: &str| {
+        let record = fitted(&[&file, formula, "--sigma", "1", "--prior-sd", "1000", "--no-standardise"]);
+        let own = record["parameters"].as_array().unwrap().iter().find(|p| p["name"] == "sqrt(z)").unwrap();
+        own["mean"].as_f64().unwrap()
+    };
+    let (alone, beside) = (slope("y ~ sqrt(z)"), slope("y ~ sqrt(z) + offset(sqrt(z))"));
+    assert!((alone - 1.0 - beside).abs() < 1e-5, "{alone} {beside}");
+}
+
 #[test]
 fn refusals_say_what_to_type() {
     let dir = scratch("formula-refused");
@@ -133,6 +147,8 @@ fn refusals_say_what_to_type() {
         // a name between backquotes is not a setting
         ("y ~ `x` + `z", &[], 64, "  y ~ `x` + `z\n"),
         ("y ~ xx", &[], 65, "did you mean 'x'?"),
+        ("y ~ x + offset(x)", &[], 64, "'x' is the offset and can't be a feature as well"),
+        ("cbind(y, x) ~ z", &[], 64, "use the model binomial, write successes ~ …"),
         (
             "y ~ x",
             &["--response", "y"],

@@ -393,9 +393,15 @@ fn a_stopped_search_goes_on() {
     expect(&ended, 0, "sd(g)");
     assert!(stops > 0, "{seconds} s, stopped after {limit}: never");
     let (mut a, mut b) = (record(&whole), record(&parts));
+    // the last of the parts may end while the posterior is compared, and then says so
+    let reason = b["certificate"]["posterior"]["reason"].as_str().unwrap_or_default();
+    let compared = !reason.starts_with("stopped by --max-time");
     for record in [&mut a, &mut b] {
         for key in ["seconds", "settings"] {
             record[key] = serde_json::Value::Null;
+        }
+        if !compared {
+            record["certificate"]["posterior"] = serde_json::Value::Null;
         }
     }
     assert_eq!(a, b);

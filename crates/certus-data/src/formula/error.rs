@@ -74,7 +74,8 @@ pub enum Fault {
     #[error(
         "the response is {call}, but a column is required: {}",
         if call.starts_with("cbind") {
-            "for successes among trials write successes ~ … and give the column of trials (--trials, in Python trials=)"
+            "for successes among trials use the model binomial, write successes ~ … and give the column of trials \
+                (--trials, in Python trials=)"
         } else {
             "compute it first, as a column of its own (--sql \"SELECT *, ln(y) AS log_y FROM data\")"
         }
