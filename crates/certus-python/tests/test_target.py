@@ -356,3 +356,10 @@ def test_the_summary_of_a_target_with_variables_is_weighted_where_the_gaussian_i
         assert np.ptp(weighted_draws(own)[1]) == 0
     # 1, 2, 4 with weights 1/2, 1/4, 1/4
     np.testing.assert_allclose(marginal(np.array([4.0, 1.0, 2.0]), np.array([0.25, 0.5, 0.25]))[:2], [2.0, np.sqrt(1.5)])
+
+
+def test_chains_of_infinite_variance_are_not_accurate():
+    """Student's t with 2 degrees of freedom: the chains mix, and their sd is that of the farthest draw."""
+    fit = certus.fit(certus.target(lambda z: (-1.5 * np.log1p(z**2).sum(1), -3 * z / (1 + z**2)), dim=2), progress=False)
+    assert fit.verdict == "unreliable" and fit.status == "limit"
+    assert "known only to" in fit.sentences[0]

@@ -20,6 +20,9 @@ use crate::record::Source;
 const GRADIENTS: u64 = 1_000_000;
 /// Chains are worth more than this many independent draws, where their numbers are accurate.
 const EFFECTIVE: f64 = 400.0;
+/// Numbers of chains that are accurate have stated errors of at most this: means in sds, sds as parts of themselves.
+/// A variable of infinite variance mixes, and its sd is not known.
+const STATED_WITHIN: f64 = 0.25;
 /// What a target says that has no gradients or no time left.
 const OVER: [&str; 2] = ["the limit of gradients was reached", "the time limit was reached"];
 
@@ -40,10 +43,10 @@ impl Found {
     }
 }
 
-/// True of chains whose numbers are accurate, if there is one mode: no divergences, R-hat below 1.01, and an effective
-/// sample size above 400.
-pub(crate) fn accurate(r_hat: f64, effective: f64, divergences: f64) -> bool {
-    r_hat < R_HAT && effective > EFFECTIVE && divergences == 0.0
+/// True of chains whose numbers are accurate, if there is one mode: no divergences, R-hat below 1.01, an effective
+/// sample size above 400, and stated errors of at most a quarter.
+pub(crate) fn accurate(r_hat: f64, effective: f64, divergences: f64, error: f64) -> bool {
+    r_hat < R_HAT && effective > EFFECTIVE && divergences == 0.0 && error <= STATED_WITHIN
 }
 
 impl PosteriorTable {
@@ -147,9 +150,13 @@ fn judged(outcome: &mut Outcome, chains: Result<Chains, certus_models::Error>, s
     let (table, r_hat) = PosteriorTable::nuts(&reported, chains, seed);
     let effective = table.constant("effective sample size").unwrap_or(0.0);
     let modes = outcome.comparison.as_ref().map_or(0, |c| c.modes.missed);
-    let good = accurate(r_hat, effective, divergences as f64) && modes == 0;
+    let error = table.error();
+    let good = accurate(r_hat, effective, divergences as f64, error) && modes == 0;
     let none = if divergences == 0 { ", no divergences" } else { "" };
-    let words = format!("{}{none}, effective sample size about {}", table.made, nearest(effective, 2));
+    let mut words = format!("{}{none}, effective sample size about {}", table.made, nearest(effective, 2));
+    if error > STATED_WITHIN {
+        words += &format!("; a mean or an sd is known only to {} % of an sd", nearest(100.0 * error, 2));
+    }
     let mixed = r_hat < R_HAT && table.is_finite();
     Found {
         table: mixed.then_some(table),

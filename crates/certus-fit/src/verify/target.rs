@@ -248,7 +248,9 @@ fn verdict(record: &Record) -> Option<Verdict> {
         let [r_hat, effective, divergences] = ["R-hat", "effective sample size", "divergences"].map(constant);
         // draws of good chains may still not give the sd of a variable with a heavy tail
         let doubted = record.verdict == Some(Verdict::Unreliable);
-        let good = accurate(r_hat, effective, divergences) && found.missed == 0 && !doubted;
+        let errors = record.parameters.iter().flat_map(|p| [p.mean_error, p.sd_error]).flatten();
+        let error = errors.fold(0.0, f64::max);
+        let good = accurate(r_hat, effective, divergences, error) && found.missed == 0 && !doubted;
         return Some(if good { Verdict::Accurate } else { Verdict::Unreliable });
     }
     let Some((mean, sd)) = shifts else { return record.verdict.filter(|v| !v.is_usable()) };

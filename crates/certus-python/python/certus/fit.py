@@ -299,7 +299,9 @@ class Fit:
     def __repr__(self) -> str:
         record = self._record
         first, *rest = self.sentences
-        lines = [first, *(f"  {line}" for line in rest), f"status: {record['status']} ({record['message']})", ""]
+        # the message of a black box begins with the verdict
+        more = record["message"].removeprefix(first).lstrip("; ")
+        lines = [first, *(f"  {line}" for line in rest), f"status: {record['status']}" + (f" ({more})" if more else ""), ""]
         table = self.summary()[["mean", "sd", "q05", "q95"]]
         with pd.option_context("display.width", 100, "display.precision", 4, "display.max_rows", 20):
             lines.append(repr(table))
