@@ -173,6 +173,61 @@ def varying_slopes() -> None:
     pm.Normal("y", a[county] + b[county] * floor, pm.HalfNormal("sigma", 2), observed=y)
 
 
+def houses() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Logarithms of radon levels in the houses of 40 counties, simulated: with and without a basement (floor 0 and 1);
+    most counties have few houses, some have many."""
+    r = rng(23)
+    size = 1 + r.multinomial(660, r.dirichlet(np.full(40, 0.5)))
+    county = np.repeat(np.arange(40), size)
+    floor = (r.random(county.size) < 0.17).astype(float)
+    y = 1.46 + r.normal(scale=0.33, size=40)[county] + (-0.68 + r.normal(scale=0.3, size=40)[county]) * floor
+    return county, floor, y + r.normal(scale=0.73, size=county.size)
+
+
+def radon_with(sd_prior: Callable[[str], Any], centred: bool) -> None:
+    """Intercepts and slopes that vary by county; `sd_prior` makes the sds."""
+    county, floor, y = houses()
+    effects = []
+    for name in ("a", "b"):
+        mu, sd = pm.Normal(f"mu_{name}", 0, 10), sd_prior(f"sigma_{name}")
+        if centred:
+            effects.append(pm.Normal(name, mu, sd, shape=40))
+        else:
+            effects.append(pm.Deterministic(name, mu + sd * pm.Normal(f"z_{name}", 0, 1, shape=40)))
+    a, b = effects
+    pm.Normal("y", a[county] + b[county] * floor, sd_prior("sigma"), observed=y)
+
+
+def half_normal(name: str) -> Any:
+    return pm.HalfNormal(name, 1)
+
+
+def half_cauchy(name: str) -> Any:
+    return pm.HalfCauchy(name, 5)
+
+
+def radon_by_z(sd_prior: Callable[[str], Any]) -> Callable[[], pm.Model]:
+    def build() -> pm.Model:
+        with pm.Model() as built:
+            radon_with(sd_prior, centred=False)
+        return built
+
+    return build
+
+
+@model
+def radon() -> None:
+    radon_with(half_normal, centred=True)
+
+
+@model
+def radon_half_cauchy() -> None:
+    radon_with(half_cauchy, centred=True)
+
+
+REFERENCE["radon"], REFERENCE["radon_half_cauchy"] = radon_by_z(half_normal), radon_by_z(half_cauchy)
+
+
 def sparse() -> tuple[np.ndarray, np.ndarray]:
     r = rng(6)
     x = r.normal(size=(60, 8))

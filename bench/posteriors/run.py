@@ -410,7 +410,8 @@ def table(work: Path, names: list[str], methods: list[str]) -> str:
             if worst and verdict == "unreliable" and kind == KINDS[0]:
                 late.append(f"{name}: {found['sentences'][0]}")
         theirs.append(f"{name:25}{cells}")
-    lines += [*ours, "", *theirs, "", f"{'verdict':26}" + "".join(f"{k:>28}" for k in KINDS)]
+    others = [*theirs, ""] if methods != ["certus"] else []
+    lines += [*ours, "", *others, f"{'verdict':26}" + "".join(f"{k:>28}" for k in KINDS)]
     for verdict in sorted({v for v, _ in verdicts}):
         lines.append(f"{verdict:26}" + "".join(f"{verdicts.count((verdict, k)):28}" for k in KINDS))
     lines += ["", f"accurate, but outside: {len(false)}", *(f"  {x}" for x in false)]
