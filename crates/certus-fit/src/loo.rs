@@ -166,9 +166,6 @@ impl Fit {
             let latents = self.latents(DRAWS, SEED);
             return Ok((columns(&latents, self.gaussian.dim()), parameters(), None));
         };
-        if mixture.log_covariance.is_some() {
-            return Err(RequestError::NoLoo("its scales are estimates; fit it without `scales`").into());
-        }
         match &self.posterior_draws {
             Some(draws) => {
                 let effects = mixture.effects.as_ref();
@@ -186,12 +183,15 @@ impl Fit {
                 let note = (!scales.effects.is_empty()).then_some(note);
                 Ok((Predictors::Groups(groups), parameters(), note))
             }
+            None if mixture.log_covariance.is_some() => {
+                Err(RequestError::NoLoo("its scales are estimates; infer their posterior instead").into())
+            }
             None if scales.effects.is_empty() => {
                 let mut latents = Vec::new();
                 mixture.each_draw(scales, DRAWS, SEED, |z, _| latents.extend_from_slice(z));
                 Ok((columns(&latents, mixture.dim()), parameters(), None))
             }
-            None => Err(RequestError::NoLoo("fit it without `posterior` gaussian").into()),
+            None => Err(RequestError::NoLoo("the effects of its groups have no draws").into()),
         }
     }
 }

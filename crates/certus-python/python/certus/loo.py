@@ -29,7 +29,7 @@ class Loo:
     """Leave-one-out cross-validation by smoothed importance sampling, and WAIC."""
 
     elpd: float
-    """The expected log pointwise predictive density of new data: the sum of `pointwise`."""
+    """The expected log pointwise predictive density of new data: the sum of `pointwise`, each times the weight of its row."""
     se: float
     """Its standard error."""
     p: float
@@ -42,6 +42,8 @@ class Loo:
     """The effective number of parameters by WAIC."""
     unreliable: int
     """Rows whose k̂ exceeds 0.7: they move the posterior too much."""
+    note: str | None
+    """What was assumed beyond the draws."""
     pointwise: Array = field(repr=False)
     """log p(y_i | the other rows)."""
     k: Array = field(repr=False)
@@ -55,7 +57,7 @@ class Loo:
             f"elpd_waic {self.elpd_waic:12.2f} ± {self.se_waic:.2f}",
             f"p_waic    {self.p_waic:12.2f}",
         ]
-        return "\n".join([*rows, self._own.words()])
+        return "\n".join([*rows, self._own.words(), *([f"note: {self.note}"] if self.note else [])])
 
 
 def loo(fit: Fit) -> Loo:
@@ -64,7 +66,17 @@ def loo(fit: Fit) -> Loo:
     found: dict[str, Any] = json.loads(own.json())
     one, waic = found["loo"], found["waic"]
     return Loo(
-        one["elpd"], one["se"], one["p"], waic["elpd"], waic["se"], waic["p"], found["unreliable"], pointwise=own.elpd(), k=own.k(), _own=own
+        elpd=one["elpd"],
+        se=one["se"],
+        p=one["p"],
+        elpd_waic=waic["elpd"],
+        se_waic=waic["se"],
+        p_waic=waic["p"],
+        unreliable=found["unreliable"],
+        note=found["note"],
+        pointwise=own.elpd(),
+        k=own.k(),
+        _own=own,
     )
 
 
@@ -85,6 +97,7 @@ def compare(fits: Mapping[str, Fit]) -> pd.DataFrame:
 
     `compare({"small": a, "large": b})` has a row for each fit: `elpd_loo` with its standard error `se`, the effective number of parameters
     `p_loo`, the `difference` of elpd from that of the best fit with its standard error, and how many rows are `unreliable` (k̂ above 0.7).
+    Of targets only the number of rows is checked, not that their responses are the same.
     """
     if len(fits) < 2:
         raise UsageError(f"compare needs at least two fits, but there {'is 1' if fits else 'are 0'}: compare({{'small': a, 'large': b}})")
