@@ -121,7 +121,7 @@ fn not_run(outcome: &Outcome, compared: &Comparison, left: u64, asked: bool) -> 
     } else if asked {
         None
     } else if compared.modes.missed > 0 {
-        Some("chains seldom tell the shares of several modes".into())
+        Some("chains rarely move between modes".into())
     } else if compared.importance.is_none() {
         Some("there was no comparison".into())
     } else if (left as f64) < NUTS_GRADIENTS {

@@ -75,7 +75,6 @@ impl Comparison {
     pub(super) fn new(found: &auto::Comparison) -> Self {
         let value = |e: Option<Estimate>| e.and_then(|e| finite(e.value));
         let error = |e: Option<Estimate>| e.and_then(|e| finite(e.standard_error));
-        let declared = found.certified.is_some() || found.not_certified.is_some();
         let mode = |mode: &auto::Mode| Mode {
             point: mode.point.clone(),
             log_density: mode.log_density,
@@ -91,7 +90,7 @@ impl Comparison {
             sd_shift_se: error(found.sd_shift),
             log_concave: match &found.convexity {
                 Convexity::Violated(_) => LogConcave::Violated,
-                _ if declared => LogConcave::Declared,
+                _ if found.is_declared() => LogConcave::Declared,
                 Convexity::NoViolation => LogConcave::NoViolation,
                 Convexity::NotChecked => LogConcave::NotChecked,
             },

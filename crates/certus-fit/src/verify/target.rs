@@ -108,7 +108,7 @@ fn levels(stored: &Stored, report: &mut Report) {
             .refuted
             .push("status is reached, but the verdict is not accurate or usable after correction".into());
     }
-    let declared = stored.record.comparison.as_ref().is_some_and(|c| c.log_concave == LogConcave::Declared);
+    let declared = is_declared(&stored.record);
     let table = stored.record.table.as_ref();
     if table.is_some_and(|t| {
         t.level == RecordedLevel::Proved || (t.level == RecordedLevel::Probable && !declared)
@@ -135,6 +135,11 @@ fn levels(stored: &Stored, report: &mut Report) {
     }
 }
 
+/// True of a target that its owner declared log-concave.
+fn is_declared(record: &Record) -> bool {
+    record.comparison.as_ref().is_some_and(|c| c.log_concave == LogConcave::Declared)
+}
+
 /// The record whose numbers follow from the stored estimates.
 fn own(stored: &Stored) -> Record {
     let record = &stored.record;
@@ -149,7 +154,8 @@ fn own(stored: &Stored) -> Record {
     let estimated = estimate(&certificate.gap.constants);
     let gap = match certificate.gap.level {
         RecordedLevel::Estimated => {
-            estimated_gap(family, estimated, constant(&certificate.gap.constants, "draws"))
+            let draws = constant(&certificate.gap.constants, "draws");
+            estimated_gap(family, estimated, draws, is_declared(record))
         }
         _ => Gap::none(family, reason(&certificate.gap.reason)),
     };

@@ -20,40 +20,59 @@ DRAWS = 4000
 GAUSSIAN_DRAWS = 16_000
 """Draws of the Gaussian."""
 QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
-NOTE = "on the scale of the model's variables, estimated from draws; what is said above is about fit.summary(unconstrained=True)"
+NOTE = "what is said above is about the coordinates of the fit, fit.summary(unconstrained=True); rows of other variables are estimated from draws"
 """Below a table of these numbers."""
 
 
 def summary(fit: Fit, target: Target) -> pd.DataFrame:
-    """Mean, sd and quantiles of every entry of the model's variables."""
-    draws, weights = weighted_draws(fit)
+    """Mean, sd and quantiles of every entry of the model's variables; where one is a coordinate of the fit, the numbers of that."""
+    draws, weights = weighted_draws(fit, target)
     values = target.constrain(draws) if target.constrain is not None else {}
+    own = fit.summary(unconstrained=True)[["mean", "sd", *QUANTILES]].to_numpy()
+    coordinates = {column.tobytes(): row for column, row in zip(draws.T, own, strict=True)}
     names: list[str] = []
     rows: list[Array] = []
     for variable in target.variables or ():
         flat = np.asarray(values[variable.name], dtype=np.float64).reshape(len(draws), -1)
         names += entries(variable, target.coords or {})
-        rows += [marginal(column, weights) for column in flat.T]
+        for column in flat.T:
+            row = coordinates.get(column.tobytes())
+            rows.append(marginal(column, weights) if row is None else row)
     return pd.DataFrame(rows, columns=["mean", "sd", *QUANTILES], index=pd.Index(names, name="parameter"))
 
 
-def weighted_draws(fit: Fit) -> tuple[Array, Array]:
+def weighted_draws(fit: Fit, target: Target) -> tuple[Array, Array]:
     """Draws of what is printed, with weights that sum to 1.
 
-    An accurate Gaussian is so on the unconstrained scale, and a tail that hardly matters there may matter after exp: importance weights
-    correct its draws. Draws of the posterior, and those of a Gaussian that was asked for or is unreliable, have equal weights.
+    What is accurate or usable on the unconstrained scale may have a tail that matters after exp: draws of q, every other one twice as far from
+    its mean, get importance weights. Draws of a sampler, and those of a Gaussian that was asked for or is unreliable, have equal weights.
     """
-    if fit._fitted.has_draws:
-        return fit.latents(DRAWS), np.full(DRAWS, 1 / DRAWS)
-    draws, n = fit.latents(GAUSSIAN_DRAWS), GAUSSIAN_DRAWS
-    wanted = fit._corrects and fit.verdict == "accurate"
-    log_weights = fit.log_weights(n) if wanted else None
-    if log_weights is None:
-        return draws, np.full(n, 1 / n)
+    sampled = (fit._record.get("table") or {}).get("source") == "nuts"
+    usable = fit._corrects and fit.verdict in ("accurate", "usable after correction") and not sampled
+    weighted = both_widths(fit.gaussian, target) if usable else None
+    if weighted is not None:
+        return weighted
+    draws = fit.latents(DRAWS if fit._fitted.has_draws else GAUSSIAN_DRAWS)
+    return draws, np.full(len(draws), 1 / len(draws))
+
+
+def both_widths(q: Fit, target: Target) -> tuple[Array, Array] | None:
+    """Draws of the mixture of q and of q twice as wide, with their weights; None where the log density cannot be had so far out."""
+    draws, n = q.latents(GAUSSIAN_DRAWS), GAUSSIAN_DRAWS
+    draws[::2] = 2 * draws[::2] - q.mean
+    narrow, wide = q.log_q(draws), q.log_q((draws + q.mean) / 2) - draws.shape[1] * np.log(2)
+    try:
+        log_density = np.asarray(target.log_density(draws)[0], dtype=np.float64)
+    except Exception:
+        return None
+    log_weights = log_density - np.logaddexp(narrow, wide)
+    if not np.isfinite(np.max(log_weights)):
+        return None
     weights = np.exp(log_weights - np.max(log_weights))
     # truncated at √n times their mean, which bounds the influence of a single draw
     weights = np.minimum(weights, np.sqrt(n) * weights.mean())
-    return draws, weights / weights.sum()
+    seen = weights > 0
+    return draws[seen], weights[seen] / weights.sum()
 
 
 def marginal(values: Array, weights: Array) -> Array:

@@ -283,7 +283,7 @@ class Fit:
         return convert(self, whole("draws", draws, 1), whole("seed", seed))
 
     def plot(self, names: list[str] | None = None) -> Any:
-        """A matplotlib figure: coefficients, the gap during the run, and pairs of coefficients with importance-weighted draws."""
+        """A matplotlib figure: parameters, the gap (or the ELBO) during the run, and pairs of coordinates with importance-weighted draws."""
         from .plot import figure
 
         return figure(self, names)

@@ -1,4 +1,4 @@
-"""Three plots of a fit: coefficients, the gap during the run, and pairs of coefficients with importance-weighted draws."""
+"""Three plots of a fit: parameters, the gap (or the ELBO) during the run, and pairs of coordinates with importance-weighted draws."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 from .errors import UsageError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from .fit import Fit
 
 SHOWN, PAIRS, DRAWS = 25, 3, 4000
@@ -28,11 +30,13 @@ def figure(fit: Fit, names: list[str] | None = None) -> Any:
         raise UsageError(f"names has '{unknown[0]}', which is not a parameter: there are {', '.join(fit.names[:10])}")
     chosen = [fit.names.index(n) for n in names] if names else list(range(min(len(fit.names), SHOWN)))
     pairs = chosen[: PAIRS + (fit.names[chosen[0]] == "(Intercept)" and len(chosen) > PAIRS)][-PAIRS:]
-    height = max(4.0, 0.26 * len(chosen) + 1.4)
+    table = fit.summary(unconstrained=True).iloc[chosen] if names else fit.summary()
+    shown = table if names else table.head(SHOWN)
+    height = max(4.0, 0.26 * len(shown) + 1.4)
     size = max(2, len(pairs))
     fig = Figure(figsize=(15, max(height, 5.4)), layout="constrained")
     left, middle, right = fig.subfigures(1, 3, width_ratios=[1.1, 1, 1.3])
-    _coefficients(left.subplots(), fit, chosen)
+    _parameters(left.subplots(), shown, len(table) - len(shown))
     if fit._fitted.is_mixture:
         _scale(middle.subplots(), fit)
     else:
@@ -43,34 +47,38 @@ def figure(fit: Fit, names: list[str] | None = None) -> Any:
     return fig
 
 
-def _coefficients(axes: Any, fit: Fit, chosen: list[int]) -> None:
-    y = np.arange(len(chosen))[::-1]
-    mean, low, high = (np.array(fit._column(k))[chosen] for k in ("mean", "q05", "q95"))
+def _parameters(axes: Any, shown: pd.DataFrame, hidden: int) -> None:
+    y = np.arange(len(shown))[::-1]
+    mean, low, high = (shown[k] for k in ("mean", "q05", "q95"))
     axes.hlines(y, low, high, color="#0969da", lw=2)
     axes.plot(mean, y, "o", color="#0969da", ms=4)
     axes.axvline(0, color="grey", lw=0.8)
-    axes.set_yticks(y, [fit.names[k] for k in chosen])
+    axes.set_yticks(y, list(shown.index))
     axes.set_title("mean and 90 % interval", fontsize=10)
-    hidden = len(fit.names) - len(chosen)
     if hidden > 0:
         axes.set_xlabel(f"{hidden} more parameters are not shown")
 
 
 def _trace(axes: Any, fit: Fit) -> None:
-    points = [(p["gradients"], p["seconds"], p["bound"]) for p in fit.to_dict()["trace"] if p["bound"]]
+    trace = fit.to_dict()["trace"]
     bound, level = fit.certificate.gap.bound, fit.certificate.gap.level
-    axes.set_title("gap to the best Gaussian", fontsize=10)
     axes.set_xlabel("seconds")
     axes.set_ylabel("nats")
+    if not bound:
+        # no gap is stated, so none is drawn
+        axes.set_title("ELBO during the run", fontsize=10)
+        elbo = [(p["seconds"], -p["neg_elbo"]) for p in trace if p["neg_elbo"] is not None]
+        axes.plot(*zip(*elbo, strict=True) if elbo else ([], []), "o-", color="#0969da", ms=3)
+        return
+    points = [(p["seconds"], p["bound"]) for p in trace if p["bound"]]
+    axes.set_title("gap to the best Gaussian", fontsize=10)
     if points:
-        _, seconds, bounds = zip(*points, strict=True)
+        seconds, bounds = zip(*points, strict=True)
         axes.semilogy(seconds, bounds, "o-", color="#0969da", ms=3, label="bound during the run" if level == "proved" else "estimate during the run")
     goal = fit.settings.get("gap", 0.01)
     axes.axhline(goal, color="grey", ls=":", label=f"goal {goal:g}")
-    if bound:
-        axes.axhline(bound, color="#1a7f37", ls="--", label=next(s for s in fit.sentences if s.startswith("gap ")).partition(" from ")[0])
-    if points or bound:
-        axes.set_yscale("log")
+    axes.axhline(bound, color="#1a7f37", ls="--", label=next(s for s in fit.sentences if s.startswith("gap ")).partition(" from ")[0])
+    axes.set_yscale("log")
     axes.set_xlim(left=0.0)
     axes.legend(fontsize=8)
 

@@ -152,7 +152,7 @@ def doubted(fit: Fit, variables: tuple[str, ...]) -> Fit:
     source = fit.source
     if fit.verdict != "accurate" or source.constrain is None:
         return fit
-    draws, weights = constrained.weighted_draws(fit)
+    draws, weights = constrained.weighted_draws(fit, source)
     values = source.constrain(draws)
     worst, where = 0.0, ""
     for variable in source.variables:

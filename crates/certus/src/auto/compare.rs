@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::log_concave::{Contradiction, certify};
+use super::log_concave::{Contradiction, certify, contradicted};
 use super::modes::{ModeSearch, Modes};
 use super::verdict::{ACCURATE, Comparison, Verdict};
 use super::{Ending, Run};
@@ -33,6 +33,8 @@ pub(super) fn for_the_descent(most: u64) -> u64 {
     most - (most / RESERVE.0).min(RESERVE.1)
 }
 
+/// Why something is missing.
+const NO_TIME: &str = "there was no time for it";
 /// What a stopped target says.
 const STOPPED: &str = "the comparison with the posterior was stopped";
 
@@ -63,16 +65,18 @@ impl Run<'_, '_> {
         let compared = self.compared(&measured, hurry);
         self.measured = Some(measured);
         match compared {
-            Ok((comparison, contradiction)) => {
+            Ok(comparison) => {
+                let found = std::mem::replace(&mut self.convexity, comparison.convexity.clone());
                 self.comparison = Some(comparison);
-                match contradiction {
-                    Some(words) => Ok((Status::AssumptionViolated, words)),
-                    None => ending,
+                match &self.convexity {
+                    Convexity::Violated(violation) if self.declares_convexity() && !found.is_violated() => {
+                        Ok((Status::AssumptionViolated, contradicted(violation)))
+                    }
+                    _ => ending,
                 }
             }
             Err(error) if is_stop(&error) => {
-                self.comparison =
-                    Some(Comparison::missing("there was no time for it", self.convexity.clone()));
+                self.comparison = Some(Comparison::missing(NO_TIME, self.convexity.clone()));
                 ending
             }
             Err(error @ Error::Target(_)) => {
@@ -86,7 +90,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn compared(&self, measured: &Measured, hurry: bool) -> Result<(Comparison, Option<String>), Error> {
+    fn compared(&self, measured: &Measured, hurry: bool) -> Result<Comparison, Error> {
         let (begun, clock, limit) = (Instant::now(), self.clock, self.goal.max_time);
         let proceed = move || match limit {
             _ if hurry => begun.elapsed() < PATIENCE,
@@ -95,41 +99,43 @@ impl Run<'_, '_> {
         };
         let admit = move |_| if proceed() { Ok(()) } else { Err(STOPPED.into()) };
         let target = Gated::new(&self.target, &admit);
-        let (w, convexity) = (&self.gaussian, self.convexity.clone());
-        let none = Modes::default;
+        let (w, mut convexity) = (&self.gaussian, self.convexity.clone());
         if hurry {
             let found = self.of_look(measured)?;
             let points = self.points(measured, &found, false)?;
-            let comparison = Comparison::new(w, found, none(), convexity);
-            return Ok((Comparison { points: Some(points), ..comparison }, None));
+            let comparison = Comparison::new(w, found, Modes::default(), convexity);
+            let not_certified = self.target.log_concave().then(|| NO_TIME.into());
+            return Ok(Comparison { points: Some(points), not_certified, ..comparison });
         }
         let (mut found, mut fresh) = self.weighed(&target, measured, DRAWS[0])?;
-        let declared = self.declares_convexity();
-        let violated = matches!(convexity, Convexity::Violated(_));
-        let modes = if declared && !violated { none() } else { self.modes(&target, &found)? };
+        let modes = self.modes(&target, &found)?;
+        if let Some(violation) = modes.violation.clone().filter(|_| !convexity.is_violated()) {
+            convexity = Convexity::Violated(Box::new(violation));
+        }
         let mut comparison = Comparison::new(w, found.clone(), modes.clone(), convexity.clone());
         let accuracy = self.goal.accuracy.unwrap_or(ACCURATE);
         if comparison.is_open(w, accuracy) && self.left() > 2 * DRAWS[1] as u64 {
             (found, fresh) = self.weighed(&target, measured, DRAWS[1])?;
-            comparison = Comparison::new(w, found.clone(), modes, convexity);
+            comparison = Comparison::new(w, found.clone(), modes, convexity.clone());
         }
         if comparison.verdict.is_usable() {
             comparison.points = Some(self.points(measured, &found, fresh)?);
         }
-        let mut contradiction = None;
-        if declared && !violated && self.target.log_concave() {
+        if !convexity.is_violated() && self.target.log_concave() {
             let certified = certify(&target, w, self.goal, found.log_evidence.value, self.left(), self.here);
             match certified {
                 Ok(Ok(certified)) => comparison.certified = Some(certified),
                 Ok(Err(why)) => comparison.not_certified = Some(why),
                 Err(Contradiction::Error(error)) if is_stop(&error) => {
-                    comparison.not_certified = Some("there was no time for it".into());
+                    comparison.not_certified = Some(NO_TIME.into());
                 }
                 Err(Contradiction::Error(error)) => return Err(error),
-                Err(Contradiction::Witness(words)) => contradiction = Some(words),
+                Err(Contradiction::Violated(violation)) => {
+                    comparison.convexity = Convexity::Violated(Box::new(violation));
+                }
             }
         }
-        Ok((comparison, contradiction))
+        Ok(comparison)
     }
 
     /// True if the user declares −log p convex, by constants or by name.

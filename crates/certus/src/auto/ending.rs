@@ -8,17 +8,15 @@ use super::log_concave::contradicted;
 use super::slope::short;
 use super::verdict::Comparison;
 use super::{Counts, Ending, Outcome, Run};
-use crate::certificate::words::{counted, estimate};
+use crate::certificate::words::{counted, estimate, nearest};
 use crate::certificate::{Certificate, Checks, Gap, Level, Posterior, Spending, Statement, family_name};
 use crate::diagnostics::{Estimate, importance, psis};
 use crate::error::Error;
 use crate::fit::Status;
-use crate::moving::{Convexity, Measured, concave_direction, convexity};
+use crate::moving::{Convexity, Measured, Violation, concave_direction, convexity};
 use crate::random::Purpose;
-use crate::target::{Curvature, Guarded, Target, Witness};
+use crate::target::{Curvature, Guarded, Target};
 
-/// What the estimate rests on.
-const RESTS_ON: &str = "the posterior is log-concave (no violation was found) and nearly Gaussian around q";
 /// A run that was told to stop may look for violations of convexity this long.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// The draws of the search at the end of a run that did not reach its goal.
@@ -34,8 +32,10 @@ pub fn reached(gap: &Gap) -> String {
 }
 
 /// What fresh draws say of the gap where no violation of log-concavity was found, as a statement.
-pub fn estimated_gap(family: String, gap: Estimate, draws: f64) -> Gap {
-    let statement = Statement::estimated("part J", gap.upper(), RESTS_ON);
+pub fn estimated_gap(family: String, gap: Estimate, draws: f64, declared: bool) -> Gap {
+    let known = if declared { "declared" } else { "no violation was found" };
+    let rests_on = format!("the posterior is log-concave ({known}) and nearly Gaussian around q");
+    let statement = Statement::estimated("part J", gap.upper(), &rests_on);
     measured(Gap { statement, ..Gap::none(family, "") }, gap, draws)
 }
 
@@ -62,7 +62,7 @@ impl Run<'_, '_> {
         };
         if let Some(witness) = witness {
             // the descent has arrived; that no gap is stated is said later
-            self.convexity = Convexity::Violated(Box::new(witness));
+            self.convexity = Convexity::by_gradients(witness);
             return Ok(Some((Status::Reached, String::new())));
         }
         self.convexity = Convexity::NoViolation;
@@ -78,8 +78,8 @@ impl Run<'_, '_> {
     pub(super) fn check_convexity(&mut self, ending: Result<Ending, Error>) -> Result<Ending, Error> {
         self.look_for_violations(&ending);
         match &self.convexity {
-            Convexity::Violated(witness) if ending.is_ok() && self.declares_convexity() => {
-                Ok((Status::AssumptionViolated, contradicted(witness)))
+            Convexity::Violated(violation) if ending.is_ok() && self.declares_convexity() => {
+                Ok((Status::AssumptionViolated, contradicted(violation)))
             }
             _ => ending,
         }
@@ -92,7 +92,7 @@ impl Run<'_, '_> {
             return;
         };
         if let Some(witness) = measured.witness.clone() {
-            self.convexity = Convexity::Violated(Box::new(witness));
+            self.convexity = Convexity::by_gradients(witness);
             return;
         }
         let hurry = match ending {
@@ -112,7 +112,10 @@ impl Run<'_, '_> {
     fn gap_by_estimate(&self, seen: &Measured, status: &Status) -> Gap {
         let (family, draws) = (family_name(self.gaussian.factor()), seen.log_weights.len() as f64);
         let reason = match &self.convexity {
-            Convexity::NoViolation => return estimated_gap(family, seen.gap, draws),
+            Convexity::NoViolation => {
+                let declared = self.comparison.as_ref().is_some_and(Comparison::is_declared);
+                return estimated_gap(family, seen.gap, draws, declared);
+            }
             Convexity::Violated(_) if *status == Status::Reached => {
                 format!("{NOT_CONCAVE}; {}", nearby(seen.gap))
             }
@@ -172,13 +175,13 @@ impl Run<'_, '_> {
             posterior = compared;
         }
         let contradicted = status == Status::AssumptionViolated;
-        if contradicted && !matches!(self.convexity, Convexity::Violated(_)) {
+        if contradicted && !self.convexity.is_violated() {
             gap = Gap::none(family, "an assumption is violated: see the message");
         } else if let Some(certified) = self.certified.as_ref().filter(|c| c.statement.bound().is_some()) {
             gap = certified.clone();
         }
         let known = match &self.convexity {
-            Convexity::Violated(witness) => contradiction(witness),
+            Convexity::Violated(violation) => format!("{NOT_CONCAVE} ({})", in_words(violation)),
             _ if status == Status::Reached => reached(&gap),
             _ => gap.facts().message(),
         };
@@ -224,12 +227,20 @@ fn nearby(gap: Estimate) -> String {
     )
 }
 
-/// Two points that contradict log-concavity, in words.
-fn contradiction(witness: &Witness) -> String {
-    format!(
-        "{NOT_CONCAVE} (according to its gradients, the second derivative of −log p between {} and {} is {:.3e})",
-        short(&witness.points[0]),
-        short(&witness.points[1]),
-        witness.along
-    )
+/// What contradicts log-concavity.
+pub(super) fn in_words(violation: &Violation) -> String {
+    match violation {
+        Violation::Gradients(witness) => format!(
+            "according to its gradients, the second derivative of −log p between {} and {} is {:.3e}",
+            short(&witness.points[0]),
+            short(&witness.points[1]),
+            witness.along
+        ),
+        Violation::Maxima([one, other], nats) => format!(
+            "it has maxima at {} and {}, and between them it is lower than at both by {} nats",
+            short(one),
+            short(other),
+            nearest(*nats, 3)
+        ),
+    }
 }

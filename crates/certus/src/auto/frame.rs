@@ -32,15 +32,16 @@ impl Run<'_, '_> {
         }
         let found = ended != SearchStep::Moved;
         let mut there = curved(&self.target, &search)?;
-        let mut words = format!("mode found by L-BFGS ({steps} steps), frame from secants at the mode");
-        if !found {
-            words = format!("no mode found in {steps} L-BFGS steps, frame from secants at the last point");
-            // where the search ran away nothing bends upwards: begin where the user would
-            if there.flat.is_some() || !there.convex {
-                search = Search::new(start);
-                there = curved(&self.target, &search)?;
-                words = format!("no mode found in {steps} L-BFGS steps, frame from secants at the start");
-            }
+        let mut words = if found {
+            format!("mode found by L-BFGS ({steps} steps), frame from secants at the mode")
+        } else {
+            format!("no mode found in {steps} L-BFGS steps, frame from secants at the last point")
+        };
+        // where the search ran away (into the neck of a funnel) nothing bends upwards: begin where the user would
+        if there.flat.is_some() || !(found || there.convex) {
+            search = Search::new(start);
+            there = curved(&self.target, &search)?;
+            words = format!("no mode found in {steps} L-BFGS steps, frame from secants at the start");
         }
         if let Some(flat) = there.flat {
             return Ok(ControlFlow::Break((

@@ -6,13 +6,14 @@ use std::cmp::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use super::Goal;
-use super::slope::short;
+use super::ending::in_words;
 use super::verdict::{ACCURATE, CertifiedWeights};
 use crate::certificate::figure;
 use crate::certificate::weights::{WeightObstacle, WeightProblem, WeightSettings};
 use crate::diagnostics::WeightedDraws;
 use crate::error::{Error, TargetError};
 use crate::gaussian::Gaussian;
+use crate::moving::Violation;
 use crate::target::{Change, Curvature, Target, Witness};
 
 /// Pairs of the attempts, one after the other, until the numbers are accurate enough.
@@ -26,8 +27,8 @@ const ROUNDING: f64 = 1e-12;
 
 /// Why a certificate was not made.
 pub(super) enum Contradiction {
-    /// Two points contradict the declaration, in words.
-    Witness(String),
+    /// Two points contradict the declaration.
+    Violated(Violation),
     /// The target failed.
     Error(Error),
 }
@@ -107,15 +108,9 @@ impl Target for Monotone<'_> {
     }
 }
 
-/// The message of a declaration that two points contradict.
-pub(super) fn contradicted(witness: &Witness) -> String {
-    format!(
-        "declaration contradicted: the target is declared log-concave, but according to its gradients the second \
-         derivative of −log p between {} and {} is {:.3e}",
-        short(&witness.points[0]),
-        short(&witness.points[1]),
-        witness.along
-    )
+/// The message of a declaration that is contradicted.
+pub(super) fn contradicted(violation: &Violation) -> String {
+    format!("declaration contradicted: the target is declared log-concave, but {}", in_words(violation))
 }
 
 /// Why a certificate is declined.
@@ -168,7 +163,7 @@ pub(super) fn certify(
         let settings = WeightSettings { pairs, delta: share, seed: goal.seed, attempt: attempt as u64 };
         let found = problem.certify(&settings).map_err(Contradiction::Error)?;
         if let Some(witness) = guarded.witness() {
-            return Err(Contradiction::Witness(contradicted(&witness)));
+            return Err(Contradiction::Violated(Violation::Gradients(witness)));
         }
         let found = match found {
             Ok(found) => found,

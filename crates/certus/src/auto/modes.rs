@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::factor::Workspace;
 use crate::gaussian::Gaussian;
 use crate::linalg;
-use crate::moving::Axes;
+use crate::moving::{Axes, Violation};
 use crate::random::Random;
 use crate::target::Target;
 
@@ -64,6 +64,8 @@ pub struct Modes {
     pub unended: u64,
     /// Of how many of `found`, beside the first, q's share of the posterior says that they matter.
     pub missed: usize,
+    /// Two of the maxima with a valley between them: no log-concave density has that.
+    pub violation: Option<Violation>,
 }
 
 impl Modes {
@@ -141,7 +143,7 @@ impl ModeSearch<'_> {
                 modes.unended += 1;
                 continue;
             };
-            if let Some(mode) = self.new_mode(place, &modes.found)? {
+            if let Some(mode) = self.new_mode(place, &mut modes)? {
                 from_mean |= modes.starts == 1;
                 modes.found.push(mode);
             }
@@ -222,7 +224,8 @@ impl ModeSearch<'_> {
     }
 
     /// The maximum at the end of a search, if it is one and none of those that are known.
-    fn new_mode(&self, place: Place, known: &[Mode]) -> Result<Option<Mode>, Error> {
+    fn new_mode(&self, place: Place, modes: &mut Modes) -> Result<Option<Mode>, Error> {
+        let known = &modes.found;
         let is_near =
             |place: &Place| known.iter().any(|mode| self.distance(&place.point, &mode.point) <= APART);
         if is_near(&place) {
@@ -244,10 +247,20 @@ impl ModeSearch<'_> {
         if 0.5 * linalg::norm_squared(&whitened) > 0.5 * BARRIER {
             return Ok(None);
         }
+        let mut violation = None;
         for mode in known {
-            if !self.is_separated(&here, mode)? {
+            let valley = self.valley(&here, mode)?;
+            if valley.is_nan() || valley <= BARRIER {
                 return Ok(None);
             }
+            // what is not finite between them may only be not defined
+            let rounding = 1e-9 * here.value.abs().max(mode.log_density.abs());
+            if violation.is_none() && valley.is_finite() && valley > rounding {
+                violation = Some(Violation::Maxima([mode.point.clone(), here.point.clone()], valley));
+            }
+        }
+        if modes.violation.is_none() {
+            modes.violation = violation;
         }
         let around = there.axes.gaussian(&here.point)?;
         Ok(Some(Mode {
@@ -259,8 +272,8 @@ impl ModeSearch<'_> {
         }))
     }
 
-    /// True if the log density on the segment between two maxima is lower than at both.
-    fn is_separated(&self, here: &Place, mode: &Mode) -> Result<bool, Error> {
+    /// By how many nats the log density on the segment between two maxima is lower than at both.
+    fn valley(&self, here: &Place, mode: &Mode) -> Result<f64, Error> {
         let dim = here.point.len();
         let mut points = Vec::with_capacity(dim * BETWEEN);
         for k in 1..=BETWEEN {
@@ -273,7 +286,7 @@ impl ModeSearch<'_> {
             .iter()
             .map(|v| if v.is_nan() { f64::NEG_INFINITY } else { *v })
             .fold(f64::INFINITY, f64::min);
-        Ok(least < (-here.value).min(mode.log_density) - BARRIER)
+        Ok((-here.value).min(mode.log_density) - least)
     }
 
     /// Modes of equal height that a permutation or a change of signs of the coordinates maps to the first: it is a

@@ -231,6 +231,11 @@ impl Comparison {
         Some(posterior)
     }
 
+    /// True of a target that is declared log-concave.
+    pub fn is_declared(&self) -> bool {
+        self.certified.is_some() || self.not_certified.is_some()
+    }
+
     /// "accurate: k-hat 0.08; …".
     pub fn sentence(&self) -> String {
         format!("{}: {}", self.verdict.as_str(), self.why)

@@ -27,7 +27,28 @@ pub enum Convexity {
     /// No violation was found, which proves nothing.
     NoViolation,
     /// Two points between which −log p is not convex.
-    Violated(Box<Witness>),
+    Violated(Box<Violation>),
+}
+
+impl Convexity {
+    /// Of gradients that contradict it.
+    pub(crate) fn by_gradients(witness: Witness) -> Self {
+        Self::Violated(Box::new(Violation::Gradients(witness)))
+    }
+
+    /// True if a violation was found.
+    pub fn is_violated(&self) -> bool {
+        matches!(self, Self::Violated(_))
+    }
+}
+
+/// What contradicts log-concavity.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Violation {
+    /// Gradients at two points, between which −log p bends downwards.
+    Gradients(Witness),
+    /// Two maxima, between which the log density is lower than at both by so many nats.
+    Maxima([Vec<f64>; 2], f64),
 }
 
 /// Two points between which −log p is not convex, if a search at draws of q finds any.
@@ -38,7 +59,10 @@ pub fn concave_direction(
     iteration: u64,
 ) -> Result<Option<Witness>, Error> {
     Ok(match convexity(target, w, random, iteration, &|| true)? {
-        Convexity::Violated(witness) => Some(*witness),
+        Convexity::Violated(violation) => match *violation {
+            Violation::Gradients(witness) => Some(witness),
+            Violation::Maxima(..) => None,
+        },
         _ => None,
     })
 }
@@ -67,7 +91,7 @@ pub fn convexity(
             axes.add_apply(&u.iter().map(|x| far * x).collect::<Vec<f64>>(), &mut center);
             let around = Around { target, axes: &axes, center, proceed };
             match around.lanczos(start)? {
-                Place::Violated(witness) => return Ok(Convexity::Violated(Box::new(witness))),
+                Place::Violated(witness) => return Ok(Convexity::by_gradients(witness)),
                 Place::Stopped => return Ok(Convexity::NotChecked),
                 Place::NoViolation => known = Convexity::NoViolation,
                 Place::NotFinite => {}

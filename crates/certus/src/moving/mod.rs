@@ -21,7 +21,7 @@ mod measure;
 mod state;
 
 pub use axes::Axes;
-pub use concavity::{Convexity, concave_direction, convexity};
+pub use concavity::{Convexity, Violation, concave_direction, convexity};
 pub use measure::Measured;
 
 use crate::error::{Error, same_length};

@@ -304,6 +304,11 @@ fn missed_modes_are_found() {
         assert!((other.log_density - own.log_density - expected).abs() < 0.02, "{modes:?}");
         assert!((modes.share(1) - (1.0 - w)).abs() < 0.02, "{modes:?}");
         assert!(outcome.message.contains("one of several modes"), "{}", outcome.message);
+        // two maxima contradict what an estimate of the gap assumes
+        assert_eq!(outcome.certificate.gap.statement.level(), Level::None, "{outcome}");
+        let contradicted = if a > 5.0 { "it has maxima at (" } else { "according to its gradients" };
+        let claimed = format!("not log-concave: no gap is claimed ({contradicted}");
+        assert!(outcome.message.contains(&claimed), "{}", outcome.message);
         assert!(!outcome.to_string().contains("KL(q‖p) at most"), "{outcome}");
         assert_eq!(outcome.certificate.posterior.statement.bound(), None);
     }
@@ -472,6 +477,7 @@ fn what_is_stated_of_declared_targets_is_true() {
         let (low, high) = c.log_evidence;
         assert!(low <= evidence && evidence <= high && high - low < 0.1, "{low} {evidence} {high}");
         assert!(reverse <= c.reverse_kl + 2e-3 && c.reverse_kl < reverse + 0.2, "{reverse} {}", c.reverse_kl);
+        assert!(outcome.to_string().contains("log-concave (declared)"), "{outcome}");
         // statements that the user's word supports, and no proof
         let plain =
             fitted(&target(shapes.len(), log_gamma(&given)), Goal { seed, gap: 1e-3, ..Goal::default() });
@@ -498,6 +504,19 @@ fn false_declarations_are_contradicted() {
     assert_eq!(outcome.status, Status::AssumptionViolated, "{outcome}");
     assert!(outcome.message.starts_with("declaration contradicted"), "{}", outcome.message);
     assert!(outcome.comparison.as_ref().unwrap().certified.is_none());
+    // a mode that no draw of q comes near
+    for (start, a) in [(9.0, 10.0), (30.0, 30.0)] {
+        let outcome =
+            fitted(&declared(2, mixture(a, 0.3)), Goal { start: Some(vec![start, 0.0]), ..Goal::default() });
+        assert_eq!(outcome.status, Status::AssumptionViolated, "{outcome}");
+        assert!(
+            outcome.message.contains("declared log-concave, but it has maxima at ("),
+            "{}",
+            outcome.message
+        );
+        assert_eq!(outcome.certificate.gap.statement.level(), Level::None, "{outcome}");
+        assert!(outcome.comparison.as_ref().unwrap().certified.is_none());
+    }
     // the same without the declaration is no contradiction
     both.log_concave = false;
     let outcome = fitted(&both, Goal { start: Some(vec![1.5, 0.0]), ..Goal::default() });

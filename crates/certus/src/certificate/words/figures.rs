@@ -128,8 +128,14 @@ pub fn percent(x: f64) -> String {
     decimal.to_string()
 }
 
-/// An estimate that cannot be negative with its standard error: "0.0209 ± 0.0022".
+/// Below this, the estimate of a gap or of a change is rounding.
+const ROUNDING: f64 = 1e-12;
+
+/// An estimate that cannot be negative with its standard error: "0.0209 ± 0.0022"; rounding is "0 ± 1e-12".
 pub fn estimate(value: f64, standard_error: f64) -> String {
+    if value.abs() < ROUNDING && standard_error < ROUNDING {
+        return format!("0 ± {}", figure(ROUNDING));
+    }
     format!("{} ± {}", nearest(value.max(0.0), 3), figure(standard_error))
 }
 
@@ -225,6 +231,7 @@ mod tests {
         assert_eq!([upward(-12.34, 2), upward(0.099_230_1, 4)], ["-12", "0.09924"]);
         assert_eq!(nearest(0.025_449, 3), "0.0254");
         assert_eq!(estimate(-1e-3, 0.001_21), "0 ± 0.0013");
+        assert_eq!(estimate(3e-33, 2e-16), "0 ± 1.0e-12");
     }
 
     #[test]
