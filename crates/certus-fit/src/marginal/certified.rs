@@ -97,7 +97,7 @@ impl Fit {
         for (part, own) in parts.iter().zip(enclosed) {
             let MarginalEffect { estimate, error, .. } = &mut found.rows[part.row];
             *estimate = own.estimate;
-            *error = Some((own.high - own.estimate).max(own.estimate - own.low));
+            *error = Some(own.error());
         }
         found.delta = Some(with.delta);
         Ok(())

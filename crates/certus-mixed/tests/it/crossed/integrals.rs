@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use certus_likelihood::{Loss, Response};
-use certus_mixed::crossed::{Method, Sampling, likelihood_at};
+use certus_mixed::crossed::{Method, Sampling, kept_mode, likelihood_at, likelihood_drawn};
 
 use super::data::{Noise, Rows, likelihood, random};
 
@@ -71,6 +71,37 @@ fn integrals_are_those_of_brute_force() {
     }
     // the correction is needed: without it errors are far larger than what is allowed for
     assert!(largest > 10.0, "{largest}");
+}
+
+/// The estimates for points that are drawn have the likelihood as their expectation: the mean over points is that of
+/// brute force, with numbers of their own, and within four standard errors; the mode from which a search begins changes
+/// nothing.
+#[test]
+fn drawn_likelihoods_have_the_right_expectation() {
+    let mut noise = Noise(17);
+    let loss = likelihood(Response::Logistic);
+    let rows = random(Response::Logistic, &[5, 2], &[(0, 1), (1, 1)], 18, false, &mut noise);
+    let (model, x) = (rows.model(loss.clone()), [0.2, 0.5, 0.9, 1.3]);
+    let want = brute(&rows, &*loss, &x[..2], [x[2], x[3]]);
+    let sampling = Sampling { draws: Some(64), seed: 3 };
+    let start = kept_mode(&model, &x).unwrap();
+    let points = 400;
+    let ratios: Vec<f64> = (0..points)
+        .map(|point| {
+            let from = (point % 2 == 0).then_some(&start[..]);
+            (likelihood_drawn(&model, &x, from, sampling, point).unwrap() - want).exp()
+        })
+        .collect();
+    let n = points as f64;
+    let mean = ratios.iter().sum::<f64>() / n;
+    let error = (ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n * (n - 1.0))).sqrt();
+    assert!((mean - 1.0).abs() < 4.0 * error, "{mean} ± {error}");
+    // small enough to see that a correction is missing, and not 0: every point has its own numbers
+    let approximation = likelihood_at(&model, &x, EXACT).unwrap().approximation;
+    assert!(
+        error > 0.0 && ((approximation - want).exp() - 1.0).abs() > 10.0 * error,
+        "{approximation} {want} {error}"
+    );
 }
 
 /// Gradients of both approximations, one to three effects per level, kept and integrated out, two terms of one factor.
