@@ -130,6 +130,17 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Compare the data with data sets that the posterior predicts for the same rows: statistics and residuals
+    Ppc {
+        /// The directory of the fit
+        dir: PathBuf,
+        /// The data of the fit, if they have moved
+        #[arg(long, value_name = "FILE")]
+        data: Option<PathBuf>,
+        /// Print JSON, residuals included
+        #[arg(long)]
+        json: bool,
+    },
     /// Report what this build supports
     Doctor,
     /// Print shell completions
@@ -159,6 +170,7 @@ impl Command {
             Command::Report { .. } => "report",
             Command::Compare { .. } => "compare",
             Command::Loo { .. } => "loo",
+            Command::Ppc { .. } => "ppc",
             Command::Doctor => "doctor",
             Command::Completions { .. } => "completions",
             Command::Man => "man",

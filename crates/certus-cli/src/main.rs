@@ -13,6 +13,7 @@ mod many;
 mod mpi;
 mod output;
 mod plan;
+mod ppc;
 mod progress;
 mod ranks;
 mod request;
@@ -125,6 +126,7 @@ fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failur
         Command::Report { dir } => results::report(&dir),
         Command::Compare { fits } => results::compare(&fits),
         Command::Loo { fits, data, json } => loo::loo(&fits, data.as_deref(), json),
+        Command::Ppc { dir, data, json } => ppc::ppc(&dir, data.as_deref(), json),
         Command::Doctor => print(&doctor()).map(|()| Code::Reached),
         Command::Completions { shell } => {
             let mut script = Vec::new();

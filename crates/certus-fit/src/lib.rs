@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arrays;
+mod at_draws;
 mod atomic;
 pub mod checkpoint;
 mod checksum;
@@ -50,6 +51,7 @@ mod number;
 mod plan;
 mod posterior;
 mod posterior_draws;
+mod ppc;
 mod predict;
 mod prior;
 mod problem;
@@ -89,6 +91,7 @@ pub use meta::meta;
 pub use method_choice::{MethodChoice, Numbers};
 pub use posterior::{Compared, Marginal, PosteriorChoice, PosteriorTable};
 pub use posterior_draws::PosteriorDraws;
+pub use ppc::{Ppc, Statistic};
 pub use predict::{
     Groups, Levels, Prediction, Predictions, Responses, predict, predict_draws, predict_mixture,
     predict_posterior,

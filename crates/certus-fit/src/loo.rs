@@ -5,16 +5,12 @@ use std::sync::Arc;
 
 use certus::certificate::counted;
 use certus::diagnostics::RowFit;
-use certus::parallel;
 use certus_likelihood::{Likelihood, Response};
-use certus_models::rows::{Leaf, leaves};
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::fit::Fit;
-use crate::predict::{DRAWS, KnownGroups, SEED, unknown_parameter};
 use crate::problem::Problem;
-use crate::refusal::RequestError;
 
 /// k̂ above which the contribution of a row cannot be trusted.
 const UNRELIABLE: f64 = 0.7;
@@ -77,122 +73,35 @@ pub struct LooRow {
     pub difference_se: f64,
 }
 
-/// Linear predictors at draws.
-enum Predictors<'a> {
-    /// Of latents: draws of the first, of the second, …
-    Latents(Vec<f64>, usize),
-    Groups(KnownGroups<'a>),
-}
-
-impl Predictors<'_> {
-    fn linear(&self, terms: &[(usize, f64)], offset: f64, levels: &[usize]) -> Vec<f64> {
-        match self {
-            Self::Latents(columns, draws) => {
-                let mut t = vec![offset; *draws];
-                for (j, a) in terms {
-                    certus::linalg::add_scaled(&mut t, *a, &columns[j * draws..][..*draws]);
-                }
-                t
-            }
-            Self::Groups(groups) => groups.linear(terms, offset, levels),
-        }
-    }
-}
-
-/// Of draws one after the other, those of each latent together.
-fn columns(latents: &[f64], dim: usize) -> Predictors<'static> {
-    let draws = latents.len() / dim.max(1);
-    let columns = (0..dim * draws).map(|at| latents[at % draws * dim + at / draws]).collect();
-    Predictors::Latents(columns, draws)
-}
-
 impl Fit {
     /// PSIS-LOO and WAIC on the rows of the fit, whose `problem` is built from the same data.
     pub fn loo(&self, problem: &Problem) -> Result<Loo, Error> {
-        let (predictors, parameters, note) = self.predictors()?;
+        let at = self.at_draws()?;
         let response: Response = self.record.model.parse()?;
-        let likelihoods: Vec<Arc<dyn Likelihood>> =
-            parameters.iter().map(|parameter| response.likelihood(*parameter)).collect::<Result<_, _>>()?;
-        let (meaning, prepared) = (&problem.meaning, &problem.prepared);
-        let (rows, p) = (meaning.rows(), prepared.encoding.features.len());
-        let of_row = |leaf: &Leaf<'_>, i: usize| {
-            let x: Vec<f64> = (0..p).map(|j| leaf.x.get(i, j)).collect();
-            let levels: Vec<usize> =
-                prepared.codes.iter().map(|codes| codes[leaf.first + i] as usize).collect();
-            let mut terms = Vec::new();
-            rows.terms(&x, &levels, &mut terms);
-            let mut values = predictors.linear(&terms, leaf.offset_of(i), &levels);
-            let datum = leaf.datum(i);
-            for (k, t) in values.iter_mut().enumerate() {
-                *t = -likelihoods[k % likelihoods.len()].value(*t, datum);
-            }
-            (RowFit::new(&values), values.len())
-        };
-        let (mut fits, mut weights, mut draws, mut installed) = (Vec::new(), Vec::new(), 0, Ok(()));
-        for index in 0..leaves(&*prepared.rows) {
-            prepared.rows.leaf(index, &mut |leaf| {
-                let mut own: Vec<_> = (0..leaf.y.len()).map(|_| None).collect();
-                let work =
-                    || parallel::for_each_piece(&mut own, 1, 8, &|i, out| out[0] = Some(of_row(&leaf, i)));
-                if let Err(error) = parallel::install(None, work) {
-                    installed = Err(error);
+        let likelihoods: Vec<Arc<dyn Likelihood>> = at
+            .parameters
+            .iter()
+            .map(|parameter| response.likelihood(*parameter))
+            .collect::<Result<_, _>>()?;
+        let (mut fits, mut weights, mut draws) = (Vec::new(), Vec::new(), 0);
+        at.each_row(
+            problem,
+            &|leaf, i, mut values| {
+                let datum = leaf.datum(i);
+                for (k, t) in values.iter_mut().enumerate() {
+                    *t = -likelihoods[k % likelihoods.len()].value(*t, datum);
                 }
-                weights.extend((0..leaf.y.len()).map(|i| leaf.weight_of(i)));
-                fits.extend(own.into_iter().flatten().map(|(fit, count)| {
-                    draws = count;
-                    fit
-                }));
-            })?;
-        }
-        installed.map_err(certus_models::Error::from)?;
+                (RowFit::new(&values), values.len(), leaf.weight_of(i))
+            },
+            &mut |(fit, count, weight)| {
+                fits.push(fit);
+                weights.push(weight);
+                draws = count;
+            },
+        )?;
         let fits =
             fits.into_iter().collect::<Result<Vec<RowFit>, _>>().map_err(certus_models::Error::from)?;
-        Ok(Loo::new(&fits, weights, draws, note))
-    }
-
-    /// Linear predictors at draws of the posterior, the likelihood's parameter at the same draws (one if it is given,
-    /// or there is none), and what was assumed.
-    #[expect(clippy::type_complexity, reason = "three things about the same draws")]
-    fn predictors(&self) -> Result<(Predictors<'_>, Vec<Option<f64>>, Option<&'static str>), Error> {
-        let meaning = self.meaning()?;
-        let response: Response = self.record.model.parse()?;
-        let given = response.parameter().map(|p| (p, self.record.settings[p.name()].as_f64()));
-        let unknown = given.filter(|(_, value)| value.is_none()).map(|(p, _)| p.name());
-        let parameters = || match (unknown, given) {
-            (Some(name), _) => unknown_parameter(self, name).into_iter().map(Some).collect(),
-            (None, given) => vec![given.and_then(|(_, value)| value)],
-        };
-        let Some((mixture, scales)) = &self.mixture else {
-            let latents = self.latents(DRAWS, SEED);
-            return Ok((columns(&latents, self.gaussian.dim()), parameters(), None));
-        };
-        match &self.posterior_draws {
-            Some(draws) => {
-                let effects = mixture.effects.as_ref();
-                if !scales.effects.is_empty() && effects.is_none() {
-                    return Err(RequestError::NoLoo("it does not have the effects of its groups").into());
-                }
-                let drawn_apart = effects.is_some_and(|effects| !effects.deviations.is_empty());
-                if drawn_apart && unknown.is_some() {
-                    let words =
-                        "the effects of its groups and the parameter of the likelihood have no joint draws";
-                    return Err(RequestError::NoLoo(words).into());
-                }
-                let groups = KnownGroups::new(meaning.dim(), scales, effects, draws);
-                let note = "the effects of groups are taken to be normal, given the coefficients";
-                let note = (!scales.effects.is_empty()).then_some(note);
-                Ok((Predictors::Groups(groups), parameters(), note))
-            }
-            None if mixture.log_covariance.is_some() => {
-                Err(RequestError::NoLoo("its scales are estimates; infer their posterior instead").into())
-            }
-            None if scales.effects.is_empty() => {
-                let mut latents = Vec::new();
-                mixture.each_draw(scales, DRAWS, SEED, |z, _| latents.extend_from_slice(z));
-                Ok((columns(&latents, mixture.dim()), parameters(), None))
-            }
-            None => Err(RequestError::NoLoo("the effects of its groups have no draws").into()),
-        }
+        Ok(Loo::new(&fits, weights, draws, at.note))
     }
 }
 

@@ -246,9 +246,16 @@ pub enum RequestError {
             new groups or the population (groups new, population)"
     )]
     NoEffects,
-    /// Leave-one-out cross-validation without draws of the posterior.
-    #[error("leave-one-out cross-validation needs draws of the posterior, which this fit does not have: {0}")]
-    NoLoo(&'static str),
+    /// What compares rows with draws of the posterior, without draws.
+    #[error(
+        "leave-one-out cross-validation and predictive checks need draws of the posterior, which this fit does not have: {0}"
+    )]
+    NoDraws(&'static str),
+    /// A check of rows that stand for others.
+    #[error(
+        "predictive checks are for rows that count once, but there are weights other than 1: repeat the rows instead"
+    )]
+    WeightedRows,
     /// A level of a quantile that there is not.
     #[error("`quantiles` has '{value}', but {reason}: for example 0.1,0.5,0.9")]
     Level {

@@ -8,6 +8,7 @@
 //! | model.rs | columns and settings to a model, and its fit |
 //! | fitted.rs | a fit: its record, its Gaussian, draws, predictions, files |
 //! | loo.rs | leave-one-out cross-validation |
+//! | ppc.rs | data sets that the posterior predicts |
 //! | formula.rs | formulas, read as on the command line |
 //! | settings.rs | the words of the command line |
 //! | columns.rs, memory.rs | columns, and matrices that are not copied |
@@ -23,6 +24,7 @@ mod loo;
 mod memory;
 mod model;
 mod native;
+mod ppc;
 mod settings;
 mod stan;
 mod target;
@@ -39,6 +41,8 @@ fn _certus(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stan::StanModel>()?;
     module.add_class::<loo::CrossValidation>()?;
     module.add_function(wrap_pyfunction!(loo::compare, module)?)?;
+    module.add_function(wrap_pyfunction!(ppc::ppc, module)?)?;
+    module.add_function(wrap_pyfunction!(ppc::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(formula::read_formula, module)?)?;
     module.add_function(wrap_pyfunction!(formula::formula_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(formula::quoted, module)?)?;

@@ -266,7 +266,7 @@ def test_a_data_tree_where_arviz_is_new_or_absent(fit, dense, monkeypatch):
 
         monkeypatch.setattr(ours, "version", version)
         data = fit.to_arviz(draws=100)
-        assert isinstance(data, DataTree) and set(data.children) == {"posterior", "sample_stats", "observed_data", "log_likelihood"}
+        assert isinstance(data, DataTree) and set(data.children) == {"posterior", "sample_stats", "observed_data", "log_likelihood", "posterior_predictive"}
         assert data["posterior"]["(Intercept)|site"].dims == ("chain", "draw", "site")
         assert data["log_likelihood"]["y"].dims == ("chain", "draw", "row") and data["observed_data"]["y"].dims == ("row",)
         assert np.array_equal(data["posterior"]["a"].values[0], fit.sample(100)[:, 1])
@@ -294,3 +294,18 @@ def test_effects_are_averages_over_draws():
     assert list(fit.effects(data, at={"arm": "b"}).term) == ["expected y"]
     with pytest.raises(certus.UsageError, match="slope"):
         fit.effects(data, contrast="x")
+
+
+def test_the_names_of_statsmodels():
+    r = np.random.default_rng(5)
+    x = r.normal(size=(300, 2))
+    fit = certus.linear(x, 1 + x @ [2.0, -1.0] + r.normal(size=300), names=["a", "b"], sigma=1.0).fit(progress=False)
+    assert list(fit.params.index) == list(fit.bse.index) == ["(Intercept)", "a", "b"]
+    assert fit.params["a"] == fit.mean[1] and fit.bse["a"] == fit.sd[1]
+    np.testing.assert_array_equal(fit.conf_int(0.1), fit.summary()[["q05", "q95"]])
+    # a Gaussian: 1.96 sds, to four standard errors of a quantile of 40,000 draws
+    ends = fit.conf_int()
+    np.testing.assert_allclose(ends[1] - ends[0], 2 * 1.96 * fit.bse, rtol=0.02)
+    assert (ends[0] < fit.params).all() and (fit.params < ends[1]).all()
+    with pytest.raises(certus.UsageError, match="alpha is 95"):
+        fit.conf_int(95)

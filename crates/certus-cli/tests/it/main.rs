@@ -17,6 +17,7 @@ mod mixed;
 mod observations;
 mod plan;
 mod posterior;
+mod ppc;
 mod predict;
 mod priors;
 mod scales;

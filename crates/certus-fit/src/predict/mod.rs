@@ -100,7 +100,7 @@ impl Prediction {
 }
 
 /// The quantile of a standard normal number at p.
-fn standard_quantile(p: f64) -> f64 {
+pub(crate) fn standard_quantile(p: f64) -> f64 {
     match p {
         0.05 => -NORMAL_95,
         0.5 => 0.0,

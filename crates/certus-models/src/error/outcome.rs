@@ -94,7 +94,8 @@ pub enum NotFinite {
     },
     /// A standard deviation of the noise that the data do not determine.
     #[error(
-        "the noise sd is {sd}: the responses are fitted without error, or there are too few rows for the columns"
+        "the noise sd is {sd:.1e}: the responses are fitted without error, or there are too few rows for the columns; \
+         leave out columns, or give sigma"
     )]
     NoiseSd {
         /// Where the search arrived.

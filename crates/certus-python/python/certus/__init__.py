@@ -6,6 +6,7 @@ from .errors import AssumptionError, DataError, Error, InputError, NotFiniteErro
 from .fit import Fit, fit, load
 from .loo import Loo, compare
 from .models import Model, binomial, linear, logistic, negative_binomial, poisson, probit
+from .ppc import Ppc
 from .targets import Target, Variable, target
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Model",
     "NotFiniteError",
     "OutputError",
+    "Ppc",
     "Target",
     "TargetError",
     "UsageError",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,9 @@ def contents(fit: Fit, draws: int, seed: int) -> tuple[Groups, dict[str, Any], d
         if source is not None:
             dims[response] = ["row"]
             coords["row"] = np.arange(source.rows)
+            with contextlib.suppress(UsageError):
+                # fits without draws of the posterior predict no data
+                groups["posterior_predictive"] = {response: fit.simulate(draws, seed)}
     weights = fit.log_weights(draws, seed)
     if weights is not None and latents is not None:
         groups["sample_stats"] = {"lp": weights + fit.log_q(latents), "log_weight": weights}

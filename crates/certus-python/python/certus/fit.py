@@ -14,13 +14,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from . import _certus, constrained, reparametrise as forms
+from . import _certus, constrained, ppc, reparametrise as forms
 from .adapters.find import as_target
 from .errors import Error, UsageError
 from .frames import Frame
 from .html import page
 from .loo import Loo
 from .loo import loo as _loo
+from .ppc import Ppc
 from .progress import Show, finish, watcher
 from .settings import infinite, run_settings, whole
 from .targets import Target
@@ -119,6 +120,29 @@ class Fit:
     def sd(self) -> Array:
         """Standard deviations of the parameters."""
         return self._column("sd")
+
+    @property
+    def params(self) -> pd.Series:
+        """The means by name, as statsmodels has estimates."""
+        return pd.Series(self.mean, index=self.names, name="mean")
+
+    @property
+    def bse(self) -> pd.Series:
+        """The standard deviations by name, as statsmodels has standard errors."""
+        return pd.Series(self.sd, index=self.names, name="sd")
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """The central interval of every parameter that contains it with probability 1 - alpha: its ends are the columns 0 and 1.
+
+        `alpha=0.1` has the quantiles of `summary`; those of other levels come from 40,000 draws, or from all that the fit has.
+        """
+        if not 0 < alpha < 1:
+            raise UsageError(f"alpha is {alpha!r}, but a number between 0 and 1 is required: 0.05 gives an interval of 95 %")
+        if alpha == 0.1:
+            ends = [self._column("q05"), self._column("q95")]
+        else:
+            ends = list(np.quantile(self.sample(40_000), [alpha / 2, 1 - alpha / 2], axis=0))
+        return pd.DataFrame(np.column_stack(ends), index=self.names)
 
     @property
     def covariance(self) -> Array:
@@ -275,6 +299,14 @@ class Fit:
         A target needs the log likelihood of every row, which PyMC and NumPyro models have and Stan programs name.
         """
         return _loo(self)
+
+    def ppc(self) -> Ppc:
+        """Compares the responses with data sets that the posterior predicts for the same rows: statistics and residuals, from 4,000 draws."""
+        return ppc.check(self)
+
+    def simulate(self, n: int = 100, seed: int = 0) -> Array:
+        """`n` data sets that the posterior predicts for the rows of the model, one per row, each at a draw of its own."""
+        return ppc.simulated(self, whole("n", n, 1), whole("seed", seed))
 
     def to_arviz(self, draws: int = 1000, seed: int = 0) -> Any:
         """Draws with names, dimensions, log weights, data and log likelihoods: a DataTree, or InferenceData for an ArviZ before 1.0."""

@@ -224,6 +224,12 @@ impl ScaleProblem for LinearNoise {
             return Err(NotFinite::NoiseSd { sd: log_sigma.exp() }.into());
         }
         if !linalg::cholesky(&mut l, d) {
+            // proper priors are lost to rounding only where the noise is next to nothing
+            let mut own = vec![0.0; d * d];
+            self.prior.add_to(&mut own);
+            if (0..d).all(|j| own[j * (d + 1)] > 0.0) {
+                return Err(NotFinite::NoiseSd { sd: log_sigma.exp() }.into());
+            }
             let reason = Unidentified::Singular { what: "the Hessian of the linear model" };
             return Err(Error::NotIdentified { reason, direction: Vec::new() });
         }
