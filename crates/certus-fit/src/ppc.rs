@@ -204,8 +204,8 @@ impl Ppc {
         let sets = counted(self.draws as u64, "simulated data set");
         let expected = 0.0027 * self.rows as f64;
         format!(
-            "estimated from {sets}; residuals: mean {:.2}, sd {:.2} (about 0 and 1 where the model is right), {} beyond \
-             ±3 (about {expected:.1} expected)",
+            "estimated from {sets}; residuals: mean {:.2}, sd {:.2} (about 0 and 1 where the model is right), {} \
+             beyond ±3 (about {expected:.1} expected)",
             self.residual_mean, self.residual_sd, self.far
         )
     }

@@ -248,7 +248,8 @@ pub enum RequestError {
     NoEffects,
     /// What compares rows with draws of the posterior, without draws.
     #[error(
-        "leave-one-out cross-validation and predictive checks need draws of the posterior, which this fit does not have: {0}"
+        "leave-one-out cross-validation and predictive checks need draws of the posterior, which this fit does not \
+            have: {0}"
     )]
     NoDraws(&'static str),
     /// A check of rows that stand for others.

@@ -549,21 +549,21 @@ fn features_of_any_size_are_standardised() {
 /// repeated rows, and rows of weight 0 are none.
 #[test]
 fn weights_repeat_rows() {
-    let rows: Vec<(f64, f64, f64, f64)> = (0..30)
+    let rows: Vec<[f64; 4]> = (0..30)
         .map(|i| {
             let i = f64::from(i);
-            ((1.3 * i).sin(), (0.7 * i).cos() + 0.2 * i, f64::from(i % 3.0 == 0.0), (i * 7.0) % 4.0)
+            [(1.3 * i).sin(), (0.7 * i).cos() + 0.2 * i, f64::from(i % 3.0 == 0.0), (i * 7.0) % 4.0]
         })
         // a value that no row with a weight has
-        .chain([(5.0, 90.0, 7.0, 0.0)])
+        .chain([[5.0, 90.0, 7.0, 0.0]])
         .collect();
-    let repeated: Vec<_> = rows.iter().flat_map(|row| vec![*row; row.3 as usize]).collect();
-    let made = |rows: &[(f64, f64, f64, f64)], weights: bool, intercept: bool| {
-        let at = |f: &dyn Fn(&(f64, f64, f64, f64)) -> f64| number(&rows.iter().map(f).collect::<Vec<_>>());
-        let mut columns = vec![("y", at(&|r| r.0)), ("a", at(&|r| r.1)), ("b", at(&|r| r.2))];
+    let repeated: Vec<_> = rows.iter().flat_map(|row| vec![*row; row[3] as usize]).collect();
+    let made = |rows: &[[f64; 4]], weights: bool, intercept: bool| {
+        let at = |k: usize| number(&rows.iter().map(|row| row[k]).collect::<Vec<_>>());
+        let mut columns = vec![("y", at(0)), ("a", at(1)), ("b", at(2))];
         let mut spec = Spec::new("y", Response::Linear);
         if weights {
-            columns.push(("w", at(&|r| r.3)));
+            columns.push(("w", at(3)));
             spec.weights = Some("w".into());
         }
         spec.intercept = intercept;
@@ -579,7 +579,7 @@ fn weights_repeat_rows() {
             assert!((a - b).abs() < 1e-12, "{k}: {a} {b}");
         }
     }
-    let none: Vec<_> = rows.iter().map(|row| (row.0, row.1, row.2, 0.0)).collect();
+    let none: Vec<_> = rows.iter().map(|row| [row[0], row[1], row[2], 0.0]).collect();
     let error = made(&none, true, true).unwrap_err().to_string();
     assert!(error.contains("every weight is 0"), "{error}");
 }

@@ -4,9 +4,10 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::log_concave::{Contradiction, certify, contradicted};
+use super::log_concave::{Contradiction, certify};
 use super::modes::{ModeSearch, Modes};
 use super::verdict::{ACCURATE, Comparison, Verdict};
+use super::violation::contradicted;
 use super::{Ending, Run};
 use crate::diagnostics::{Importance, WeightedDraws, importance};
 use crate::error::Error;

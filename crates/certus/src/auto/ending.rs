@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::descent::AutoState;
-use super::log_concave::contradicted;
-use super::slope::short;
 use super::verdict::Comparison;
+use super::violation::{contradicted, in_words};
 use super::{Counts, Ending, Outcome, Run};
-use crate::certificate::words::{counted, estimate, nearest};
+use crate::certificate::words::{counted, estimate};
 use crate::certificate::{Certificate, Checks, Gap, Level, Posterior, Spending, Statement, family_name};
 use crate::diagnostics::{Estimate, importance, psis};
 use crate::error::Error;
 use crate::fit::Status;
-use crate::moving::{Convexity, Measured, Violation, concave_direction, convexity};
+use crate::moving::{Convexity, Measured, concave_direction, convexity};
 use crate::random::Purpose;
 use crate::target::{Curvature, Guarded, Target};
 
@@ -225,22 +224,4 @@ fn nearby(gap: Estimate) -> String {
         "the best Gaussian nearby is about {} nats better (estimated), and a better one may lie elsewhere",
         estimate(gap.value, gap.standard_error)
     )
-}
-
-/// What contradicts log-concavity.
-pub(super) fn in_words(violation: &Violation) -> String {
-    match violation {
-        Violation::Gradients(witness) => format!(
-            "according to its gradients, the second derivative of −log p between {} and {} is {:.3e}",
-            short(&witness.points[0]),
-            short(&witness.points[1]),
-            witness.along
-        ),
-        Violation::Maxima([one, other], nats) => format!(
-            "it has maxima at {} and {}, and between them it is lower than at both by {} nats",
-            short(one),
-            short(other),
-            nearest(*nats, 3)
-        ),
-    }
 }

@@ -6,7 +6,6 @@ use std::cmp::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use super::Goal;
-use super::ending::in_words;
 use super::verdict::{ACCURATE, CertifiedWeights};
 use crate::certificate::figure;
 use crate::certificate::weights::{WeightObstacle, WeightProblem, WeightSettings};
@@ -106,11 +105,6 @@ impl Target for Monotone<'_> {
     fn log_concave(&self) -> bool {
         self.target.log_concave()
     }
-}
-
-/// The message of a declaration that is contradicted.
-pub(super) fn contradicted(violation: &Violation) -> String {
-    format!("declaration contradicted: the target is declared log-concave, but {}", in_words(violation))
 }
 
 /// Why a certificate is declined.

@@ -18,6 +18,7 @@ mod modes;
 mod outcome;
 mod slope;
 mod verdict;
+mod violation;
 
 pub use descent::AutoState;
 pub use ending::{estimated_gap, reached};
