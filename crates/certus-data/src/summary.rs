@@ -7,7 +7,7 @@ use certus_models::ranks::{self, halves, whole};
 use certus_models::rows::{LEAF, Leaf, Rows, add, leaves};
 
 use crate::encoding::Encoding;
-use crate::error::{ColumnError, DataError};
+use crate::error::DataError;
 
 /// A column is said to follow from others if they explain all but this part of its square sum; rounding leaves about
 /// 1e-13.
@@ -53,22 +53,19 @@ pub struct ResponseSummary {
     pub max: f64,
 }
 
-/// What one pass tells of every feature and of the response: least, greatest, sum. A row of weight w is w rows, and one
-/// of weight 0 is none.
+/// What one pass tells of every feature and of the response: least, greatest, sum.
 pub(crate) struct Extent {
     features: Vec<[f64; 3]>,
     response: [f64; 3],
-    /// Rows, by weight.
-    rows: f64,
 }
 
 const NOTHING: [f64; 3] = [f64::INFINITY, f64::NEG_INFINITY, 0.0];
 
-/// Takes note of values with their weights; their sum is added at the end, so that it depends on them alone.
-fn extend(out: &mut [f64], values: impl Iterator<Item = (f64, f64)>) {
+/// Takes note of values; their sum is added at the end, so that it depends on them alone.
+fn extend(out: &mut [f64], values: impl Iterator<Item = f64>) {
     let mut sum = 0.0;
-    for (x, weight) in values.filter(|(_, weight)| *weight > 0.0) {
-        (out[0], out[1], sum) = (out[0].min(x), out[1].max(x), sum + weight * x);
+    for x in values {
+        (out[0], out[1], sum) = (out[0].min(x), out[1].max(x), sum + x);
     }
     out[2] += sum;
 }
@@ -79,16 +76,13 @@ impl Extent {
         let all = over_leaves(
             rows,
             &all(rows),
-            &NOTHING.repeat(p + 2),
+            &NOTHING.repeat(p + 1),
             |leaf, out| {
-                let (features, rest) = out.split_at_mut(3 * p);
-                let (response, rows) = rest.split_at_mut(3);
-                let n = leaf.y.len();
+                let (features, response) = out.split_at_mut(3 * p);
                 for (j, out) in features.chunks_exact_mut(3).enumerate() {
-                    extend(out, (0..n).map(|i| (leaf.x.get(i, j), leaf.weight_of(i))));
+                    extend(out, (0..leaf.y.len()).map(|i| leaf.x.get(i, j)));
                 }
-                extend(response, (0..n).map(|i| (leaf.y[i], leaf.weight_of(i))));
-                extend(rows, (0..n).map(|i| (1.0, leaf.weight_of(i))));
+                extend(response, leaf.y.iter().copied());
             },
             |a, b| {
                 for (a, b) in a.chunks_exact_mut(3).zip(b.chunks_exact(3)) {
@@ -97,12 +91,8 @@ impl Extent {
             },
         )?;
         let mut parts = all.as_chunks::<3>().0.to_vec();
-        let rows = parts.pop().unwrap_or(NOTHING)[2];
         let response = parts.pop().unwrap_or(NOTHING);
-        if rows.is_nan() || rows <= 0.0 {
-            return Err(ColumnError::NoWeight.into());
-        }
-        Ok(Self { features: parts, response, rows })
+        Ok(Self { features: parts, response })
     }
 
     /// Features that have the same value in every row, with it.
@@ -114,7 +104,7 @@ impl Extent {
     /// Without some features.
     pub(crate) fn without(self, features: &[usize]) -> Self {
         let kept = self.features.into_iter().enumerate().filter(|(j, _)| !features.contains(j));
-        Self { features: kept.map(|(_, part)| part).collect(), ..self }
+        Self { features: kept.map(|(_, part)| part).collect(), response: self.response }
     }
 }
 
@@ -134,7 +124,7 @@ pub(crate) struct Summary {
 
 /// Mean and standard deviation of every feature, with the operations of `Design::standardised`, so that the bits agree:
 /// the deviations are taken from the mean if there is an intercept, else from 0. A standard deviation below 1e-12 of
-/// the size counts as 0. A row of weight w counts as w rows.
+/// the size counts as 0.
 ///
 /// The hash is of all cells of every leaf (features, response, trials, offset, weight, groups) as 64-bit words in
 /// order; leaves are joined in the fixed tree.
@@ -144,7 +134,7 @@ pub(crate) fn summarise(
     intercept: bool,
     codes: &[Vec<u32>],
 ) -> Result<Summary, DataError> {
-    let (p, n) = (rows.columns(), extent.rows);
+    let (p, n) = (rows.columns(), rows.len() as f64);
     let means: Vec<f64> = extent.features.iter().map(|part| part[2] / n).collect();
     let about: Vec<f64> = if intercept { means.clone() } else { vec![0.0; p] };
     // squares of numbers below 1e-154 or above 1e154 would leave the range of doubles; a power of two changes no other
@@ -164,17 +154,14 @@ pub(crate) fn summarise(
             for j in 0..p {
                 let [least, greatest, _] = extent.features[j];
                 for i in 0..leaf.y.len() {
-                    let (cell, weight) = (leaf.x.get(i, j), leaf.weight_of(i));
+                    let cell = leaf.x.get(i, j);
                     let x = (cell - about[j]) * shrink[j];
-                    out[j] += weight * x;
-                    out[p + j] += weight * (x * x);
-                    let between = weight > 0.0 && cell != least && cell != greatest;
-                    out[2 * p + j] += f64::from(u8::from(between));
+                    out[j] += x;
+                    out[p + j] += x * x;
+                    out[2 * p + j] += f64::from(u8::from(cell != least && cell != greatest));
                 }
             }
-            for (i, y) in leaf.y.iter().enumerate() {
-                out[3 * p] += leaf.weight_of(i) * ((y - mean) * (y - mean));
-            }
+            leaf.y.iter().for_each(|y| out[3 * p] += (y - mean) * (y - mean));
             out[3 * p + 1..][..2].copy_from_slice(&halves(cells_hash(leaf, codes)));
             out[3 * p + 3..].copy_from_slice(&halves(responses_hash(leaf)));
         },

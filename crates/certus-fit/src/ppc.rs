@@ -136,7 +136,9 @@ impl Fit {
         let (mut own, mut simulated) = (Sums::NONE, Vec::new());
         let mut residuals = Vec::new();
         let all = |count: usize| (0..count).collect();
-        at.each_simulated(problem, response, &all, 0, &mut |y, drawn, uniform| {
+        // other data have other random numbers
+        let seed = problem.prepared.responses;
+        at.each_simulated(problem, response, &all, seed, &mut |y, drawn, uniform| {
             own.add(y, centre);
             simulated.resize(drawn.len(), Sums::NONE);
             simulated.iter_mut().zip(&drawn).for_each(|(sums, y)| sums.add(*y, centre));

@@ -114,5 +114,5 @@ fn unknown_scales() {
     assert!((2.2..8.5).contains(&p(&groups)), "{groups}");
     assert!(groups["note"].as_str().unwrap().contains("taken to be normal"));
     let reml = fitted(&dir, "reml", &["linear", "y ~ x + (1 | g)", "--reml"], 0);
-    expect(&certus(&["loo", &reml]), 64, "needs draws of the posterior");
+    expect(&certus(&["loo", &reml]), 64, "need draws of the posterior");
 }

@@ -212,9 +212,6 @@ pub enum ColumnError {
         /// Rows with a missing value.
         incomplete: usize,
     },
-    /// Rows that count as none.
-    #[error("every weight is 0, so that no row counts: at least one weight above 0 is required")]
-    NoWeight,
     /// No feature.
     #[error("no feature is left{0}")]
     NoFeature(NoFeature),

@@ -8,7 +8,7 @@ use certus::Gaussian;
 use certus::factor::{Factor, Lower};
 use certus_data::{
     Column, ColumnEncoding, ColumnError, DataError, Encoding, ErrorKind, Features, GroupSpec, Missing,
-    MissingIn, Prepared, ResponseSummary, Slopes, Source, Spec, Storage, Table, prepare, prepare_with,
+    MissingIn, Prepared, Slopes, Source, Spec, Storage, Table, prepare, prepare_with,
 };
 use certus_likelihood::Logistic;
 use certus_likelihood::Response;
@@ -543,43 +543,4 @@ fn features_of_any_size_are_standardised() {
             assert!((ratio - 1.0).abs() < 1e-12, "size {size}: {ratio}");
         }
     }
-}
-
-/// A row of weight w is w rows, also to the units of priors: means and sds of features and response are those of the
-/// repeated rows, and rows of weight 0 are none.
-#[test]
-fn weights_repeat_rows() {
-    let rows: Vec<[f64; 4]> = (0..30)
-        .map(|i| {
-            let i = f64::from(i);
-            [(1.3 * i).sin(), (0.7 * i).cos() + 0.2 * i, f64::from(i % 3.0 == 0.0), (i * 7.0) % 4.0]
-        })
-        // a value that no row with a weight has
-        .chain([[5.0, 90.0, 7.0, 0.0]])
-        .collect();
-    let repeated: Vec<_> = rows.iter().flat_map(|row| vec![*row; row[3] as usize]).collect();
-    let made = |rows: &[[f64; 4]], weights: bool, intercept: bool| {
-        let at = |k: usize| number(&rows.iter().map(|row| row[k]).collect::<Vec<_>>());
-        let mut columns = vec![("y", at(0)), ("a", at(1)), ("b", at(2))];
-        let mut spec = Spec::new("y", Response::Linear);
-        if weights {
-            columns.push(("w", at(3)));
-            spec.weights = Some("w".into());
-        }
-        spec.intercept = intercept;
-        let prepared = prepare(&table(&columns), &spec)?;
-        let features = prepared.encoding.features.iter().flat_map(|f| [f.mean, f.sd, f.unit.unwrap()]);
-        let ResponseSummary { mean, sd, min, max } = prepared.response;
-        Ok::<Vec<f64>, DataError>(features.chain([mean, sd, min, max]).collect())
-    };
-    for intercept in [true, false] {
-        let (weighted, plain) =
-            (made(&rows, true, intercept).unwrap(), made(&repeated, false, intercept).unwrap());
-        for (k, (a, b)) in weighted.iter().zip(&plain).enumerate() {
-            assert!((a - b).abs() < 1e-12, "{k}: {a} {b}");
-        }
-    }
-    let none: Vec<_> = rows.iter().map(|row| [row[0], row[1], row[2], 0.0]).collect();
-    let error = made(&none, true, true).unwrap_err().to_string();
-    assert!(error.contains("every weight is 0"), "{error}");
 }

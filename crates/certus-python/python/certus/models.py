@@ -300,7 +300,7 @@ def logistic(
     `sd_prior_scale`), or the sd is estimated (`scales="estimate"`).
     `ml=True` is maximum likelihood with flat priors, also of several random effects, `(1 | a) + (1 | b)`, `(1 | a/b)`, `(x | g)`; `scales="laplace"` is the
     same by the Laplace approximation alone, as in lme4.
-    `offset` and `weights` are columns or arrays; weights are frequencies: a row with weight 3 counts as three equal rows. `missing` is "error" or "drop". A float64 X in C order is not copied: do not change it
+    `offset` and `weights` are columns or arrays; weights are frequencies: in the likelihood a row with weight 3 counts as three equal rows (units of default priors are those of the rows as listed). `missing` is "error" or "drop". A float64 X in C order is not copied: do not change it
     while the model is in use.
     """
     return _model(

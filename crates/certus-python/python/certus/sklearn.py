@@ -75,7 +75,7 @@ class CertusClassifier(ClassifierMixin, _Regression):
     """Logistic regression of two classes. `predict_proba` has the posterior means of the probabilities.
 
     `prior_sd` is the prior sd of a coefficient per sd of its column, `posterior` and `accuracy` are those of `certus.fit`. `sample_weight` counts
-    rows: a row of weight 3 is three equal rows.
+    rows: in the likelihood a row of weight 3 is three equal rows.
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CertusClassifier:
