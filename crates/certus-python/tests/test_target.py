@@ -351,9 +351,9 @@ def test_the_summary_of_a_target_with_variables_is_weighted_where_the_gaussian_i
     # five standard errors of 16,000 draws
     np.testing.assert_allclose(table["mean"], 50, atol=0.04 * np.sqrt(50))
     np.testing.assert_allclose(table["sd"], np.sqrt(50), rtol=0.04)
-    assert np.ptp(weighted_draws(fit)[1]) > 0
+    assert np.ptp(weighted_draws(fit, target)[1]) > 0
     for own in (fit.gaussian, certus.fit(target, progress=False, posterior="gaussian")):
-        assert np.ptp(weighted_draws(own)[1]) == 0
+        assert np.ptp(weighted_draws(own, target)[1]) == 0
     # 1, 2, 4 with weights 1/2, 1/4, 1/4
     np.testing.assert_allclose(marginal(np.array([4.0, 1.0, 2.0]), np.array([0.25, 0.5, 0.25]))[:2], [2.0, np.sqrt(1.5)])
 
