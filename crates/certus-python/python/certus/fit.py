@@ -176,6 +176,11 @@ class Fit:
         return self._record.get("verdict")
 
     @property
+    def table(self) -> Any:
+        """Where the printed numbers come from and how far off they may be; None if they are the Gaussian's own."""
+        return _section(self._record.get("table"))
+
+    @property
     def sentences(self) -> list[str]:
         """The verdict and the certificate in words; of a target also what was done about its parametrisation."""
         notes = self._record["notes"] if self._record["model"] == "target" else []
