@@ -164,8 +164,8 @@ impl Fit {
         })
     }
 
-    /// `count` data sets that the posterior predicts for the rows of the fit, each at a draw of its own: the responses
-    /// of the first row in all sets, then those of the second, …
+    /// `count` data sets that the posterior predicts for the rows of the fit, each at a draw of its own as far as there
+    /// are so many: the responses of the first row in all sets, then those of the second, …
     pub fn simulate(&self, problem: &Problem, count: usize, seed: u64) -> Result<Vec<f64>, Error> {
         let response: Response = self.record.model.parse()?;
         let at = self.at_draws()?;

@@ -310,7 +310,7 @@ class Fit:
         return ppc.check(self)
 
     def simulate(self, n: int = 100, seed: int = 0) -> Array:
-        """`n` data sets that the posterior predicts for the rows of the model, one per row, each at a draw of its own."""
+        """`n` data sets that the posterior predicts for the rows of the model, one per row of the result; up to 4,000 have a draw of their own each."""
         return ppc.simulated(self, whole("n", n, 1), whole("seed", seed))
 
     def to_arviz(self, draws: int = 1000, seed: int = 0) -> Any:

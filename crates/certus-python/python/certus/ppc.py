@@ -25,8 +25,8 @@ class Ppc:
     """A posterior predictive check: statistics of the data beside those of simulated data sets, and residuals."""
 
     statistics: pd.DataFrame
-    """A row for each statistic: `observed`, the `mean` over simulated data sets, `low` and `high` (5 and 95 % of them), and `above`, the share of
-    them that have more. A share close to 0 or 1 is a property of the data that the model does not have."""
+    """A row for each statistic: `observed`, the `mean` over simulated data sets, `low` and `high` (5 % of them have less and 5 % more), and `above`,
+    the share of them that have more (as much counts half). Where it is close to 0 or 1, the model does not reproduce that property of the data."""
     residuals: Array = field(repr=False)
     """Randomised quantile residuals of the rows, standard normal where the model is right."""
     draws: int

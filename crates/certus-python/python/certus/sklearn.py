@@ -130,7 +130,7 @@ class CertusRegressor(RegressorMixin, _Regression):
 
 
 def _weighted(x: Array, y: Any, sample_weight: Any) -> tuple[Array | None, Array, Any]:
-    """The weights with the rows that have one; None if all are equal to 1."""
+    """The weights above 0 with their rows; no weights if none are given."""
     if sample_weight is None:
         return None, x, y
     weights = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
