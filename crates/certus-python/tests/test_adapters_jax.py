@@ -85,3 +85,6 @@ def test_torch_value_and_gradient():
         adapter.target(lambda z: z, dim=4).log_density(points)
     with pytest.raises(TargetError, match="float32"):
         adapter.target(lambda z: z.float().sum(), dim=4).log_density(points)
+    for branching in (lambda z: -z.sum() ** 2 if z[0] > 0 else -z[0] ** 2, lambda z: -(z[0].item() ** 2)):
+        with pytest.raises(TargetError, match="vmap.*batched=True"):
+            adapter.target(branching, dim=4).log_density(points)

@@ -21,7 +21,19 @@ def target(fn: Callable[..., Any], dim: int, *, names: Sequence[str] | None = No
         import torch
     except ImportError as error:
         raise ImportError("a PyTorch target needs PyTorch: pip install torch") from error
-    over_points = fn if batched else torch.func.vmap(fn)
+
+    def over_points(z: Any) -> Any:
+        if batched:
+            return fn(z)
+        try:
+            return torch.func.vmap(fn)(z)
+        except RuntimeError as error:
+            if not str(error).startswith("vmap"):
+                raise
+            raise TargetError(
+                f"fn can't be vectorised: {error} Write it without branches on values, for example with torch.where, "
+                "or for (B, dim) tensors and pass batched=True"
+            ) from error
 
     def log_density(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         # the copy keeps the caller's array out of the graph and protects read-only arrays
