@@ -69,6 +69,17 @@ pub fn steps() -> Choices {
     ]
 }
 
+/// What is proved of the estimate of a linear mixed model.
+pub fn proofs() -> Choices {
+    vec![
+        ("local", "A maximum near the estimate, and no other around it"),
+        (
+            "global",
+            "Also that no other variances have a higher likelihood: one or two terms of one effect each",
+        ),
+    ]
+}
+
 /// The level of certainty that is required for the goal to count as reached.
 pub fn levels() -> Choices {
     vec![

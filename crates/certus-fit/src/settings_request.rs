@@ -43,6 +43,9 @@ impl Settings {
             request.scale = request.scale.with_criterion(criterion)?;
             (request.prior_sd, request.intercept_prior_sd) = (f64::INFINITY, f64::INFINITY);
         }
+        if let Some(word) = &self.prove {
+            request.scale = request.scale.with_proof(word)?;
+        }
         Ok(request)
     }
 

@@ -123,6 +123,36 @@ fn estimates_are_those_of_lme4() {
     assert_eq!(fit["certificate"]["scale"]["theorem"], "Theorem L2");
 }
 
+/// L3: asked for or not, said in words and in fit.json; refused where it does not apply; verify recomputes it.
+#[test]
+fn the_highest_of_all_maxima() {
+    let out = scratch("highest").join("fit").display().to_string();
+    let (pastes, sleep) = (data("pastes"), data("sleepstudy"));
+    let nested = ["fit", "linear", &pastes, "strength ~ 1 + (1 | batch/cask)", "--reml"];
+    let run = certus(&[&nested[..], &["--prove", "global", "--out", &out]].concat());
+    let text = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert_eq!(run.status.code(), Some(0), "{text}");
+    let words = "no other variances have a higher restricted likelihood (proved up to rounding, Theorem L3)";
+    assert!(text.contains(words) && text.contains("the highest of all"), "{text}");
+    let verified = certus(&["verify", &out]);
+    assert_eq!(verified.status.code(), Some(0), "{}", String::from_utf8_lossy(&verified.stdout));
+    // quick proofs need not be asked for, and can be left out
+    let fit = fitted(&data("dyestuff2"), "Yield ~ 1 + (1 | Batch)", &["--ml"]);
+    assert_eq!(fit["certificate"]["scale"]["global"], true);
+    let fit = fitted(&data("dyestuff2"), "Yield ~ 1 + (1 | Batch)", &["--ml", "--prove", "local"]);
+    assert!(fit["certificate"]["scale"].get("global").is_none());
+    let formula = "Reaction ~ Days + (Days | Subject)";
+    assert!(fitted(&sleep, formula, &["--reml"])["certificate"]["scale"].get("global").is_none());
+    for (asked, word) in [
+        (&["--reml", "--prove", "global"][..], "one or two terms of one effect each"),
+        (&["--prove", "local"], "that are estimated"),
+    ] {
+        let refused = certus(&[&["fit", "linear", &sleep, formula][..], asked].concat());
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(64) && text.contains(word), "{text}");
+    }
+}
+
 /// lme4's summary of `lmer(Reaction ~ Days + (Days | Subject))`, as its documentation prints it.
 #[test]
 fn the_table_is_that_of_lme4() {

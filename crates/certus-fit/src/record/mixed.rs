@@ -40,6 +40,13 @@ pub struct CriterionValue {
     pub aic: f64,
     /// −2 log L + df log n, n the sum of the weights.
     pub bic: f64,
+    /// The part of the variance of the latent response that the coefficients explain (Nakagawa and Schielzeth, 2013);
+    /// absent where the noise has none on the scale of the link, and in older files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r2_marginal: Option<f64>,
+    /// The part that coefficients and groups explain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r2_conditional: Option<f64>,
 }
 
 impl CriterionValue {
@@ -48,10 +55,14 @@ impl CriterionValue {
         if self.kind == "REML" { "REML criterion" } else { "-2 log likelihood" }
     }
 
-    /// "REML criterion 1743.6283, 6 parameters, AIC 1755.63, BIC 1774.79".
+    /// "REML criterion 1743.6283, 6 parameters, AIC 1755.63, BIC 1774.79, R² 0.279 (coefficients), 0.799 (with groups)".
     pub fn sentence(&self) -> String {
         let (name, Self { value, df, aic, bic, .. }) = (self.name(), self);
-        format!("{name} {value:.4}, {}, AIC {aic:.2}, BIC {bic:.2}", counted(*df, "parameter"))
+        let explained = match (self.r2_marginal, self.r2_conditional) {
+            (Some(own), Some(all)) => format!(", R² {own:.3} (coefficients), {all:.3} (with groups)"),
+            _ => String::new(),
+        };
+        format!("{name} {value:.4}, {}, AIC {aic:.2}, BIC {bic:.2}{explained}", counted(*df, "parameter"))
     }
 }
 

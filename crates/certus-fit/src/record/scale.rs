@@ -43,6 +43,13 @@ pub struct Scale {
     /// No other stationary point has all these variances within this part of them; only with a proof.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusion: Option<f64>,
+    /// Whether it is proved that no other variances have an objective as high (Theorem L3); null where that was not
+    /// looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub global: Option<bool>,
+    /// Why that is not proved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub global_reason: Option<String>,
     /// Sds that are proved to be 0 at the maximum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub zero: Vec<String>,

@@ -156,7 +156,17 @@ impl Scale {
         }
         let theorem = self.theorem.as_deref().unwrap_or_default();
         let up_to = self.proved_up_to();
-        format!("{these}{} (proved up to {up_to}, {theorem})", known.join("; "))
+        let highest = match (self.global, self.global_reason.as_deref()) {
+            (Some(true), _) => {
+                format!("; no other variances have a higher {objective} (proved up to rounding, Theorem L3)")
+            }
+            (Some(false), why) => format!(
+                "; that no other variances have a higher {objective} is not proved: {}",
+                why.unwrap_or("unknown")
+            ),
+            (None, _) => String::new(),
+        };
+        format!("{these}{} (proved up to {up_to}, {theorem}){highest}", known.join("; "))
     }
 
     /// What is known about other maxima, in words: those that were found, and where others are not excluded.

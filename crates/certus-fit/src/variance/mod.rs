@@ -1,9 +1,10 @@
 //! Variance parameters that are not given: which there are and their priors (request, names), the models behind them
-//! (model, solver, several, mixed/, crossed/), the run, the mixture over them with its marginals and draws, posteriors
+//! (model, solver, several, mixed/, crossed/), the run, the variance they explain (explained), the mixture over them with its marginals and draws, posteriors
 //! of several of them (piloted/), and effects over draws (corrected).
 
 pub(crate) mod corrected;
 pub(crate) mod crossed;
+pub(crate) mod explained;
 pub(crate) mod mixed;
 pub(crate) mod mixture;
 pub(crate) mod model;

@@ -10,7 +10,6 @@ use certus_mixed::crossed::{Method, Sampling};
 use certus_mixed::density::{CollapsedDensity, CountDensity, EffectDensity};
 use certus_mixed::linear::Criterion;
 use certus_mixed::scales::{Dispersion, Grouping, LinearNoise};
-use certus_models::rows::{Leaf, leaves};
 use certus_models::{Design, Glm};
 
 use crate::error::Error;
@@ -18,10 +17,11 @@ use crate::record::{RESTRICTED, objective};
 use crate::refusal::RequestError;
 use crate::request::Request;
 use crate::variance::crossed::{CorrelatedMixed, CrossedMixed, MOST_CORRELATED};
+use crate::variance::explained::ColumnMoments;
 use crate::variance::mixed::{LinearMixed, MixedDensity};
 use crate::variance::names::{ScaleName, UnknownScales};
 use crate::variance::piloted::{EffectLikelihood, LKJ, Piloted, ScalePrior, SeveralDensity};
-use crate::variance::request::{Scales, criterion_name, in_units, own, prior_words};
+use crate::variance::request::{PROVABLE, Scales, criterion_name, in_units, own, prior_words};
 use crate::variance::solver::ScaleSolver;
 
 /// The seed of importance samples: the same fit for the same data.
@@ -45,8 +45,10 @@ pub struct ScaleModel {
     pub(super) linear: bool,
     /// True if a coefficient has a prior, so that what is maximised is a penalised likelihood.
     pub penalised: bool,
-    /// n, the sum of the weights, of one effect of one group that is estimated by maximum likelihood.
-    pub(super) weight: Option<f64>,
+    /// Of estimates without priors, what R² needs of the rows.
+    pub(super) moments: Option<ColumnMoments>,
+    /// The link of the response.
+    pub(super) link: Link,
 }
 
 impl ScaleModel {
@@ -70,28 +72,29 @@ impl ScaleModel {
         if request.scale.laplace() && (noise || !several) {
             return Err(RequestError::no_effect("`scales` laplace", LAPLACE_MODELS).into());
         }
+        if request.scale.prove().is_some() && !noise {
+            return Err(RequestError::no_effect("`prove`", PROVABLE).into());
+        }
         // linear ones may have one effect, if a criterion is asked for
         let terms = several || (noise && asked.is_some());
         let mut penalised = !prior.is_flat();
         if terms && scales == Scales::Estimate && penalised {
             return Err(RequestError::PenalisedSds { effects }.into());
         }
-        let mut weight = None;
         let model = match own {
             Some(Auxiliary::Sigma) if terms => {
                 penalised = false;
                 // where a posterior begins is not decisive
                 let criterion = asked.unwrap_or(Criterion::Reml);
-                ScaleSolver::Mixed(Box::new(LinearMixed::new(prepared, &unknown_scales, criterion)?))
+                let mut model = LinearMixed::new(prepared, &unknown_scales, criterion)?;
+                model.prove(scales, request.scale.prove())?;
+                ScaleSolver::Mixed(Box::new(model))
             }
             _ if terms => several_terms(prepared, &unknown_scales, prior, request)?,
             _ => {
                 let Some(model) = one_effect(prepared, design, prior, request, &unknown_scales)? else {
                     return Ok(None);
                 };
-                if matches!(model, ScaleSolver::Effect(_)) && scales == Scales::Estimate && !penalised {
-                    weight = total_weight(prepared)?;
-                }
                 model
             }
         };
@@ -103,9 +106,16 @@ impl ScaleModel {
                 vec![in_units(request.scale.prior(), unit); count]
             }
         };
-        let linear = response.link() == Link::Identity;
+        let link = response.link();
+        let linear = link == Link::Identity;
+        let told = terms || matches!(model, ScaleSolver::Effect(_));
+        let moments =
+            match told && scales == Scales::Estimate && !penalised && prepared.rows.ranks().is_none() {
+                true => Some(ColumnMoments::new(prepared, &unknown_scales)?),
+                false => None,
+            };
         let prior = prior.clone();
-        Ok(Some(Self { model, unknown_scales, scales, priors, prior, linear, penalised, weight }))
+        Ok(Some(Self { model, unknown_scales, scales, priors, prior, linear, penalised, moments, link }))
     }
 
     /// The posterior density of coefficients and log scales of at most one effect of one group; `None` for linear
@@ -160,6 +170,11 @@ impl ScaleModel {
     pub(crate) fn estimated_by(&self) -> String {
         let how = self.criterion().map_or(String::new(), |name| format!(" ({name})"));
         format!("estimated by a maximum of the {}{how}", self.objective())
+    }
+
+    /// R², marginal and conditional, of an estimate without priors.
+    pub(crate) fn r_squared(&self, beta: &[f64], scales: &[f64]) -> Option<[f64; 2]> {
+        self.moments.as_ref()?.r_squared(self.link, beta, scales)
     }
 
     /// The name of what is maximised.
@@ -277,17 +292,4 @@ fn one_effect(
         }
         (None, None) => None,
     })
-}
-
-/// Σ w; not known where rows are spread over ranks.
-fn total_weight(prepared: &Prepared) -> Result<Option<f64>, Error> {
-    if prepared.rows.ranks().is_some() {
-        return Ok(None);
-    }
-    let mut sum = 0.0;
-    for index in 0..leaves(&*prepared.rows) {
-        let add = &mut |leaf: Leaf<'_>| sum += (0..leaf.y.len()).map(|i| leaf.weight_of(i)).sum::<f64>();
-        prepared.rows.leaf(index, add)?;
-    }
-    Ok(Some(sum))
 }

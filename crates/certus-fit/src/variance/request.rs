@@ -17,6 +17,8 @@ use crate::refusal::RequestError;
 const SCALE: f64 = 2.5;
 /// The word for estimates by the Laplace approximation alone.
 const LAPLACE: &str = "laplace";
+/// What `prove` is for.
+pub(crate) const PROVABLE: &str = "linear mixed models that are estimated (`reml`, `ml`)";
 /// Degrees of freedom of the half-t prior.
 const FREEDOM: f64 = 3.0;
 
@@ -42,6 +44,15 @@ impl FromStr for Scales {
     }
 }
 
+/// What is to be proved of the estimate of a linear mixed model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prove {
+    /// A maximum near it.
+    Local,
+    /// Also that it is the highest of all.
+    Global,
+}
+
 /// The part of a request that is about unknown sds; `None` where nothing is requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScaleRequest {
@@ -49,6 +60,7 @@ pub struct ScaleRequest {
     prior: Option<SdPrior>,
     criterion: Option<Criterion>,
     laplace: bool,
+    prove: Option<Prove>,
 }
 
 impl ScaleRequest {
@@ -88,7 +100,7 @@ impl ScaleRequest {
                 other: "sd-prior",
             });
         }
-        Ok(Self { scales, prior, criterion: None, laplace })
+        Ok(Self { scales, prior, criterion: None, laplace, prove: None })
     }
 
     /// The same with the estimate of a linear mixed model by this criterion, whose coefficients have flat priors.
@@ -104,6 +116,24 @@ impl ScaleRequest {
             return Err(no_effect("`sd-prior`"));
         }
         Ok(Self { scales: Some(Scales::Estimate), criterion: Some(criterion), ..self })
+    }
+
+    /// The same with what is to be proved.
+    pub(crate) fn with_proof(self, word: &str) -> Result<Self, RequestError> {
+        let prove = match word {
+            "local" => Prove::Local,
+            "global" => Prove::Global,
+            _ => return Err(RequestError::word("prove", word, ["local", "global"])),
+        };
+        if self.criterion.is_none() {
+            return Err(RequestError::no_effect("`prove`", PROVABLE));
+        }
+        Ok(Self { prove: Some(prove), ..self })
+    }
+
+    /// What is to be proved, if that is requested.
+    pub fn prove(&self) -> Option<Prove> {
+        self.prove
     }
 
     /// Whether the Laplace approximation is asked for, without its correction.

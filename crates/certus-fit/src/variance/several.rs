@@ -328,6 +328,15 @@ pub(crate) struct ProvedBall {
     pub(crate) zero: Vec<String>,
 }
 
+/// Whether a maximum is the highest of all.
+#[derive(Clone)]
+pub(crate) enum Highest {
+    /// It is, by Theorem L3.
+    Proved,
+    /// It is not known, though it was asked for, or it is not: why.
+    NotProved(String),
+}
+
 /// An estimate of several group effects, as it is told.
 #[derive(Clone)]
 pub(crate) struct SeveralEffects {
@@ -348,6 +357,8 @@ pub(crate) struct SeveralEffects {
     pub(crate) weight: f64,
     /// What is proved.
     pub(crate) ball: Option<ProvedBall>,
+    /// Whether that maximum is the highest of all, if that was looked at.
+    pub(crate) highest: Option<Highest>,
     /// True if the likelihood itself is an estimate.
     pub(crate) estimated: bool,
     /// True if standard errors of coefficients take the scales as known.

@@ -121,6 +121,8 @@ fn scale() -> Scale {
         reason: None,
         radius: None,
         exclusion: None,
+        global: None,
+        global_reason: None,
         zero: Vec::new(),
         maxima: vec![maximum(0.5, -15.0), maximum(0.001, -16.5)],
         searched: Some([0.0, 20.0]),

@@ -218,7 +218,7 @@ fn half_cross(half: &[f64], c: &[f64], k: usize, out: &mut [f64]) {
 }
 
 /// Step 2, the fixed effects: [X r]ᵀ[X r] − Σ_g C_gᵀM_gC_g.
-fn fixed(s: &Statistics, half: &[f64]) -> Vec<f64> {
+pub(super) fn fixed(s: &Statistics, half: &[f64]) -> Vec<f64> {
     let (k, width) = (s.layout.factors[0].effects, s.layout.fixed + 1);
     let levels = s.layout.factors[0].levels;
     let leaf = |i: usize| {
@@ -250,7 +250,7 @@ fn fixed(s: &Statistics, half: &[f64]) -> Vec<f64> {
 }
 
 /// Step 2, the other factors: K = Z₂ᵀZ₂ − Σ_g B_gᵀM_gB_g and Z₂ᵀ[X r] − Σ_g B_gᵀM_gC_g.
-fn remaining(s: &Statistics, half: &[f64]) -> (Vec<f64>, Vec<f64>) {
+pub(super) fn remaining(s: &Statistics, half: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let (q, width) = (s.layout.rest(), s.layout.fixed + 1);
     let (mut out, mut c) = (s.rest.clone(), s.rest_cross.clone());
     if q == 0 {

@@ -161,6 +161,7 @@ def _settings(
     missing: str,
     reml: bool = False,
     ml: bool = False,
+    prove: str | None = None,
     event: Any = None,
 ) -> dict[str, Any]:
     words: dict[str, Any] = {"model": model}
@@ -180,7 +181,7 @@ def _settings(
         words["group-sd"] = [f"{str(g).replace(':', '/')}={number('group_sd', sd)!r}" for g, sd in group_sd.items()]
     elif group_sd is not None:
         words["group-sd"] = [repr(number("group_sd", group_sd))]
-    for name, text in (("sd_prior", sd_prior), ("scales", scales)):
+    for name, text in (("sd_prior", sd_prior), ("scales", scales), ("prove", prove)):
         if text is not None:
             if not isinstance(text, str):
                 raise UsageError(f"{name} is {text!r}, but a word is required")
@@ -343,7 +344,7 @@ def linear(
     formula: Any, y: Any = None, *, data: Any = None, sigma: float | None = None, offset: Any = None, weights: Any = None,
     prior_sd: float = 2.5, intercept_prior_sd: float = 10.0, priors: Mapping[str, CoefficientPrior] | None = None,
     group_sd: float | Mapping[str, float] | None = None, sd_prior: str | None = None, sd_prior_scale: float | None = None,
-    scales: str | None = None, reml: bool = False, ml: bool = False, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
+    scales: str | None = None, reml: bool = False, ml: bool = False, prove: str | None = None, standardise: bool = True, missing: str = "error", intercept: bool = True, names: Sequence[str] | None = None,
 ) -> Model:
     """Linear regression; arguments as for `logistic`.
 
@@ -351,12 +352,13 @@ def linear(
     the intercept is about the mean of the response (unless `standardise=False`).
     `reml=True` and `ml=True` estimate a model with any number of random effects, `(x | g)`, `(1 | a) + (1 | b)`, `(1 | a/b)`, as lme4 does: by (restricted)
     maximum likelihood, with flat priors of the coefficients. `scales="estimate"` is `reml=True` unless priors are given.
+    `prove="global"` asks for a proof that no other variances have a higher likelihood (one or two terms of one effect each; tried anyway if it is quick).
     """
     return _model(
         "linear", formula, y, data, {"offset": offset, "weights": weights}, intercept, names, prior_sd=prior_sd,
         intercept_prior_sd=intercept_prior_sd, priors=priors, group_sd=group_sd, sd_prior=sd_prior,
         sd_prior_scale=sd_prior_scale, scales=scales, sigma=sigma, dispersion=None, standardise=standardise,
-        missing=missing, reml=reml, ml=ml,
+        missing=missing, reml=reml, ml=ml, prove=prove,
     )
 
 

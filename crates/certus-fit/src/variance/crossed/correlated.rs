@@ -113,6 +113,7 @@ impl CorrelatedMixed {
             weight: self.model.weight(),
             ball,
             estimated: false,
+            highest: None,
             scales_known: false,
         };
         Ok((found, estimate))

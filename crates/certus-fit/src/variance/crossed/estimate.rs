@@ -100,6 +100,7 @@ impl CrossedMixed {
             weight: self.weight,
             ball: None,
             estimated: true,
+            highest: None,
             scales_known: false,
         };
         Ok((found, estimate))

@@ -45,6 +45,7 @@ impl LinearMixed {
             parameters: found.variance_parameters,
             weight: self.weight,
             ball: self.proved(&found),
+            highest: self.highest(&found),
             estimated: false,
             scales_known: true,
         };

@@ -21,6 +21,8 @@ pub struct LinearMixed {
     pub(super) log_units: f64,
     /// n, the sum of the weights.
     pub(super) weight: f64,
+    /// Multiplications that the proof of a global maximum may take, and whether it is asked for.
+    pub(super) global: (f64, bool),
 }
 
 impl LinearMixed {
@@ -55,7 +57,7 @@ impl LinearMixed {
             Criterion::Reml => 2.0 * scale.iter().map(|s| s.ln()).sum::<f64>(),
             Criterion::Ml => 0.0,
         };
-        Ok(Self { statistics, criterion, terms, log_units, weight })
+        Ok(Self { statistics, criterion, terms, log_units, weight, global: (0.0, false) })
     }
 
     /// Coefficients.

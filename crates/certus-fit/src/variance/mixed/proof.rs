@@ -1,12 +1,47 @@
-//! What is proved of the estimate of a linear mixed model (docs/mixed.md, L1 and L2), by the names of its scales.
+//! What is proved of the estimate of a linear mixed model (docs/mixed.md, L1 to L3), by the names of its scales.
 
 use certus_mixed::collapsed::Interval;
-use certus_mixed::linear::{Ball, LinearMixedFit, Proof, Unproved};
+use certus_mixed::linear::{Ball, LinearMixedFit, NotGlobal, Proof, Unproved, global};
 
 use super::model::LinearMixed;
-use crate::variance::several::ProvedBall;
+use crate::refusal::RequestError;
+use crate::variance::request::{PROVABLE, Prove, Scales};
+use crate::variance::several::{Highest, ProvedBall};
+
+/// Multiplications for the proof of a global maximum: without being asked, about a second; if it is asked for.
+const UNASKED: f64 = 1e9;
+const ASKED: f64 = 2e10;
 
 impl LinearMixed {
+    /// Sets what is to be proved of an estimate.
+    pub(crate) fn prove(&mut self, scales: Scales, asked: Option<Prove>) -> Result<(), RequestError> {
+        let scalar = self.terms.list.len() <= 2 && self.terms.list.iter().all(|term| term.effects.len() == 1);
+        self.global = match (scales, asked) {
+            (Scales::Posterior, Some(_)) => return Err(RequestError::no_effect("`prove`", PROVABLE)),
+            (Scales::Estimate, Some(Prove::Global)) if !scalar => {
+                let owner = "linear mixed models with one or two terms of one effect each";
+                return Err(RequestError::no_effect("`prove` global", owner));
+            }
+            (Scales::Estimate, Some(Prove::Global)) => (ASKED, true),
+            (Scales::Estimate, None) if scalar => (UNASKED, false),
+            _ => (0.0, false),
+        };
+        Ok(())
+    }
+
+    /// Whether the maximum is the highest of all (docs/mixed.md, L3), where that is asked for or quick to see.
+    pub(super) fn highest(&self, found: &LinearMixedFit) -> Option<Highest> {
+        let (budget, asked) = self.global;
+        if budget == 0.0 {
+            return None;
+        }
+        match global(&self.statistics, found, budget) {
+            Ok(_) => Some(Highest::Proved),
+            Err(reason @ NotGlobal::Better { .. }) => Some(Highest::NotProved(reason.to_string())),
+            Err(reason) => asked.then(|| Highest::NotProved(reason.to_string())),
+        }
+    }
+
     /// What is proved of every sd and σ (correlations have what the first sd of their group has).
     pub(crate) fn intervals(&self, found: &LinearMixedFit) -> Vec<Interval> {
         let nothing = |why: String| Interval { sds: [f64::NAN; 2], proved: Err(why) };

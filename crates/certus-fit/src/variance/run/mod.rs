@@ -28,7 +28,7 @@ use crate::variance::mixture::{Effects, MixturePosterior};
 use crate::variance::model::ScaleModel;
 use crate::variance::request::Scales;
 use crate::variance::several::SeveralEffects;
-use crate::variance::solver::JointMaximum;
+use crate::variance::solver::{JointMaximum, ScaleSolver};
 use certus_data::encoding::Group;
 
 /// Groups whose effects are computed between two checks of the clock and the observer.
@@ -240,9 +240,10 @@ impl Run<'_> {
         let known = KnownOfScales::new(scale_model, &found, grid_posterior.as_ref());
         let scale = self.scale(&found, grid_posterior.as_ref(), grid_posterior.is_some(), &groups);
         let outcome = self.outcome(&found, grid_posterior.as_ref(), &mixture_posterior, &known, stopped)?;
-        let mixed = scale_model.weight.map(|weight| {
+        let one = matches!(scale_model.model, ScaleSolver::Effect(_));
+        let mixed = scale_model.moments.as_ref().filter(|_| one).map(|moments| {
             let theta = scale_model.unknown_scales.user(&found.scales);
-            terms::terms_and_criterion(scale_model, self.groups, &found, &[theta], 1, weight)
+            terms::terms_and_criterion(scale_model, self.groups, &found, &[theta], 1, moments.weight())
         });
         let (parameters, effects) = (Vec::new(), None);
         let (profiles, deviations) = (Vec::new(), Vec::new());

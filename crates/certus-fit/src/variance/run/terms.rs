@@ -44,6 +44,7 @@ pub(super) fn terms_and_criterion(
     }
     let df = (found.beta.len() + count) as f64;
     let value = -2.0 * found.log_likelihood;
+    let explained = scale_model.r_squared(&found.beta, &found.scales);
     let criterion = CriterionValue {
         kind: scale_model.criterion().unwrap_or("ML").into(),
         value,
@@ -51,6 +52,8 @@ pub(super) fn terms_and_criterion(
         df: df as u64,
         aic: value + 2.0 * df,
         bic: value + df * weight.ln(),
+        r2_marginal: explained.map(|r| r[0]),
+        r2_conditional: explained.map(|r| r[1]),
     };
     (terms, criterion)
 }

@@ -14,6 +14,7 @@ use super::Run;
 use crate::variance::mixture::MixturePosterior;
 use crate::variance::model::ScaleModel;
 use crate::variance::request::Scales;
+use crate::variance::several::Highest;
 use crate::variance::solver::{GridPosterior, JointMaximum, ScaleSolver};
 
 /// Groups shown on either side.
@@ -196,6 +197,7 @@ impl Run<'_> {
         let OtherScale { name, prior, estimate, log_standard_error } = one(0);
         let several = found.several.as_ref();
         let ball = several.and_then(|several| several.ball.as_ref());
+        let highest = several.and_then(|several| several.highest.as_ref());
         Scale {
             name,
             group: unknown_scales.effects.first().map(|effect| effect.group.clone()),
@@ -215,6 +217,11 @@ impl Run<'_> {
             reason: first.proved.clone().err(),
             radius: ball.map(|ball| ball.radius),
             exclusion: ball.and_then(|ball| finite(ball.exclusion)),
+            global: highest.map(|h| matches!(h, Highest::Proved)),
+            global_reason: highest.and_then(|h| match h {
+                Highest::Proved => None,
+                Highest::NotProved(reason) => Some(reason.clone()),
+            }),
             zero: ball.map_or(Vec::new(), |ball| ball.zero.clone()),
             others: (1..count).map(one).collect(),
             maxima: found.maxima.iter().map(|m| self.maximum(m)).collect(),
@@ -295,6 +302,15 @@ impl Run<'_> {
                 counted(grid_posterior.keys.len(), "grid point"),
                 figure(grid_posterior.mixture.refinement)
             );
+        }
+        let highest = found.several.as_ref().and_then(|several| several.highest.as_ref());
+        match highest {
+            Some(Highest::Proved) => message = format!("{message}, the highest of all"),
+            Some(Highest::NotProved(reason)) => {
+                status = Status::NoProgress;
+                message = format!("{message}; that it is the highest of all is not proved: {reason}");
+            }
+            None => {}
         }
         if stopped {
             status = if self.late { Status::Limit } else { Status::Interrupted };

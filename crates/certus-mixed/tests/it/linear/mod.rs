@@ -2,4 +2,5 @@
 
 pub(crate) mod data;
 mod estimates;
+mod global;
 mod large;
