@@ -53,7 +53,8 @@ impl Functions {
     fn load(path: &str) -> Result<Self, String> {
         // SAFETY: loading runs the library's initialisers; the caller named the file and answers for it.
         let library = unsafe { Library::new(path) }.map_err(|e| {
-            format!("the library {path} cannot be loaded: {e}; give the path of a BridgeStan .so")
+            let reason = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
+            format!("the library {path} cannot be loaded: {reason}; give the path of a BridgeStan .so")
         })?;
         let library: &'static Library = Box::leak(Box::new(library));
         macro_rules! symbol {
@@ -66,6 +67,14 @@ impl Functions {
                     )
                 })?
             };
+        }
+        // what programs print is not shown: a line per evaluation is too much; older libraries print nothing by themselves
+        type SetPrint = unsafe extern "C" fn(extern "C" fn(*const c_char, usize), Message) -> c_int;
+        // SAFETY: the type is the one declared in bridgestan.h for this name.
+        if let Ok(set) = unsafe { library.get::<SetPrint>(b"bs_set_print_callback\0") } {
+            let mut message = null_mut();
+            // SAFETY: the function that is passed lives as long as the process.
+            unsafe { set(not_printed, &mut message) };
         }
         Ok(Self {
             model_construct: symbol!("bs_model_construct"),
@@ -95,6 +104,8 @@ impl Functions {
         text
     }
 }
+
+extern "C" fn not_printed(_: *const c_char, _: usize) {}
 
 /// A Stan program with its data.
 struct Program {
@@ -221,7 +232,15 @@ impl Program {
         usize::try_from(unsafe { (self.functions.param_num)(self.model.as_ptr(), tp, gq) }).unwrap_or(0)
     }
 
-    fn constrain(&self, draws: &[f64], out: &mut [f64], tp: bool, gq: bool, seed: u32) -> Result<(), String> {
+    /// Where the generated quantities of a draw fail, they are NaN, as in Stan: how many, and why at first.
+    fn constrain(
+        &self,
+        draws: &[f64],
+        out: &mut [f64],
+        tp: bool,
+        gq: bool,
+        seed: u32,
+    ) -> Result<Option<(usize, String)>, String> {
         let _alone = self.serial();
         let (functions, width) = (&self.functions, self.width(tp, gq));
         let mut message = null_mut();
@@ -230,24 +249,33 @@ impl Program {
         if rng.is_null() {
             return Err(functions.take(message));
         }
-        let mut result = Ok(());
+        let (mut result, without) = (Ok(None), self.width(tp, false));
         for (k, point) in draws.chunks_exact(self.dim).enumerate() {
             let to = &mut out[k * width..(k + 1) * width];
-            // SAFETY: the library reads `dim` numbers and writes `width` ones, as it reported itself.
-            let code = unsafe {
-                (functions.param_constrain)(
-                    self.model.as_ptr(),
-                    tp,
-                    gq,
-                    point.as_ptr(),
-                    to.as_mut_ptr(),
-                    rng,
-                    &mut message,
-                )
+            let mut write = |gq: bool, to: &mut [f64]| {
+                let model = self.model.as_ptr();
+                // SAFETY: the library reads `dim` numbers and writes as many as it reported itself: `to` has them.
+                let code = unsafe {
+                    (functions.param_constrain)(
+                        model,
+                        tp,
+                        gq,
+                        point.as_ptr(),
+                        to.as_mut_ptr(),
+                        rng,
+                        &mut message,
+                    )
+                };
+                if code == 0 { Ok(()) } else { Err(functions.take(message)) }
             };
-            if code != 0 {
-                result = Err(format!("draw {k}: {}", functions.take(message)));
+            let Err(words) = write(gq, to) else { continue };
+            to.fill(f64::NAN);
+            if !gq || write(false, &mut to[..without]).is_err() {
+                result = Err(format!("draw {k}: {words}"));
                 break;
+            }
+            if let Ok(failed) = &mut result {
+                failed.get_or_insert((0, words)).0 += 1;
             }
         }
         // SAFETY: made above, destroyed once.
@@ -347,8 +375,14 @@ impl StanModel {
         let draws: Vec<f64> = draws.as_array().iter().copied().collect();
         let width = self.0.width(transformed, generated);
         let mut out = vec![0.0; count * width];
-        py.detach(|| self.0.constrain(&draws, &mut out, transformed, generated, seed))
+        let failed = py
+            .detach(|| self.0.constrain(&draws, &mut out, transformed, generated, seed))
             .map_err(|words| raise(py, USER_CODE, &words))?;
+        if let Some((failed, words)) = failed {
+            let text = format!("the generated quantities of {failed} of {count} draws are NaN: {words}");
+            let warning = py.get_type::<pyo3::exceptions::PyRuntimeWarning>();
+            PyErr::warn(py, &warning, &CString::new(text.replace('\0', " "))?, 2)?;
+        }
         PyArray1::from_vec(py, out).reshape([count, width])
     }
 

@@ -101,7 +101,7 @@ impl Target for Function {
     ) -> Result<(), TargetError> {
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             self.late.store(true, Ordering::Relaxed);
-            return Err("the time limit was reached".into());
+            return Err(certus::Stopped.into());
         }
         Python::attach(|py| self.call(py, points, values, gradients)).map_err(Into::into)
     }
@@ -135,7 +135,7 @@ impl Target for Stoppable<'_> {
         gradients: &mut [f64],
     ) -> Result<(), TargetError> {
         if self.stop.is_stopped() {
-            return Err("stopped".into());
+            return Err(certus::Stopped.into());
         }
         self.target.log_density(points, values, gradients)
     }

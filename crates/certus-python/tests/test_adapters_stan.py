@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,6 +42,7 @@ generated quantities { vector[N] log_lik; for (n in 1:N) log_lik[n] = normal_lpd
 REJECTING = """
 parameters { matrix[2, 3] w; }
 model { to_vector(w) ~ normal(1, 1); if (w[1, 1] < 0.5) reject("w[1, 1] is ", w[1, 1]); }
+generated quantities { real r = normal_rng(0, w[1, 1] - 0.6); }
 """
 
 
@@ -73,7 +75,7 @@ def without_threads():
 
 
 def test_logistic_is_the_closed_form(logistic):
-    assert logistic.names == ("a", "b[1]", "b[2]", "b[3]")
+    assert logistic.names == ("a", "b[0]", "b[1]", "b[2]")
     np.testing.assert_array_equal(logistic.start, np.zeros(4))
     check_gradients(logistic)
     points = np.random.default_rng(2).normal(size=(9, 4))
@@ -93,8 +95,8 @@ def test_observed_data_and_pointwise_log_likelihood(logistic):
 def test_hierarchy_with_scale_and_simplex(hierarchical):
     check_gradients(hierarchical)
     check_hierarchy(hierarchical)
-    assert hierarchical.names[:3] == ("mu", "unconstrained tau", "theta[1]")
-    assert hierarchical.names[5:] == tuple(f"unconstrained p[{k}]" for k in (1, 2, 3))
+    assert hierarchical.names[:3] == ("mu", "unconstrained tau", "theta[0]")
+    assert hierarchical.names[5:] == tuple(f"unconstrained p[{k}]" for k in (0, 1, 2))
     points = np.random.default_rng(5).normal(size=(6, 8))
     theta = hierarchical.constrain(points)["theta"]
     np.testing.assert_allclose(hierarchical.log_likelihood(points)["log_lik"], normal(Y, theta[:, GROUP], 1), rtol=1e-12)
@@ -126,12 +128,21 @@ def test_matrices_and_rejected_points(without_threads):
     target = adapter.target(without_threads)
     # the origin is rejected, so the start is one of Stan's random points
     assert target.start[0] >= 0.5 and np.abs(target.start).max() < 2
-    assert target.names == ("w[1, 1]", "w[2, 1]", "w[1, 2]", "w[2, 2]", "w[1, 3]", "w[2, 3]")
+    assert target.names == ("w[0, 0]", "w[1, 0]", "w[0, 1]", "w[1, 1]", "w[0, 2]", "w[1, 2]")
     np.testing.assert_array_equal(target.constrain(np.arange(1.0, 7.0)[None])["w"][0], [[1, 3, 5], [2, 4, 6]])
     model = StanModel(without_threads)
     values, gradients = model.log_density(np.array([[0.25, 0, 0, 0, 0, 0], [1.0, 0, 0, 0, 0, 0]]))
     assert values[0] == -np.inf and np.isnan(gradients[0]).all() and np.isfinite(values[1])
     assert "w[1, 1] is 0.25" in model.rejection
+
+
+def test_generated_quantities_that_fail_are_nan(without_threads):
+    target = adapter.target(without_threads)
+    points = np.array([[0.55, 0, 0, 0, 0, 0], [1.0, 2, 0, 0, 0, 0]])
+    with pytest.warns(RuntimeWarning, match="generated quantities of 1 of 2 draws are NaN.*[Ss]cale"):
+        found = target.constrain(points)
+    assert np.isnan(found["r"][0]) and np.isfinite(found["r"][1])
+    np.testing.assert_array_equal(found["w"][:, 0, 0], [0.55, 1.0])
 
 
 def test_programs_are_compiled_once(logistic):
@@ -167,6 +178,10 @@ def test_errors_name_the_cause():
         adapter.target("absent.stan")
     with pytest.raises(UsageError, match="neither Stan code"):
         adapter.target("a sentence")
+    with pytest.raises(UsageError, match="model.hpp"):
+        adapter.target(Path("model.hpp"))
+    with pytest.raises(UsageError, match="seed is -1"):
+        adapter.target(LOGISTIC, good, seed=-1)
 
 
 def test_a_library_that_is_not_a_stan_program_is_refused():

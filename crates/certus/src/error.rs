@@ -6,6 +6,11 @@ use std::fmt::Display;
 /// An error of user code inside a [`Target`](crate::target::Target), carried back unchanged.
 pub type TargetError = Box<dyn std::error::Error + Send + Sync>;
 
+/// What a target returns that was told to stop: no fault of its own. A run ends with what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stopped")]
+pub struct Stopped;
+
 /// Every error of the core. Each message names the value, the place, what was required and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -87,7 +87,7 @@ pub mod update;
 
 pub use auto::{Goal, Outcome, auto, auto_here, auto_observed, auto_resume};
 pub use certificate::Certificate;
-pub use error::{Error, TargetError};
+pub use error::{Error, Stopped, TargetError};
 pub use factor::{Factor, Family, Tree};
 pub use fit::{Fit, Forecast, MethodName, Plan, Settings, State, Status, StepRule, fit, fit_observed};
 pub use gaussian::Gaussian;

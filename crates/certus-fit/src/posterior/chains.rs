@@ -23,6 +23,11 @@ const EFFECTIVE: f64 = 400.0;
 /// Numbers of chains that are accurate have stated errors of at most this: means in sds, sds as parts of themselves.
 /// A variable of infinite variance mixes, and its sd is not known.
 const STATED_WITHIN: f64 = 0.25;
+/// Divergences up to which the chains run again with shorter steps, and their acceptance.
+const FEW: u64 = 200;
+const CAREFUL: f64 = 0.98;
+/// Chains with a larger R-hat are not printed, because they do not agree on where they are.
+const PRINTED: f64 = 1.1;
 /// What a target says that has no gradients or no time left.
 const OVER: [&str; 2] = ["the limit of gradients was reached", "the time limit was reached"];
 
@@ -96,12 +101,25 @@ impl PosteriorTable {
                 };
                 let rationed = Gated::new(target, &admit);
                 let grain = if here { usize::MAX } else { 1 };
-                let settings = NutsSettings { seed: goal.seed, grain, ..NutsSettings::default() };
-                let run = || nuts(&rationed, &outcome.gaussian, &settings);
-                let chains = match here {
-                    true => run(),
-                    false => certus::parallel::install(goal.threads, run).map_err(Into::into).and_then(|r| r),
+                let first = NutsSettings { seed: goal.seed, grain, ..NutsSettings::default() };
+                let sampled = |settings: &NutsSettings| {
+                    let run = || nuts(&rationed, &outcome.gaussian, settings);
+                    match here {
+                        true => run(),
+                        false => {
+                            certus::parallel::install(goal.threads, run).map_err(Into::into).and_then(|r| r)
+                        }
+                    }
                 };
+                let mut chains = sampled(&first);
+                // a few divergences often end with shorter steps
+                let few = |c: &Chains| (1..=FEW).contains(&c.divergences);
+                if let Some(before) = chains.as_ref().ok().filter(|c| few(c)).map(|c| c.divergences)
+                    && let Ok(again) = sampled(&NutsSettings { acceptance: CAREFUL, ..first })
+                    && again.divergences < before
+                {
+                    chains = Ok(again);
+                }
                 outcome.counts.gradients += spent.load(Ordering::Relaxed).min(left);
                 outcome.elapsed += begun.elapsed();
                 judged(outcome, chains, goal.seed)
@@ -157,11 +175,15 @@ fn judged(outcome: &mut Outcome, chains: Result<Chains, certus_models::Error>, s
     if error > STATED_WITHIN {
         words += &format!("; a mean or an sd is known only to {} % of an sd", nearest(100.0 * error, 2));
     }
-    let mixed = r_hat < R_HAT && table.is_finite();
+    let mixed = r_hat < PRINTED && table.is_finite();
     Found {
         table: mixed.then_some(table),
         verdict: if good { Verdict::Accurate } else { Verdict::Unreliable },
-        words: if mixed { words } else { format!("the chains have not mixed: {words}") },
+        words: if mixed {
+            words
+        } else {
+            format!("the chains have not mixed, and q's numbers are printed: {words}")
+        },
     }
 }
 

@@ -30,7 +30,7 @@ pub use diagnostics::{Diagnosed, diagnosed};
 ///
 /// Give `usize::MAX` as the grain if an evaluation waits for other ranks, which must meet in the same order, or if the
 /// target must be called on the calling thread. It changes no bit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NutsSettings {
     /// Independent chains.
     pub chains: usize,
@@ -42,11 +42,13 @@ pub struct NutsSettings {
     pub seed: u64,
     /// Chains that run one after the other.
     pub grain: usize,
+    /// The mean acceptance that the length of steps is adapted to, below 1: the higher, the shorter they are.
+    pub acceptance: f64,
 }
 
 impl Default for NutsSettings {
     fn default() -> Self {
-        Self { chains: 4, warmup: 500, draws: 1000, seed: 0, grain: 1 }
+        Self { chains: 4, warmup: 500, draws: 1000, seed: 0, grain: 1, acceptance: 0.8 }
     }
 }
 
@@ -96,6 +98,11 @@ pub fn nuts(target: &dyn Target, q: &Gaussian, settings: &NutsSettings) -> Resul
             return Err(InvalidModel::Setting { name, value: value as f64, required }.into());
         }
     }
+    let value = settings.acceptance;
+    if !(value > 0.0 && value < 1.0) {
+        let (name, required) = ("acceptance", "between 0 and 1");
+        return Err(InvalidModel::Setting { name, value, required }.into());
+    }
     let failed = AtomicUsize::new(usize::MAX);
     let mut runs: Vec<Result<Run, Error>> = (0..chains).map(|_| Ok(Run::default())).collect();
     parallel::for_each_piece(&mut runs, 1, grain, &|chain, run| {
@@ -122,18 +129,19 @@ fn one(
     chain: usize,
     useless: &dyn Fn() -> bool,
 ) -> Result<Run, Error> {
-    let NutsSettings { warmup, draws, seed, .. } = *settings;
+    let NutsSettings { warmup, draws, seed, acceptance, .. } = *settings;
     let (dim, stream) = (q.dim(), 2 * chain as u64);
     let random = Random::new(seed, Purpose::Chain, 0);
     let mut start = vec![0.0; dim];
     random.normals(stream, 0, dim, &mut start);
-    let options = DiagNutsSettings {
+    let mut options = DiagNutsSettings {
         num_tune: warmup as u64,
         num_draws: draws as u64,
         // the gradients of the target as they are
         gradient_clipping: None,
         ..DiagNutsSettings::default()
     };
+    options.adapt_options.step_size_settings.target_accept = acceptance;
     let math = CpuMath::new(Frame::new(target, q));
     let mut sampler = options
         .new_chain(chain as u64, math, &mut random.generator(stream + 1))

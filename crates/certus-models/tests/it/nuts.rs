@@ -176,6 +176,7 @@ fn what_is_refused() {
     for (settings, expected) in [
         (NutsSettings { chains: 0, ..seeded(0) }, "chains"),
         (NutsSettings { draws: 3, ..seeded(0) }, "draws"),
+        (NutsSettings { acceptance: 1.0, ..seeded(0) }, "acceptance"),
     ] {
         let error = refused(&q, settings);
         assert!(matches!(error, Error::Model(InvalidModel::Setting { name, .. }) if name == expected));

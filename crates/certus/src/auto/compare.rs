@@ -9,8 +9,9 @@ use super::modes::{ModeSearch, Modes};
 use super::verdict::{ACCURATE, Comparison, Verdict};
 use super::violation::contradicted;
 use super::{Ending, Run};
+use crate::certificate::counted;
 use crate::diagnostics::{Importance, WeightedDraws, importance};
-use crate::error::Error;
+use crate::error::{Error, Stopped};
 use crate::fit::Status;
 use crate::moving::{Convexity, Measured};
 use crate::random::Purpose;
@@ -36,17 +37,20 @@ pub(super) fn for_the_descent(most: u64) -> u64 {
 
 /// Why something is missing.
 const NO_TIME: &str = "there was no time for it";
-/// What a stopped target says.
-const STOPPED: &str = "the comparison with the posterior was stopped";
 
-/// True for our own refusal, which is no error of the target's.
+/// True for a refusal, our own or the caller's, which is no error of the target's.
 fn is_stop(error: &Error) -> bool {
-    matches!(error, Error::Target(inner) if inner.to_string() == STOPPED)
+    matches!(error, Error::Target(inner) if inner.is::<Stopped>())
 }
 
 impl Run<'_, '_> {
     /// Finds the verdict; the ending may become that of an error of the target, or of a contradicted declaration.
     pub(super) fn compare(&mut self, ending: Result<Ending, Error>) -> Result<Ending, Error> {
+        let stopped = || (Status::Limit, format!("stopped after {}", counted(self.iteration, "step")));
+        let (refused, ending) = match ending {
+            Err(error) if is_stop(&error) => (true, Ok(stopped())),
+            other => (false, other),
+        };
         let (status, message) = match &ending {
             Ok((status, message)) => (status.clone(), message.clone()),
             Err(error) => {
@@ -61,8 +65,9 @@ impl Run<'_, '_> {
             });
             return ending;
         };
-        let hurry =
-            status == Status::Interrupted || self.goal.max_time.is_some_and(|t| self.clock.elapsed() >= t);
+        let hurry = refused
+            || status == Status::Interrupted
+            || self.goal.max_time.is_some_and(|t| self.clock.elapsed() >= t);
         let compared = self.compared(&measured, hurry);
         self.measured = Some(measured);
         match compared {
@@ -98,7 +103,7 @@ impl Run<'_, '_> {
             Some(limit) => clock.elapsed() < limit + PATIENCE,
             None => true,
         };
-        let admit = move |_| if proceed() { Ok(()) } else { Err(STOPPED.into()) };
+        let admit = move |_| if proceed() { Ok(()) } else { Err(Stopped.into()) };
         let target = Gated::new(&self.target, &admit);
         let (w, mut convexity) = (&self.gaussian, self.convexity.clone());
         if hurry {

@@ -40,6 +40,8 @@ pub struct AutoState {
     pub(super) checks: u64,
     /// Single-point gradients spent, by whomever.
     pub(super) gradients: u64,
+    /// True of a second descent.
+    pub(super) began_again: bool,
 }
 
 /// Pairs of a batch that was asked for.
@@ -66,6 +68,7 @@ impl AutoState {
             noise: f64::INFINITY,
             checks: 0,
             gradients: 0,
+            began_again: false,
         }
     }
 
@@ -73,10 +76,11 @@ impl AutoState {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new(MAGIC);
         out.count(self.moving.dim() as u64);
+        let flags = u64::from(self.best.is_some()) + 2 * u64::from(self.began_again);
         for count in [self.pairs as u64, self.taken, self.next, self.shown, self.looks] {
             out.count(count);
         }
-        for count in [u64::from(self.restarts), self.checks, self.gradients, u64::from(self.best.is_some())] {
+        for count in [u64::from(self.restarts), self.checks, self.gradients, flags] {
             out.count(count);
         }
         // infinite before the first look, which a saved number cannot be
@@ -100,16 +104,16 @@ impl AutoState {
         let dim = dim as usize;
         let mut count = || words.count();
         let (pairs, taken, next, shown, looks) = (count()?, count()?, count()?, count()?, count()?);
-        let (restarts, checks, gradients, has_best) = (count()?, count()?, count()?, count()?);
+        let (restarts, checks, gradients, flags) = (count()?, count()?, count()?, count()?);
         let (Ok(restarts), true, true) =
-            (u32::try_from(restarts), (1..=MOST_GIVEN as u64 / 2).contains(&pairs), has_best < 2)
+            (u32::try_from(restarts), (1..=MOST_GIVEN as u64 / 2).contains(&pairs), flags < 4)
         else {
             return Err(bad("one of its counts is out of range"));
         };
         let noise = Some(words.number()?).filter(|x| *x >= 0.0).unwrap_or(f64::INFINITY);
         let like = Gaussian::isotropic(vec![0.0; dim], 1.0, &Family::Lower)?;
         let moving = Moving::read(&mut words, &like)?;
-        let best = if has_best == 1 {
+        let best = if flags % 2 == 1 {
             let gap = Estimate { value: words.number()?, standard_error: words.number()? };
             let mean = words.numbers(dim)?;
             let factor = Factor::Lower(Lower::new(dim, words.numbers(dim * dim)?)?);
@@ -119,7 +123,21 @@ impl AutoState {
         };
         words.finish()?;
         let pairs = pairs as usize;
-        Ok(Self { moving, pairs, taken, next, shown, looks, restarts, best, noise, checks, gradients })
+        let began_again = flags >= 2;
+        Ok(Self {
+            moving,
+            pairs,
+            taken,
+            next,
+            shown,
+            looks,
+            restarts,
+            best,
+            noise,
+            checks,
+            gradients,
+            began_again,
+        })
     }
 
     /// d.

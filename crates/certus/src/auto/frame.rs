@@ -16,10 +16,11 @@ impl Run<'_, '_> {
     pub(super) fn frame(
         &mut self,
         start: Place,
+        climb: bool,
     ) -> Result<ControlFlow<Ending, (Place, Axes, String)>, Error> {
         let most = 200 + 10 * (start.point.len() as u64).min(100);
         let mut search = Search::new(start.clone());
-        let mut ended = SearchStep::Moved;
+        let mut ended = if climb { SearchStep::Moved } else { SearchStep::Stuck };
         while ended == SearchStep::Moved && search.iterations < most {
             ended = search.step(&self.target)?;
             if let Some(ending) = self.ask(None, None) {
@@ -30,15 +31,19 @@ impl Run<'_, '_> {
         if let Some(ending) = self.show_guess(&search) {
             return Ok(ControlFlow::Break(ending));
         }
-        let found = ended != SearchStep::Moved;
+        let found = climb && ended != SearchStep::Moved;
         let mut there = curved(&self.target, &search)?;
-        let mut words = if found {
+        let mut words = if !climb {
+            "frame from secants at the start".into()
+        } else if found {
             format!("mode found by L-BFGS ({steps} steps), frame from secants at the mode")
         } else {
             format!("no mode found in {steps} L-BFGS steps, frame from secants at the last point")
         };
         // where the search ran away (into the neck of a funnel) nothing bends upwards: begin where the user would
-        if there.flat.is_some() || !(found || there.convex) {
+        let away = there.flat.is_some() || !(found || there.convex);
+        self.climbed = climb && !away;
+        if climb && away {
             search = Search::new(start);
             there = curved(&self.target, &search)?;
             words = format!("no mode found in {steps} L-BFGS steps, frame from secants at the start");

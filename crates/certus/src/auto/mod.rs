@@ -7,6 +7,7 @@
 //! stated; where one was found, or there was no time, no gap is stated. Then importance weights and searches for other
 //! modes decide what the numbers of q are worth: one of the four words of [`Verdict`].
 
+mod again;
 mod compare;
 mod curvature;
 mod descent;
@@ -99,6 +100,7 @@ pub fn auto_resume(
         run.target = Counted::new(target, state.gradients);
         run.route = format!("black box of dimension {}, resumed from a saved state{DESCENT}", state.dim());
         run.gaussian = state.averaged()?;
+        run.began_again = state.began_again;
         run.descend(state.clone())
     })
 }
@@ -128,6 +130,7 @@ fn run<'a, 'o>(
         let ending = route(&mut run);
         let ending = run.check_convexity(ending);
         let ending = run.compare(ending);
+        let ending = run.again(ending);
         Ok(run.outcome(ending))
     };
     if here { go() } else { parallel::install(goal.threads, go)? }
@@ -155,6 +158,9 @@ struct Run<'a, 'o> {
     comparison: Option<Comparison>,
     /// True if the target belongs to the calling thread.
     here: bool,
+    /// Whether the descent began at a mode that was searched for, and whether this is the second descent.
+    climbed: bool,
+    began_again: bool,
     trace: Vec<TracePoint>,
     iteration: u64,
 }
@@ -182,6 +188,8 @@ impl<'a, 'o> Run<'a, 'o> {
             certified: None,
             comparison: None,
             here,
+            climbed: false,
+            began_again: false,
             trace: Vec::new(),
             iteration: 0,
         })
@@ -191,8 +199,18 @@ impl<'a, 'o> Run<'a, 'o> {
         Random::new(self.goal.seed, purpose, self.goal.model_key)
     }
 
+    /// Where the user says, or 0.
+    fn start(&self) -> Vec<f64> {
+        self.goal.start.clone().unwrap_or_else(|| vec![0.0; self.target.dim()])
+    }
+
     /// Everything, in order; an error is how the target ended it.
     fn route(&mut self) -> Result<Ending, Error> {
+        self.route_from(true)
+    }
+
+    /// The same from q's mean, with or without a search for the mode.
+    fn route_from(&mut self, climb: bool) -> Result<Ending, Error> {
         let here = Place::at(&self.target, self.gaussian.mean().to_vec())?;
         if !here.is_finite() {
             return Err(Error::NonFinite {
@@ -205,7 +223,7 @@ impl<'a, 'o> Run<'a, 'o> {
             let message = format!("the gradient does not match the log density: {mismatch}");
             return Ok((Status::AssumptionViolated, message));
         }
-        let (here, axes, words) = match self.frame(here)? {
+        let (here, axes, words) = match self.frame(here, climb)? {
             ControlFlow::Continue(found) => found,
             ControlFlow::Break(ending) => return Ok(ending),
         };
@@ -214,7 +232,9 @@ impl<'a, 'o> Run<'a, 'o> {
         if let Some(ending) = self.look(None) {
             return Ok(ending);
         }
-        self.descend(AutoState::new(Moving::at(here.point, axes), self.goal.batch))
+        let mut state = AutoState::new(Moving::at(here.point, axes), self.goal.batch);
+        state.began_again = self.began_again;
+        self.descend(state)
     }
 
     fn descend(&mut self, mut descent: AutoState) -> Result<Ending, Error> {

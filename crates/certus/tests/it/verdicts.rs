@@ -314,6 +314,51 @@ fn missed_modes_are_found() {
     }
 }
 
+/// A mode that has almost all of the posterior is where a second descent begins, and q ends; one that has a part of it
+/// is only reported (above).
+#[test]
+fn a_mode_with_almost_all_is_where_q_ends() {
+    for dim in [1, 4] {
+        let mut first = vec![0.0; dim];
+        first[0] = 5.0;
+        let outcome =
+            fitted(&target(dim, mixture(6.0, 1e-5)), Goal { start: Some(first), ..Goal::default() });
+        assert!((outcome.gaussian.mean()[0] + 6.0).abs() < 0.05, "{outcome}");
+        assert_eq!(
+            (verdict(&outcome), outcome.status.clone()),
+            (Verdict::Accurate, Status::Reached),
+            "{outcome}"
+        );
+        assert!(
+            outcome.route.contains("begun again at another mode, with about 100 % of"),
+            "{}",
+            outcome.route
+        );
+    }
+}
+
+/// Eight centred effects whose log sd has a wide prior: the log density is highest where the sd is e⁻⁷², far from the
+/// posterior. The descent begins again at the start and ends with a higher ELBO; it is called unreliable.
+#[test]
+fn the_neck_of_a_funnel_is_left() {
+    let centred = |z: &[f64], g: &mut [f64]| {
+        let y = [2.8, 0.8, -0.3, 0.7, -0.1, 0.1, 1.8, 1.2];
+        let (log_sd, precision) = (z[8], (-2.0 * z[8]).exp());
+        let mut value = -8.0 * log_sd - log_sd * log_sd / 18.0;
+        g[8] = -8.0 - log_sd / 9.0;
+        for j in 0..8 {
+            value -= 0.5 * ((y[j] - z[j]).powi(2) + precision * z[j] * z[j]);
+            g[j] = y[j] - z[j] - precision * z[j];
+            g[8] += precision * z[j] * z[j];
+        }
+        value
+    };
+    let outcome = fitted(&target(9, centred), Goal::default());
+    assert!(outcome.gaussian.mean()[8].abs() < 6.0, "{outcome}");
+    assert!(outcome.route.contains("at the start"), "{}", outcome.route);
+    assert_ne!(verdict(&outcome), Verdict::Accurate, "{outcome}");
+}
+
 /// Two means of a mixture may be exchanged: the modes are images of each other, and are recognised as that.
 #[test]
 fn labels_that_may_be_exchanged_are_recognised() {

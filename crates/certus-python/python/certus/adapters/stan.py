@@ -29,7 +29,9 @@ def target(
     `data` are the program's data, or a `.json` file with them. `observed` names those that are observations, and
     `log_likelihood` the generated quantity with the pointwise log likelihood, if there is one.
     """
-    model = StanModel(library(program), data_text(data), seed)
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+        raise UsageError(f"seed is {seed!r}, but a whole number from 0 to 2**32 - 1 is required")
+    model = StanModel(library(program), data_text(data), int(seed))
     names = model.param_names()
     columns = grouped(names)
     latent = grouped(model.param_names(transformed=False, generated=False))
@@ -60,6 +62,8 @@ def target(
 def library(program: str | Path) -> Path:
     """The shared library of a program given as code or as a file."""
     text = str(program)
+    if isinstance(program, Path) and program.suffix not in (".stan", ".so", ".dylib", ".dll"):
+        raise UsageError(f"program is {text!r}, but a .stan file or a .so that BridgeStan compiled is required")
     is_file = isinstance(program, Path) or ("\n" not in text and text.endswith((".stan", ".so", ".dylib", ".dll")))
     if not is_file:
         if "{" not in text:
@@ -123,7 +127,7 @@ def pick(values: np.ndarray, columns: Mapping[str, np.ndarray]) -> dict[str, np.
 
 
 def coordinate_names(model: StanModel, latent: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """Names like `beta[2]`, counted from 1 as in Stan; a parameter that Stan transforms is marked as unconstrained."""
+    """Names like `beta[1]`, counted from 0 as in the summary; a parameter that Stan transforms is marked as unconstrained."""
     names = model.param_unc_names()
     point = np.linspace(0.1, 0.9, model.dim)
     there = pick(model.param_constrain(point[None], transformed=False, generated=False), latent)
@@ -131,7 +135,7 @@ def coordinate_names(model: StanModel, latent: Mapping[str, np.ndarray]) -> tupl
 
     def shown(name: str) -> str:
         base, *index = name.split(".")
-        return (base if base in kept else f"unconstrained {base}") + (f"[{', '.join(index)}]" if index else "")
+        return (base if base in kept else f"unconstrained {base}") + (f"[{', '.join(str(int(i) - 1) for i in index)}]" if index else "")
 
     return tuple(map(shown, names))
 

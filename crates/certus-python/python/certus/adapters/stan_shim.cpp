@@ -124,7 +124,7 @@ CERTUS_EXPORT int bs_param_unc_num(const bs_model *m) { return m->dim(); }
 
 CERTUS_EXPORT bs_rng *bs_rng_construct(unsigned int seed, char **error_msg) {
   bs_rng *made = nullptr;
-  guarded("the random stream", error_msg, [&](std::ostream *) { made = new bs_rng{stan::services::util::create_rng(seed, 1)}; });
+  guarded("the random stream", error_msg, [&](std::ostream *) { made = new bs_rng{stan::services::util::create_rng(seed, 0)}; });
   return made;
 }
 
