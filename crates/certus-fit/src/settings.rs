@@ -126,8 +126,8 @@ pub struct Settings {
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Method"))]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ml: bool,
-    /// What to prove of the estimate of a linear mixed model (--reml, --ml) [default: global where that takes a second at
-    /// most]
+    /// What to prove of the estimate of a linear mixed model (--reml, --ml) [default: global where that takes a second
+    /// at most]
     #[cfg_attr(feature = "clap", arg(long, value_parser = parser(choices::proofs()), help_heading = "Method"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prove: Option<String>,

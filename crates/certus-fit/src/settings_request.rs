@@ -19,8 +19,8 @@ impl Settings {
             None => self.of_names()?,
         };
         spec.weights.clone_from(&self.weights);
-        spec.trials.clone_from(&self.trials);
-        spec.event.clone_from(&self.event);
+        spec.trials = spec.trials.take().or_else(|| self.trials.clone());
+        spec.event = spec.event.take().or_else(|| self.event.clone());
         spec.categorical = self.categorical.iter().flatten().map(|text| Categorical::of_text(text)).collect();
         if let Some(column) = &self.exposure {
             if spec.model.values() != Values::Counts {
@@ -123,12 +123,15 @@ impl Settings {
             ("group", self.group.is_some(), "write them as terms, (1 | g)"),
             ("no-intercept", self.no_intercept, "write y ~ 0 + a"),
             ("offset", self.offset.is_some() && formula.offset.is_some(), "give one of them"),
+            ("trials", self.trials.is_some() && formula.trials.is_some(), "give one of them"),
+            ("event", self.event.is_some() && formula.event.is_some(), "give one of them"),
         ];
         if let Some((setting, _, instead)) = both.into_iter().find(|(_, set, _)| *set) {
             return Err(RequestError::FormulaAnd { setting, instead }.into());
         }
         let mut spec = Spec::new(&formula.response, self.response()?);
         spec.features = formula.features();
+        (spec.trials, spec.event) = (formula.trials.clone(), formula.event.clone());
         spec.groups = formula.group_specs(self.group_sd.as_deref().unwrap_or_default())?;
         spec.offset = formula.offset.clone().or_else(|| self.offset.clone().map(Offset::Column));
         spec.intercept = formula.intercept;

@@ -6,8 +6,9 @@ use pyo3::prelude::*;
 
 use crate::error::usage;
 
-/// Response, intercept, columns of every fixed term, columns of every group, columns of the offset.
-type Parts = (String, bool, Vec<Vec<String>>, Vec<Vec<String>>, Option<Vec<String>>);
+/// Response, intercept, columns of every fixed term, columns of every group, columns of the offset, the column of
+/// trials.
+type Parts = (String, bool, Vec<Vec<String>>, Vec<Vec<String>>, Option<Vec<String>>, Option<String>);
 
 /// The parts of a formula.
 #[pyfunction]
@@ -18,7 +19,7 @@ pub(crate) fn read_formula(py: Python<'_>, text: &str) -> PyResult<Parts> {
     // effects that vary are among the fixed ones, or refused later
     let groups = own.groups.into_iter().map(|group| group.factor).collect();
     let offset = own.offset.as_ref().map(|offset| texts(offset.columns()));
-    Ok((own.response, own.intercept, fixed, groups, offset))
+    Ok((own.response, own.intercept, fixed, groups, offset, own.trials))
 }
 
 /// A formula without its group terms, and these: effects, whether they are correlated, factor.

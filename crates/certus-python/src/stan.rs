@@ -68,7 +68,7 @@ impl Functions {
                 })?
             };
         }
-        // what programs print is not shown: a line per evaluation is too much; older libraries print nothing by themselves
+        // what programs print is not shown: a line per evaluation is too much
         type SetPrint = unsafe extern "C" fn(extern "C" fn(*const c_char, usize), Message) -> c_int;
         // SAFETY: the type is the one declared in bridgestan.h for this name.
         if let Ok(set) = unsafe { library.get::<SetPrint>(b"bs_set_print_callback\0") } {

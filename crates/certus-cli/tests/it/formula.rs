@@ -148,7 +148,7 @@ fn refusals_say_what_to_type() {
         ("y ~ `x` + `z", &[], 64, "  y ~ `x` + `z\n"),
         ("y ~ xx", &[], 65, "did you mean 'x'?"),
         ("y ~ x + offset(x)", &[], 64, "'x' is the offset and can't be a feature as well"),
-        ("cbind(y, x) ~ z", &[], 64, "use the model binomial, write successes ~ …"),
+        ("cbind(y, x) ~ z", &[], 64, "write p(successes, trials)"),
         (
             "y ~ x",
             &["--response", "y"],

@@ -157,6 +157,9 @@ fn the_highest_of_all_maxima() {
 #[test]
 fn the_table_is_that_of_lme4() {
     let fit = fitted(&data("sleepstudy"), "Reaction ~ Days + (Days | Subject)", &["--reml"]);
+    // R² at lme4's estimates, by the sums of Nakagawa and Schielzeth, and Johnson
+    close(number(&fit["criterion"]["r2_marginal"]), 0.27865204, 1e-7);
+    close(number(&fit["criterion"]["r2_conditional"]), 0.79921891, 1e-7);
     let rows: Vec<(&str, f64)> = fit["parameters"]
         .as_array()
         .unwrap()

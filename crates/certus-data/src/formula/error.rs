@@ -72,15 +72,19 @@ pub enum Fault {
     },
     /// A response that is computed.
     #[error(
-        "the response is {call}, but a column is required: {}",
-        if call.starts_with("cbind") {
-            "for successes among trials use the model binomial, write successes ~ … and give the column of trials \
-                (--trials, in Python trials=)"
-        } else {
-            "compute it first, as a column of its own (--sql \"SELECT *, ln(y) AS log_y FROM data\")"
-        }
+        "the response is {call}, but a column is required: compute it first, as a column of its own (--sql \"SELECT *, \
+            ln(y) AS log_y FROM data\")"
     )]
     Response {
+        /// The call.
+        call: String,
+    },
+    /// Failures that are not trials less successes.
+    #[error(
+        "{call} does not name the trials: write p(successes, trials), or cbind(successes, trials - successes); compute \
+            trials first if there is only a column of failures (--sql \"SELECT *, yes + no AS n FROM data\")"
+    )]
+    Failures {
         /// The call.
         call: String,
     },

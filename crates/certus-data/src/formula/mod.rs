@@ -2,6 +2,7 @@
 
 mod error;
 mod expression;
+mod left;
 mod lex;
 mod offset;
 mod parse;
@@ -25,6 +26,10 @@ use crate::names::{quoted, split};
 pub struct Formula {
     /// The column on the left.
     pub response: String,
+    /// The column of trials, where the left side counts successes: `p(y, n)`, `cbind(y, n - y)`, `y | trials(n)`.
+    pub trials: Option<String>,
+    /// The level that counts as 1, of `y['yes']`.
+    pub event: Option<String>,
     /// False after `0 +` or `- 1`.
     pub intercept: bool,
     /// The fixed effects, in the order of the formula, each once.
@@ -122,6 +127,15 @@ impl fmt::Display for Formula {
         let offset = self.offset.iter().map(|offset| format!("offset({offset})"));
         let all: Vec<String> =
             sum(self.intercept, &self.fixed).into_iter().chain(groups).chain(offset).collect();
-        write!(f, "{} ~ {}", quoted(&self.response), all.join(" + "))
+        let own = quoted(&self.response);
+        let left = match (&self.trials, &self.event) {
+            (Some(trials), _) => format!("p({own}, {})", quoted(trials)),
+            (None, Some(event)) => {
+                let quote = if event.contains('"') { '\'' } else { '"' };
+                format!("{own}[{quote}{event}{quote}]")
+            }
+            (None, None) => own.into_owned(),
+        };
+        write!(f, "{left} ~ {}", all.join(" + "))
     }
 }

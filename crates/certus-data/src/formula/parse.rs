@@ -1,7 +1,9 @@
 //! The grammar of formulas:
 //!
 //! ```text
-//! formula := name '~' sum          sum   := ['+'|'-'] piece (('+'|'-') piece)*
+//! formula := left '~' sum          sum   := ['+'|'-'] piece (('+'|'-') piece)*
+//! left    := name | name '[' event ']' | 'p' '(' name ',' name ')' | 'cbind' '(' name ',' name '-' name ')' |
+//!            name '|' 'trials' '(' name ')'
 //! piece   := '0' | '1' | product | 'offset' '(' expression ')' | '(' group ')'
 //! product := term ('*' term)*      term  := variable (':' variable)*
 //! group   := sum ('|' | '||') factor   (its sum has no groups and no offset)
@@ -14,6 +16,7 @@ use winnow::stream::{Location, Stream};
 
 use super::error::{Fault, FormulaError};
 use super::expression::{Expression, expression};
+use super::left::{Left, left};
 use super::lex::{Atom, Call, Input, NESTED, POWER, Parsed, atom, end, expected, sign, space, whole, wrong};
 use super::offset::Offset;
 use super::variable::{Variable, variable};
@@ -33,11 +36,7 @@ fn both_sides(input: &mut Input<'_>) -> Parsed<Formula> {
     if peek(sign('~')).parse_next(input).is_ok() || !tilde {
         return wrong(input.current_token_start(), Fault::NoResponse { tilde });
     }
-    let response = match atom(input)? {
-        (_, Atom::Name(name)) => name,
-        (at, Atom::Call(call)) => return wrong(at, Fault::Response { call: call.text }),
-        (at, Atom::Number(number)) => return wrong(at, Fault::Number { number }),
-    };
+    let Left { response, trials, event } = left(input)?;
     if sign('~').parse_next(input).is_err() {
         return expected(input, "~");
     }
@@ -49,7 +48,7 @@ fn both_sides(input: &mut Input<'_>) -> Parsed<Formula> {
     }
     end(input, "+, - or the end")?;
     let Sum { intercept, terms: fixed, groups, offset } = sum;
-    Ok(Formula { response, intercept, fixed, groups, offset })
+    Ok(Formula { response, trials, event, intercept, fixed, groups, offset })
 }
 
 /// A sum as it is read.

@@ -56,6 +56,12 @@ fn products_and_nested_groups_are_written_out() {
             "y ~ factor(g, ref = 'a, b)')*x",
             "y ~ 1 + factor(g, ref=\"a, b)\") + x + factor(g, ref=\"a, b)\"):x",
         ),
+        ("arm['yes, b'] ~ x", "arm[\"yes, b\"] ~ 1 + x"),
+        ("arm[ 1 ] ~ x", "arm[\"1\"] ~ 1 + x"),
+        ("arm['a \"b\"'] ~ x", "arm['a \"b\"'] ~ 1 + x"),
+        ("cbind(s, n - s) ~ x", "p(s, n) ~ 1 + x"),
+        ("proportion(s, `all n`) ~ x", "p(s, `all n`) ~ 1 + x"),
+        ("s | trials(n) ~ x + (1 | g)", "p(s, n) ~ 1 + x + (1 | g)"),
         ("y ~ factor(g, ref=2)", "y ~ 1 + factor(g, ref=\"2\")"),
         ("y ~ log(x) + (log(x) | g)", "y ~ 1 + log(x) + (1 + log(x) | g)"),
         ("y ~ x + offset(log(n) + b)", "y ~ 1 + x + offset(log(n) + b)"),
@@ -107,7 +113,13 @@ fn what_is_wrong_is_shown_at_its_place() {
         ("y ~ a + (sin(x) | g)", 9, "sin(x)"),
         ("y ~ (1 | factor(g))", 9, "make the column first"),
         ("log(y) ~ x", 0, "the response is log(y)"),
-        ("cbind(s, n - s) ~ x", 0, "--trials"),
+        ("cbind(s, f) ~ x", 6, "cbind(s, f) does not name the trials"),
+        ("cbind(s, n - t) ~ x", 6, "p(successes, trials)"),
+        ("p(s) ~ x", 3, "a comma"),
+        ("p(s, 3) ~ x", 5, "the name of a column"),
+        ("s | n ~ x", 5, "trials(n)"),
+        ("s['a ~ x", 7, "the quote that ends the level"),
+        ("s['a' ~ x", 6, "]"),
         ("y ~ (a + b)^2", 4, "parentheses are for group terms"),
         ("y ~ a/b", 5, "a + a:b"),
         ("y ~ a %in% b", 6, "a:b"),
@@ -219,10 +231,11 @@ fn formulas() -> impl Strategy<Value = Formula> {
         });
         once
     });
-    (name(), any::<bool>(), terms(4), groups, prop::option::of(name())).prop_map(
-        |(response, intercept, fixed, groups, offset)| {
-            let offset = offset.map(Offset::Column);
-            Formula { response, intercept, fixed, groups, offset }
+    let left = (name(), prop::option::of(name()), prop::option::of("[^\"]{0,6}"));
+    (left, any::<bool>(), terms(4), groups, prop::option::of(name())).prop_map(
+        |((response, trials, event), intercept, fixed, groups, offset)| {
+            let (offset, event) = (offset.map(Offset::Column), event.filter(|_| trials.is_none()));
+            Formula { response, trials, event, intercept, fixed, groups, offset }
         },
     )
 }

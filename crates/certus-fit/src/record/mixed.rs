@@ -55,7 +55,8 @@ impl CriterionValue {
         if self.kind == "REML" { "REML criterion" } else { "-2 log likelihood" }
     }
 
-    /// "REML criterion 1743.6283, 6 parameters, AIC 1755.63, BIC 1774.79, R² 0.279 (coefficients), 0.799 (with groups)".
+    /// "REML criterion 1743.6283, 6 parameters, AIC 1755.63, BIC 1774.79, R² 0.279 (coefficients), 0.799 (with
+    /// groups)".
     pub fn sentence(&self) -> String {
         let (name, Self { value, df, aic, bic, .. }) = (self.name(), self);
         let explained = match (self.r2_marginal, self.r2_conditional) {

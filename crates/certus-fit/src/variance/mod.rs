@@ -1,6 +1,6 @@
 //! Variance parameters that are not given: which there are and their priors (request, names), the models behind them
-//! (model, solver, several, mixed/, crossed/), the run, the variance they explain (explained), the mixture over them with its marginals and draws, posteriors
-//! of several of them (piloted/), and effects over draws (corrected).
+//! (model, solver, several, mixed/, crossed/), the run, the variance they explain (explained), the mixture over them
+//! with its marginals and draws, posteriors of several of them (piloted/), and effects over draws (corrected).
 
 pub(crate) mod corrected;
 pub(crate) mod crossed;

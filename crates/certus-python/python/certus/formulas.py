@@ -38,7 +38,7 @@ def environment(depth: int) -> Environment:
 def read(text: str, frame: Frame, env: Environment) -> Formula:
     """A formula with its table, read in Rust or, where that is not possible, by formulae."""
     try:
-        response, intercept, fixed, groups, offset = _certus.read_formula(text)
+        response, intercept, fixed, groups, offset, trials = _certus.read_formula(text)
     except UsageError as error:
         return Evaluated(text, frame, env, error)
     features = [name for term in fixed for name in term]
@@ -53,8 +53,8 @@ def read(text: str, frame: Frame, env: Environment) -> Formula:
     if frame.pandas_like and not all(_in_our_order(series) for _, series in frame.pandas(features).items()):
         return Evaluated(text, frame, env, None)
     factors = [name for group in groups for name in group]
-    own = Formula(text, response, groups, [response, *used], factors)
-    own.offset_in_text = offset is not None
+    own = Formula(text, response, groups, [response, *used, *([] if trials is None else [trials])], factors)
+    own.in_text = {role for role, names in (("offset", offset), ("trials", trials)) if names is not None}
     _require(frame, {*own.plain})
     return own
 
@@ -71,7 +71,8 @@ class Formula:
         """Columns that only name groups."""
         self.offset: str | None = None
         """The column of an offset that is not in the text."""
-        self.offset_in_text = False
+        self.in_text: set[str] = set()
+        """Roles that the text names."""
         self.trials: str | None = None
 
     def columns(self, frame: Frame) -> dict[str, Column]:
@@ -108,7 +109,7 @@ class Evaluated(Formula):
         """Columns made here: the term, and the index of its column."""
         self.plain = []
         self.offset = None
-        self.offset_in_text = False
+        self.in_text = set()
         self.trials = None
         self.intercept = any(isinstance(t, Intercept) for t in description.common_terms)
         self.known = known

@@ -212,7 +212,7 @@ def _of_formula(words: dict[str, Any], text: str, data: Any, roles: dict[str, An
         own = getattr(formula, role, None)
         if value is None and own is None:
             continue
-        if value is not None and (own is not None or (role == "offset" and formula.offset_in_text)):
+        if value is not None and (own is not None or role in formula.in_text):
             raise UsageError(f"{role} is given twice, by {role}= and in the formula: give it once")
         if value is None:
             words[role] = own
