@@ -118,7 +118,7 @@ fn what_is_wrong_is_shown_at_its_place() {
         ("p(s) ~ x", 3, "a comma"),
         ("p(s, 3) ~ x", 5, "the name of a column"),
         ("s | n ~ x", 5, "trials(n)"),
-        ("s['a ~ x", 7, "the quote that ends the level"),
+        ("s['a ~ x", 8, "the quote that ends the level"),
         ("s['a' ~ x", 6, "]"),
         ("y ~ (a + b)^2", 4, "parentheses are for group terms"),
         ("y ~ a/b", 5, "a + a:b"),

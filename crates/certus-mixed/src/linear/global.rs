@@ -295,7 +295,11 @@ impl<'a> Search<'a> {
             while let Some(cell) = open.pop() {
                 self.spent(&cell)?;
                 let bound = self.at(&cell.low).zip(sum_of_squares(self.s, &cell.high));
-                let bound = bound.map(|(v, q)| v.d + self.m() * q.ln() + self.constant() - 2.0 * v.allowance);
+                let m = self.m();
+                let of = |(v, (q, error)): (Value, (f64, f64))| {
+                    v.d + m * (q * (1.0 - error)).ln() + self.constant() - 2.0 * v.allowance
+                };
+                let bound = bound.map(of);
                 if bound.is_some_and(|bound| self.excludes(bound)) {
                     continue;
                 }
@@ -367,7 +371,8 @@ mod tests {
                 let with = |far: f64| -> Vec<f64> {
                     (0..terms).map(|t| if beyond >> t & 1 == 1 { far } else { 0.37 * t as f64 }).collect()
                 };
-                let limit = sum_of_squares(&s, &with(f64::INFINITY)).unwrap();
+                let (limit, error) = sum_of_squares(&s, &with(f64::INFINITY)).unwrap();
+                assert!(error < 1e-6, "{error}");
                 let near = search.point(&with(1e8)).unwrap().q;
                 assert!(
                     (near / limit - 1.0).abs() < 1e-5 && near >= limit * (1.0 - 1e-9),

@@ -5,17 +5,20 @@ use certus::linalg;
 use super::point::{fixed, remaining};
 use super::statistics::Statistics;
 
-/// What is left of a column after the others, as a part of its sum of squares: below the first it is their combination,
-/// in between nothing is known.
-const COMBINATION: [f64; 2] = [1e-12, 1e-10];
+/// What is left of a column after the others, as a part of its sum of squares: below this it may be their combination.
+const COMBINATION: f64 = 1e-10;
 /// A sum of squares below this part of that of the residuals may be rounding.
 const NOTHING: f64 = 1e-9;
 
-/// Q with the variance ratios `ratios` of terms that have one effect each, some of them infinite; nothing if rounding
-/// hides what is left.
+/// Q with the variance ratios `ratios` of terms that have one effect each, some of them infinite, and what rounding is
+/// expected to add to it as a part of it; nothing if rounding hides what is left.
+///
+/// Columns that seem to be combinations of others are left out only if as many are known to be combinations from the
+/// rows: then the others span the same space. Nothing is known of Q otherwise, because a column that is nearly a
+/// combination may explain anything.
 ///
 /// With Σ⁻¹ = 0 for infinite terms, Z₁ᵀV⁻¹ and S come from T = 1 and 0 in place of the identity: M = T(D + TᵀAT)⁻¹Tᵀ.
-pub(super) fn sum_of_squares(s: &Statistics, ratios: &[f64]) -> Option<f64> {
+pub(super) fn sum_of_squares(s: &Statistics, ratios: &[f64]) -> Option<(f64, f64)> {
     let (layout, width, q) = (&s.layout, s.layout.fixed + 1, s.layout.rest());
     // per factor and effect: T and the entry of D
     let mut scales: Vec<Vec<(f64, f64)>> =
@@ -24,7 +27,8 @@ pub(super) fn sum_of_squares(s: &Statistics, ratios: &[f64]) -> Option<f64> {
         scales[place.factor][place.first] =
             if ratio == f64::INFINITY { (1.0, 0.0) } else { (ratio.sqrt(), 1.0) };
     }
-    let half = levels(s, &scales[0])?;
+    let infinite: Vec<bool> = ratios.iter().map(|r| *r == f64::INFINITY).collect();
+    let (half, mut least) = levels(s, &scales[0])?;
     let mut xx = fixed(s, &half);
     if q > 0 {
         let (mut k, mut c) = remaining(s, &half);
@@ -43,7 +47,10 @@ pub(super) fn sum_of_squares(s: &Statistics, ratios: &[f64]) -> Option<f64> {
         for column in c.chunks_exact_mut(q) {
             column.iter_mut().zip(&of).for_each(|(c, of)| *c *= of.0);
         }
-        let kept = factor(&mut k, q, &whole)?;
+        // effects of two crossed or nested factors sum up to the same in every part of the rows
+        let both = infinite.iter().all(|x| *x) && layout.factors.len() == 2;
+        let combinations = if both && s.relations.intercepts() { s.components() } else { 0 };
+        let kept = factor(&mut k, q, &whole, combinations, &mut least)?;
         for column in c.chunks_exact_mut(q) {
             forward(&k, q, &kept, column);
         }
@@ -57,21 +64,24 @@ pub(super) fn sum_of_squares(s: &Statistics, ratios: &[f64]) -> Option<f64> {
     let whole: Vec<f64> = (0..p).map(|j| s.fixed[j * (width + 1)]).collect();
     let mut x: Vec<f64> = (0..p * p).map(|e| xx[e / p * width + e % p]).collect();
     let mut r = xx[p * width..][..p].to_vec();
-    let kept = factor(&mut x, p, &whole)?;
+    let kept = factor(&mut x, p, &whole, s.relations.of_fixed(&infinite), &mut least)?;
     forward(&x, p, &kept, &mut r);
     let left = xx[width * width - 1] - linalg::dot(&r, &r);
-    (left > NOTHING * s.fixed[width * width - 1]).then_some(left)
+    let all = s.fixed[width * width - 1];
+    let roundings = (s.rows + layout.columns() + p) as f64 * f64::EPSILON;
+    (left > NOTHING * all).then(|| (left, roundings * (1.0 / least).sqrt() * all / left))
 }
 
-/// J with JJᵀ = T(D + TᵀAT)⁻¹Tᵀ of every level of the first factor, k × k by columns.
-fn levels(s: &Statistics, scales: &[(f64, f64)]) -> Option<Vec<f64>> {
-    let k = scales.len();
+/// J with JJᵀ = T(D + TᵀAT)⁻¹Tᵀ of every level of the first factor, k × k by columns; and the least that is left of a
+/// column.
+fn levels(s: &Statistics, scales: &[(f64, f64)]) -> Option<(Vec<f64>, f64)> {
+    let (k, mut least) = (scales.len(), 1.0);
     let mut out = vec![0.0; s.own[0].len()];
     for (out, a) in out.chunks_exact_mut(k * k).zip(s.own[0].chunks_exact(k * k)) {
         let mut w: Vec<f64> = (0..k * k).map(|e| scales[e % k].0 * a[e] * scales[e / k].0).collect();
         (0..k).for_each(|i| w[i * (k + 1)] += scales[i].1);
         let whole: Vec<f64> = (0..k).map(|i| w[i * (k + 1)]).collect();
-        let kept = factor(&mut w, k, &whole)?;
+        let kept = factor(&mut w, k, &whole, 0, &mut least)?;
         for i in 0..k {
             let mut column = vec![0.0; k];
             column[i] = scales[i].0;
@@ -79,22 +89,22 @@ fn levels(s: &Statistics, scales: &[(f64, f64)]) -> Option<Vec<f64>> {
             (0..k).for_each(|j| out[j * k + i] = column[j]);
         }
     }
-    Some(out)
+    Some((out, least))
 }
 
 /// The Cholesky factor of a semidefinite matrix in its lower triangle, and which columns are not combinations of
-/// earlier ones; `whole` are the sums of squares that the diagonal began with.
-fn factor(a: &mut [f64], d: usize, whole: &[f64]) -> Option<Vec<bool>> {
-    let mut kept = vec![false; d];
+/// earlier ones, of which there must be `combinations` (beside columns of 0); `whole` are the sums of squares that the
+/// diagonal began with.
+fn factor(a: &mut [f64], d: usize, whole: &[f64], combinations: usize, least: &mut f64) -> Option<Vec<bool>> {
+    let (mut kept, mut dropped) = (vec![false; d], 0);
     for j in 0..d {
         let left = a[j * (d + 1)];
-        if left <= COMBINATION[0] * whole[j] {
+        if left.is_nan() || left <= COMBINATION * whole[j] {
+            dropped += usize::from(whole[j] != 0.0);
             continue;
         }
-        if left.is_nan() || left < COMBINATION[1] * whole[j] {
-            return None;
-        }
         kept[j] = true;
+        *least = least.min(left / whole[j]);
         let root = left.sqrt();
         a[j * d + j..][..d - j].iter_mut().for_each(|x| *x /= root);
         let (before, after) = a.split_at_mut((j + 1) * d);
@@ -104,7 +114,7 @@ fn factor(a: &mut [f64], d: usize, whole: &[f64]) -> Option<Vec<bool>> {
             to[i..].iter_mut().zip(&column[i..]).for_each(|(to, c)| *to -= column[i] * c);
         }
     }
-    Some(kept)
+    (dropped == combinations).then_some(kept)
 }
 
 /// x ← L⁻¹x without the columns that are not kept, whose entries become 0.

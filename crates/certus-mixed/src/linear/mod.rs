@@ -37,6 +37,7 @@ mod moments;
 mod point;
 mod profile;
 mod proof;
+mod relations;
 #[cfg(test)]
 pub(crate) mod sample;
 mod search;

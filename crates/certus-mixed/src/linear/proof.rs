@@ -7,6 +7,7 @@ use super::derivatives::{Derivatives, direction, traces};
 use super::moments::Moments;
 use super::point::Point;
 use super::search::Place;
+use super::small;
 use super::statistics::Statistics;
 
 /// What is proved of the estimated covariance matrices, in exact arithmetic on the sums; `rounding` is what rounding is
@@ -46,7 +47,24 @@ pub(super) fn perturbation(point: &Point<'_>) -> f64 {
     let levels =
         factor(s.layout.rest() as f64, point.size) * rest + factor(k, point.largest_block) * conditions[0];
     // columns of X are rounded where they are centred and scaled
-    levels + gamma(rows) + 4.0 * u * s.spread * (s.weight / point.q).sqrt()
+    (levels + gamma(rows)) * inflation(point) + 4.0 * u * s.spread * (s.weight / point.q).sqrt()
+}
+
+/// How much of XᵀV⁻¹X's digits cancel: the largest variance inflation of a coefficient, at least 1.
+fn inflation(point: &Point<'_>) -> f64 {
+    let p = point.statistics.layout.fixed;
+    let width = p + 1;
+    let l: Vec<f64> = (0..p * p).map(|e| point.lx[e / p * width + e % p]).collect();
+    let mut most = 1.0f64;
+    for j in 0..p {
+        let size: f64 = (0..=j).map(|c| l[c * p + j] * l[c * p + j]).sum();
+        let mut column = vec![0.0; p];
+        column[j] = 1.0;
+        small::forward(&l, p, &mut column);
+        let inflated = size * small::inner(&column, &column);
+        most = if inflated.is_nan() { f64::INFINITY } else { most.max(inflated) };
+    }
+    most
 }
 
 /// What can be proved at this place.

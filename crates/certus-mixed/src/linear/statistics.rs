@@ -5,6 +5,7 @@ use certus::linalg;
 
 use super::error::Error;
 use super::layout::{Design, Factor, Layout};
+use super::relations::Relations;
 use super::small;
 use super::sums::{Row, Sums};
 
@@ -112,6 +113,7 @@ pub struct Statistics {
     pub(super) largest: usize,
     /// [`Sums::spread`].
     pub(super) spread: f64,
+    pub(super) relations: Relations,
 }
 
 impl Sums {
@@ -220,6 +222,7 @@ impl Sums {
             dense,
             largest,
             spread,
+            relations: self.relations,
         })
     }
 }
@@ -258,6 +261,30 @@ impl Statistics {
     /// The number of terms.
     pub fn terms(&self) -> usize {
         self.layout.places.len()
+    }
+
+    /// Parts of the rows that share no level: components of the graph of levels of factor 1 and of the others.
+    pub(super) fn components(&self) -> usize {
+        let (levels, q) = (self.layout.factors[0].levels, self.layout.rest());
+        let mut parent: Vec<usize> = (0..levels + q).collect();
+        fn root(parent: &mut [usize], mut x: usize) -> usize {
+            while parent[x] != x {
+                parent[x] = parent[parent[x]];
+                x = parent[x];
+            }
+            x
+        }
+        let mut used = vec![false; levels + q];
+        for g in 0..levels {
+            let (columns, _) = self.meeting(g);
+            for &column in columns {
+                let to = levels + column as usize;
+                (used[g], used[to]) = (true, true);
+                let (a, b) = (root(&mut parent, g), root(&mut parent, to));
+                parent[a] = b;
+            }
+        }
+        (0..levels + q).filter(|&x| used[x] && parent[x] == x).count()
     }
 
     /// B_g: the columns of Z₂ that level g of factor 1 meets, and its k₁ × (columns) block.

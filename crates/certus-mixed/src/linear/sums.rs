@@ -8,6 +8,7 @@ use certus_likelihood::internals::add_exactly;
 
 use super::error::Error;
 use super::layout::{Design, Layout};
+use super::relations::Relations;
 
 /// One row.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +70,7 @@ pub struct Sums {
     pub(super) fixed: Vec<f64>,
     /// Rows of the level with most rows: what rounding grows with.
     pub(super) counts: Vec<u32>,
+    pub(super) relations: Relations,
 }
 
 impl Sums {
@@ -85,6 +87,7 @@ impl Sums {
             own: layout.factors.iter().map(|f| vec![0.0; f.levels * f.effects * f.effects]).collect(),
             cross: layout.factors.iter().map(|f| vec![0.0; f.columns() * width]).collect(),
             counts: vec![0; layout.factors[0].levels],
+            relations: Relations::new(&layout),
             slots: HashMap::default(),
             pairs: Vec::new(),
             blocks: Vec::new(),
@@ -137,6 +140,7 @@ impl Sums {
     /// Adds a row.
     pub fn push(&mut self, row: &Row<'_>) -> Result<(), Error> {
         self.check(row)?;
+        self.relations.push(&self.layout, row);
         let (width, w) = (self.layout.fixed + 1, row.weight);
         let residual = residual(row, &self.base);
         self.largest = self.largest.max(row.response.abs());
@@ -209,6 +213,7 @@ impl Sums {
             add(&mut self.cross[f], &other.cross[f]);
         }
         add(&mut self.fixed, &other.fixed);
+        self.relations.merge(&other.relations);
         self.counts.iter_mut().zip(&other.counts).for_each(|(a, b)| *a += b);
         let mut from = 0;
         for &pair in &other.pairs {

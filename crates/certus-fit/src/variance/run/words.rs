@@ -307,7 +307,7 @@ impl Run<'_> {
         match highest {
             Some(Highest::Proved) => message = format!("{message}, the highest of all"),
             Some(Highest::NotProved(reason)) => {
-                status = Status::NoProgress;
+                status = Status::Limit;
                 message = format!("{message}; that it is the highest of all is not proved: {reason}");
             }
             None => {}

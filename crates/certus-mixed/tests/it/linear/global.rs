@@ -3,7 +3,7 @@
 
 use certus_mixed::linear::{Criterion, Proof, criterion_at, fit, global};
 
-use super::data::{Data, load};
+use super::data::{Data, load, model};
 
 /// Six published data sets: the estimate is the maximum over all variances, Dyestuff2's 0 among them.
 #[test]
@@ -72,5 +72,62 @@ fn no_grid_beats_what_is_proved() {
         }
         println!("{name}: {proved} of 16 proved, {zero} on the boundary");
         assert!(proved >= 14 && zero > 0);
+    }
+}
+
+/// Rows (y, x, group) with an intercept and x as fixed effects and one group term.
+fn rows(cells: &[(f64, f64, usize)], more: Option<&dyn Fn(usize) -> f64>) -> Data {
+    let labels: Vec<String> = cells.iter().map(|c| format!("g{:03}", c.2)).collect();
+    let one = vec![1.0; cells.len()];
+    let mut fixed = vec![one.clone(), cells.iter().map(|c| c.1).collect()];
+    fixed.extend(more.map(|of| (0..cells.len()).map(of).collect::<Vec<f64>>()));
+    model(&[labels], &[(0, vec![one])], &fixed, cells.iter().map(|c| c.0).collect())
+}
+
+/// A column that is nearly a combination of the groups (time stamps, a group far away) may explain much where the
+/// variance of the groups is infinite: the criterion there can be lower by 28, and nothing is claimed.
+#[test]
+fn near_combinations_are_not_taken_for_combinations() {
+    let y = [0.01, 0.98, 2.01, 3.0, 3.02, 3.99, 4.99, 6.0, -2.01, -0.98, -0.02, 1.01, 1.0, 2.01, 2.99, 4.0];
+    for apart in [1e7, 1e9] {
+        let start = [0.0, 1.0, 3.0, 7.0].map(|x| x * apart);
+        let cells: Vec<_> = (0..16).map(|i| (y[i], start[i / 4] + (i % 4) as f64, i / 4)).collect();
+        for scale in [1.0, 1.0 / apart] {
+            let scaled: Vec<_> = cells.iter().map(|(y, x, g)| (*y, (x - 2.0 * apart) * scale, *g)).collect();
+            let statistics = rows(&scaled, None).statistics();
+            let found = fit(&statistics, Criterion::Reml).unwrap();
+            let claim = global(&statistics, &found, 1e10);
+            assert!(claim.is_err(), "{apart:e}: {claim:?}");
+        }
+    }
+}
+
+/// Columns that are the same within every group are combinations of the groups, which the rows show: the claim is made.
+#[test]
+fn covariates_of_groups_drop_out() {
+    let data = load("dyestuff");
+    let cells: Vec<_> = (0..30)
+        .map(|i| {
+            let batch = data.levels[i][0] as usize;
+            (data.response[i], (batch * batch % 5) as f64 - 1.7, batch)
+        })
+        .collect();
+    for criterion in [Criterion::Reml, Criterion::Ml] {
+        let statistics = rows(&cells, None).statistics();
+        let found = fit(&statistics, criterion).unwrap();
+        assert!(global(&statistics, &found, 1e10).is_ok());
+    }
+}
+
+/// Two columns of X that can hardly be told apart lose most digits of the criterion: nothing is claimed.
+#[test]
+fn digits_that_cancel_are_allowed_for() {
+    let noise = |i: usize| (1.7 * (i * i) as f64).sin();
+    let cells: Vec<_> = (0..33).map(|i| (noise(7 * i + 3) + noise(i / 5), noise(i + 50), i / 5)).collect();
+    for (apart, claimed) in [(1e-1, true), (1e-6, false), (7e-7, false)] {
+        let close = |i: usize| cells[i].1 + apart * noise(3 * i + 1);
+        let statistics = rows(&cells, Some(&close)).statistics();
+        let found = fit(&statistics, Criterion::Reml).unwrap();
+        assert_eq!(global(&statistics, &found, 1e10).is_ok(), claimed, "{apart:e}");
     }
 }
