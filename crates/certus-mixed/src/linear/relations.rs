@@ -2,7 +2,6 @@
 //! (docs/mixed.md, L3). Rounding alone can't tell a combination from a column that is nearly one.
 
 use super::layout::Layout;
-use super::sums::Row;
 
 /// Roundings by which z − x may vary between rows.
 const ROUNDINGS: f64 = 16.0;
@@ -43,13 +42,14 @@ impl Relations {
         Self { terms: places.map(|place| of(place.factor)).collect(), one: vec![true; p] }
     }
 
-    pub(super) fn push(&mut self, layout: &Layout, row: &Row<'_>) {
+    /// A row: the level of each factor, z of each term, x.
+    pub(super) fn push(&mut self, layout: &Layout, levels: &[u32], z: &[f64], x: &[f64]) {
         let p = layout.fixed;
-        for ((own, place), &z) in self.terms.iter_mut().zip(&layout.places).zip(row.effects) {
-            let level = row.levels[layout.factors[place.factor].index] as usize;
+        for ((own, place), &z) in self.terms.iter_mut().zip(&layout.places).zip(z) {
+            let level = levels[layout.factors[place.factor].index] as usize;
             own.unit &= z == 1.0;
             let first = &mut own.first[level * p..][..p];
-            for (j, &x) in row.fixed.iter().enumerate() {
+            for (j, &x) in x.iter().enumerate() {
                 own.constant[j] &= first[j].is_nan() || first[j] == x;
                 first[j] = x;
                 own.shifted[j] &= same_shift(own.shift[j], z - x, z.abs() + x.abs());
@@ -59,7 +59,7 @@ impl Relations {
             }
         }
         if !self.terms.is_empty() {
-            self.one.iter_mut().zip(row.fixed).for_each(|(one, x)| *one &= *x == 1.0);
+            self.one.iter_mut().zip(x).for_each(|(one, x)| *one &= *x == 1.0);
         }
     }
 

@@ -140,7 +140,7 @@ impl Sums {
     /// Adds a row.
     pub fn push(&mut self, row: &Row<'_>) -> Result<(), Error> {
         self.check(row)?;
-        self.relations.push(&self.layout, row);
+        self.relations.push(&self.layout, row.levels, row.effects, row.fixed);
         let (width, w) = (self.layout.fixed + 1, row.weight);
         let residual = residual(row, &self.base);
         self.largest = self.largest.max(row.response.abs());
