@@ -153,6 +153,18 @@ struct Value {
     allowance: f64,
 }
 
+/// At the corners 0, 1 or 00, 10, 01, 11, an affine function that is at most D: the plane of least squares, lowered by
+/// its largest excess |ρ|, D₀₀ − D₁₀ − D₀₁ + D₁₁ = 4ρ.
+fn plane(d: &[f64]) -> Vec<f64> {
+    let [a, b, c, e] = d else { return d.to_vec() };
+    let twist = 0.25 * (a - b - c + e);
+    let lowered = |(i, d): (usize, &f64)| {
+        let own = if i == 0 || i == 3 { twist } else { -twist };
+        d - own - twist.abs()
+    };
+    d.iter().enumerate().map(lowered).collect()
+}
+
 struct Search<'a> {
     s: &'a Statistics,
     criterion: Criterion,
@@ -224,13 +236,10 @@ impl<'a> Search<'a> {
         // (a)
         let last = values.len() - 1;
         let first = values[0].d + m * values[last].q.ln();
-        // (b): the plane through D at the corners, lowered where it is above: D₀₀ − D₁₀ − D₀₁ + D₁₁ = 4ρ
-        let twist =
-            if terms == 2 { 0.25 * (values[0].d - values[1].d - values[2].d + values[3].d) } else { 0.0 };
+        // (b)
+        let planes = plane(&values.iter().map(|v| v.d).collect::<Vec<_>>());
         let mut second = f64::INFINITY;
-        for (c, (corner, value)) in corners.iter().zip(&values).enumerate() {
-            let sign = if c.count_ones() % 2 == 0 { 1.0 } else { -1.0 };
-            let plane = value.d - sign * twist - twist.abs();
+        for (corner, plane) in corners.iter().zip(planes) {
             let away: f64 = (0..terms).map(|t| gradient[t] * (corner[t] - middle[t])).sum();
             let tangent = centre.q + away;
             second = if tangent > 0.0 { second.min(plane + m * tangent.ln()) } else { f64::NEG_INFINITY };
@@ -357,6 +366,22 @@ mod tests {
             }
         }
         assert!(nearest < 1e-3, "{nearest}");
+    }
+
+    /// The plane is one, is nowhere above D at the corners, and touches it.
+    #[test]
+    fn planes_are_below_the_corners() {
+        let mut noise = Noise(6);
+        for _ in 0..100 {
+            let d: Vec<f64> = (0..4).map(|_| noise.next()).collect();
+            let own = plane(&d);
+            assert!((own[0] - own[1] - own[2] + own[3]).abs() < 1e-14, "{own:?}");
+            let below: Vec<f64> = d.iter().zip(&own).map(|(d, p)| d - p).collect();
+            assert!(
+                below.iter().all(|b| *b > -1e-15) && below.iter().filter(|b| b.abs() < 1e-15).count() >= 2
+            );
+        }
+        assert_eq!(plane(&[1.0, 2.0]), [1.0, 2.0]);
     }
 
     /// Q at infinity is the limit of Q, and that of the least-squares fit with the effects among the fixed ones.
