@@ -156,7 +156,7 @@ fn judged(outcome: &mut Outcome, chains: Result<Chains, certus_models::Error>, s
         Ok(chains) => chains,
         Err(certus_models::Error::Core(certus::Error::Target(error))) => {
             let words = format!("the chains of NUTS did not end: {error}");
-            if !OVER.contains(&error.to_string().as_str()) {
+            if !error.is::<certus::Stopped>() && !OVER.contains(&error.to_string().as_str()) {
                 outcome.error = Some(Arc::new(certus::Error::Target(error)));
             }
             return nothing(words);

@@ -55,12 +55,12 @@ impl CriterionValue {
         if self.kind == "REML" { "REML criterion" } else { "-2 log likelihood" }
     }
 
-    /// "REML criterion 1743.6283, 6 parameters, AIC 1755.63, BIC 1774.79, R² 0.279 (coefficients), 0.799 (with
-    /// groups)".
+    /// "REML criterion 1743.6283, 6 parameters, AIC 1755.63, BIC 1774.79, R² 0.279 (marginal), 0.799
+    /// (conditional)".
     pub fn sentence(&self) -> String {
         let (name, Self { value, df, aic, bic, .. }) = (self.name(), self);
         let explained = match (self.r2_marginal, self.r2_conditional) {
-            (Some(own), Some(all)) => format!(", R² {own:.3} (coefficients), {all:.3} (with groups)"),
+            (Some(own), Some(all)) => format!(", R² {own:.3} (marginal), {all:.3} (conditional)"),
             _ => String::new(),
         };
         format!("{name} {value:.4}, {}, AIC {aic:.2}, BIC {bic:.2}{explained}", counted(*df, "parameter"))

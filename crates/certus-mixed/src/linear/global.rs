@@ -3,6 +3,8 @@
 //!
 //! D = log|V| (+ log|XᵀV⁻¹X|) is concave and increasing in γ, Q convex and decreasing, F = D + m log Q + constant.
 
+use certus::certificate::words::nearest;
+
 use super::ball::Ball;
 use super::fit::LinearMixedFit;
 use super::limit::sum_of_squares;
@@ -38,7 +40,7 @@ pub enum NotGlobal {
     #[error("no maximum is proved near the estimate")]
     Local,
     /// Some variances are better.
-    #[error("the criterion is {below:e} lower elsewhere")]
+    #[error("at other variances the criterion is lower by about {}", nearest(*below, 2))]
     Better {
         /// Variance ratios.
         ratios: Vec<f64>,
@@ -46,7 +48,7 @@ pub enum NotGlobal {
         below: f64,
     },
     /// A cell could not be excluded.
-    #[error("after {cells} cells one was left that could not be excluded")]
+    #[error("the branch and bound left variances that it could not exclude (after {cells} cells)")]
     Undecided {
         /// Cells so far.
         cells: usize,
@@ -146,7 +148,7 @@ struct Cell {
     high: Vec<f64>,
 }
 
-/// D and Q at a point, what rounding is expected to add to F there, and ∇Q.
+/// D and Q at a point, and what rounding is expected to add to F there.
 struct Value {
     d: f64,
     q: f64,

@@ -2,7 +2,7 @@
 //! from the start, where the way up led into the neck of a funnel.
 
 use super::verdict::{Comparison, Verdict};
-use super::{Ending, Run};
+use super::{Ending, Run, start};
 use crate::certificate::Gap;
 use crate::certificate::words::percent;
 use crate::error::Error;
@@ -62,23 +62,20 @@ impl Run<'_, '_> {
     pub(super) fn again(&mut self, ending: Result<Ending, Error>) -> Result<Ending, Error> {
         let Some(elsewhere) = self.elsewhere(&ending) else { return ending };
         let first = self.take(ending);
-        let second = match self.second(&elsewhere) {
-            Ok(ending) => self.take(ending),
-            // not even a start
-            Err(error) => {
-                let ending = Err(error);
-                self.take(ending)
-            }
-        };
-        let stopped = matches!(&second.ending, Ok((Status::Interrupted, _)));
-        let (mut kept, other) = if second.replaces(&first) { (second, first) } else { (first, second) };
-        if stopped {
-            kept.ending = other.ending;
+        let ending = self.second(&elsewhere);
+        let second = self.take(ending);
+        if second.replaces(&first) {
+            return self.restore(second);
         }
-        self.restore(kept)
+        // who stopped the second descent, and an error of the target in it, are answered in any case
+        let ending = match second.ending {
+            ending @ (Ok((Status::Interrupted, _)) | Err(Error::Target(_))) => ending,
+            _ => first.ending,
+        };
+        self.restore(Found { ending, ..first })
     }
 
-    fn second(&mut self, elsewhere: &Elsewhere) -> Result<Result<Ending, Error>, Error> {
+    fn second(&mut self, elsewhere: &Elsewhere) -> Result<Ending, Error> {
         self.began_again = true;
         if self.goal.max_gradients.is_none() {
             self.most += self.target.evaluations();
@@ -89,14 +86,18 @@ impl Run<'_, '_> {
                     format!("begun again at another mode, with about {} % of the posterior", percent(*share));
                 (point.clone(), true, words)
             }
-            Elsewhere::Start => (self.start(), false, "begun again at the start, for a better ELBO".into()),
+            Elsewhere::Start => (
+                start(self.goal, self.gaussian.dim()),
+                false,
+                "begun again at the start, for a better ELBO".into(),
+            ),
         };
         self.gaussian = Gaussian::isotropic(point, 1.0, &Family::Lower)?;
         let ending = self.route_from(climb);
         let ending = self.check_convexity(ending);
         let ending = self.compare(ending);
         self.route = format!("{} ({words})", self.route);
-        Ok(ending)
+        ending
     }
 
     /// Where a second descent should begin, if there is time for it.

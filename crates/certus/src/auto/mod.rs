@@ -139,6 +139,11 @@ fn run<'a, 'o>(
 /// A dense factor of this size is 3 GB.
 const MOST_DIM: usize = 20_000;
 
+/// Where the user says, or 0.
+fn start(goal: &Goal, dim: usize) -> Vec<f64> {
+    goal.start.clone().unwrap_or_else(|| vec![0.0; dim])
+}
+
 /// How a run ended, in words.
 type Ending = (Status, String);
 
@@ -173,7 +178,6 @@ impl<'a, 'o> Run<'a, 'o> {
         here: bool,
     ) -> Result<Self, Error> {
         let dim = target.dim();
-        let start = goal.start.clone().unwrap_or_else(|| vec![0.0; dim]);
         Ok(Self {
             target: Counted::new(target, 0),
             goal,
@@ -182,7 +186,7 @@ impl<'a, 'o> Run<'a, 'o> {
             // three times what the noisiest benchmark (d = 500) needs for 0.01 nats
             most: goal.max_gradients.map_or(100_000 + 400 * dim as u64, compare::for_the_descent),
             route: "the gradient was checked, and nothing else was done".into(),
-            gaussian: Gaussian::isotropic(start, 1.0, &Family::Lower)?,
+            gaussian: Gaussian::isotropic(start(goal, dim), 1.0, &Family::Lower)?,
             measured: None,
             convexity: Convexity::NotChecked,
             certified: None,
@@ -197,11 +201,6 @@ impl<'a, 'o> Run<'a, 'o> {
 
     fn random(&self, purpose: Purpose) -> Random {
         Random::new(self.goal.seed, purpose, self.goal.model_key)
-    }
-
-    /// Where the user says, or 0.
-    fn start(&self) -> Vec<f64> {
-        self.goal.start.clone().unwrap_or_else(|| vec![0.0; self.target.dim()])
     }
 
     /// Everything, in order; an error is how the target ended it.

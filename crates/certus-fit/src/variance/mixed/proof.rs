@@ -5,7 +5,7 @@ use certus_mixed::linear::{Ball, LinearMixedFit, NotGlobal, Proof, Unproved, glo
 
 use super::model::LinearMixed;
 use crate::refusal::RequestError;
-use crate::variance::request::{PROVABLE, Prove, Scales};
+use crate::variance::request::{Prove, Scales};
 use crate::variance::several::{Highest, ProvedBall};
 
 /// Multiplications for the proof of a global maximum: without being asked, about a second; if it is asked for.
@@ -17,7 +17,6 @@ impl LinearMixed {
     pub(crate) fn prove(&mut self, scales: Scales, asked: Option<Prove>) -> Result<(), RequestError> {
         let scalar = self.terms.list.len() <= 2 && self.terms.list.iter().all(|term| term.effects.len() == 1);
         self.global = match (scales, asked) {
-            (Scales::Posterior, Some(_)) => return Err(RequestError::no_effect("`prove`", PROVABLE)),
             (Scales::Estimate, Some(Prove::Global)) if !scalar => {
                 let owner = "linear mixed models with one or two terms of one effect each";
                 return Err(RequestError::no_effect("`prove` global", owner));
