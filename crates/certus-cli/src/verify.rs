@@ -8,7 +8,7 @@ use certus_fit::directory::GROUPS;
 use certus_fit::many::files::ManyDirectory;
 use certus_fit::record::GroupEffect;
 use certus_fit::verify::{Recipe, Report, Stored, Word};
-use certus_fit::{EffectSource, GroupTable, MixturePosterior, Problem, Settings};
+use certus_fit::{EffectSource, GroupTable, MixturePosterior, Problem, Settings, own_coefficients};
 
 use crate::exit::{Code, Failure, print};
 use crate::fit::moved;
@@ -132,13 +132,12 @@ fn groups(problem: &Problem, stored: &Stored, report: &mut Report) -> Result<(),
         Some(scale_model) => {
             let unknown_scales = &scale_model.unknown_scales;
             let (encoding, varying) = (&problem.prepared.encoding, &unknown_scales.effects);
-            let mixture_posterior =
-                MixturePosterior::of_vectors(problem.meaning.dim(), unknown_scales, &stored.arrays.vectors);
-            let effects = mixture_posterior
-                .and_then(Result::ok)
-                .and_then(|mixture_posterior| mixture_posterior.effects);
-            match effects {
-                Some(effects) if !varying.is_empty() => {
+            let mixture =
+                MixturePosterior::of_vectors(problem.meaning.dim(), unknown_scales, &stored.arrays.vectors)
+                    .and_then(Result::ok);
+            let both = mixture.as_ref().and_then(|own| Some((own.effects.as_ref()?, own.gaussian().ok()?)));
+            match both {
+                Some((effects, gaussian)) if !varying.is_empty() => {
                     let mut all = Vec::new();
                     for effect in varying {
                         let row = |(k, row): (usize, &[f64])| GroupEffect {
@@ -152,7 +151,11 @@ fn groups(problem: &Problem, stored: &Stored, report: &mut Report) -> Result<(),
                         };
                         all.extend(effects.table(effect).chunks_exact(6).enumerate().map(row));
                     }
-                    let table = GroupTable::integrated(encoding, varying, &all);
+                    let draws = stored.draws(unknown_scales.scales.len());
+                    let source =
+                        draws.as_ref().map_or(EffectSource::Gaussian(&gaussian), EffectSource::Draws);
+                    let own = own_coefficients(&problem.meaning, varying, effects, &source);
+                    let table = GroupTable::integrated(encoding, varying, &all, &own);
                     Some(table.to_parquet(GroupTable::NOTHING)?)
                 }
                 _ => None,
@@ -160,7 +163,7 @@ fn groups(problem: &Problem, stored: &Stored, report: &mut Report) -> Result<(),
         }
         None => {
             let w = &stored.arrays.gaussian;
-            let draws = stored.draws();
+            let draws = stored.draws(0);
             let source = draws.as_ref().map_or(EffectSource::Gaussian(w), EffectSource::Draws);
             let table = GroupTable::new(&problem.meaning, &problem.rows_by_level(), &source);
             match (table, problem.model(), &stored.record.table, &draws) {

@@ -14,6 +14,9 @@ use crate::table::date_label;
 /// Between the parts of a nested level's name, where nobody writes it.
 pub(crate) const SEPARATOR: char = '\u{1f}';
 
+/// The name of the intercept.
+pub(crate) const INTERCEPT: &str = "(Intercept)";
+
 /// How the cells of a column are read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -137,6 +140,18 @@ pub struct Feature {
     pub unit: Option<f64>,
 }
 
+/// A column that varies by group around 0, because it is not among the features: the product of its parts, 1 without
+/// any.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EffectColumn {
+    /// Such as `rain` or `city[Utrecht]`; `(Intercept)` without parts.
+    pub name: String,
+    /// What is multiplied.
+    pub parts: Vec<Part>,
+    /// What it is divided by ([`Feature::unit`]).
+    pub unit: f64,
+}
+
 /// A factor by which coefficients vary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
@@ -146,7 +161,7 @@ pub struct Group {
     pub columns: Vec<usize>,
     /// The levels in order; parts of nested ones are separated by U+001F.
     pub levels: Vec<String>,
-    /// Which columns of the design vary (0 is the intercept if there is one).
+    /// Which columns vary: 0 is the intercept if there is one, then the features, then [`Encoding::effects`].
     pub slopes: Vec<usize>,
     /// Their standard deviation between groups, if it is given.
     pub sd: Option<f64>,
@@ -175,6 +190,9 @@ pub struct Encoding {
     pub features: Vec<Feature>,
     /// The groups.
     pub groups: Vec<Group>,
+    /// What varies by group without being a feature.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<EffectColumn>,
     /// Column of trials.
     pub trials: Option<String>,
     /// The offset.
@@ -196,6 +214,8 @@ pub struct Encoded {
     pub rows: Arc<dyn Rows>,
     /// The level of each row, per group.
     pub codes: Vec<Vec<u32>>,
+    /// The columns of [`Encoding::effects`].
+    pub effects: Vec<Vec<f64>>,
 }
 
 /// Rows of new data in which a value that is needed is missing.
@@ -223,10 +243,34 @@ impl Encoding {
         (0..self.features.len() + usize::from(self.intercept)).map(|j| self.coefficient(j)).collect()
     }
 
-    /// The name of one of them.
+    /// Names of what may vary by group: the coefficients, and what is none.
+    pub fn varying(&self) -> Vec<String> {
+        let effects = self.effects.iter().map(|effect| effect.name.clone());
+        self.coefficients().into_iter().chain(effects).collect()
+    }
+
+    /// The name of one of them, or of what varies by group without being one.
     pub fn coefficient(&self, j: usize) -> String {
-        let feature = j.checked_sub(usize::from(self.intercept)).map(|j| self.features[j].name.clone());
-        feature.unwrap_or_else(|| "(Intercept)".into())
+        let feature = j.checked_sub(usize::from(self.intercept));
+        let name = feature.map(|j| match self.features.get(j) {
+            Some(feature) => feature.name.clone(),
+            None => self.effects[j - self.features.len()].name.clone(),
+        });
+        name.unwrap_or_else(|| INTERCEPT.into())
+    }
+
+    /// What varies by group as column `j` of [`Group::slopes`] without being a feature: its place among
+    /// [`Encoding::effects`].
+    pub fn effect(&self, j: usize) -> Option<usize> {
+        j.checked_sub(usize::from(self.intercept) + self.features.len())
+    }
+
+    /// True if column `j` of [`Group::slopes`] is an intercept, that of all rows or one that only varies.
+    pub fn is_intercept(&self, j: usize) -> bool {
+        match self.effect(j) {
+            Some(effect) => self.effects[effect].parts.is_empty(),
+            None => self.intercept && j == 0,
+        }
     }
 
     /// The data in a few lines: what, and its value.

@@ -1,8 +1,10 @@
 //! From terms and levels to the columns of the design: what is multiplied, how cells become numbers, and which
 //! coefficients vary by group. With what the rows are like it becomes an encoding.
 
-use crate::encoding::{Coding, ColumnEncoding, Encoding, Feature, Group, Part, Reading};
-use crate::error::{ColumnError, DataError, SpecError, Unavailable};
+use crate::encoding::{
+    Coding, ColumnEncoding, EffectColumn, Encoding, Feature, Group, INTERCEPT, Part, Reading,
+};
+use crate::error::{ColumnError, DataError, SpecError};
 use crate::event::Event;
 use crate::formula::{Term, Variable};
 use crate::left::UnusedColumn;
@@ -11,7 +13,7 @@ use crate::reader::{Labels, Recipe};
 use crate::spec::{GroupSpec, Slopes, Spec};
 use crate::summary::Summary;
 use crate::terms::{Factor, Terms, Used};
-use crate::units::{Spread, unit_of};
+use crate::units::{Spread, Spreads, unit_of};
 
 /// The columns of the design and the levels of the groups, before any row was encoded.
 pub(crate) struct Layout {
@@ -21,6 +23,10 @@ pub(crate) struct Layout {
     pub(crate) products: Vec<Product>,
     /// The groups with their levels.
     pub(crate) groups: Vec<(Factor, Vec<String>)>,
+    /// What varies by group without being a feature.
+    pub(crate) effects: Vec<Product>,
+    /// What varies by each group, term by term.
+    varying: Vec<Vec<(String, Vec<Product>)>>,
     /// The event of the response.
     event: Option<Event>,
 }
@@ -36,10 +42,23 @@ pub(crate) struct Product {
     pub(crate) parts: Vec<Part>,
 }
 
+impl Product {
+    /// Of nothing: 1 in every row.
+    fn intercept() -> Self {
+        let term = (INTERCEPT.to_string(), Term { variables: Vec::new() });
+        Self { name: INTERCEPT.into(), term, parts: Vec::new() }
+    }
+
+    /// True for the same numbers.
+    fn is_same(&self, other: &Self) -> bool {
+        self.parts.len() == other.parts.len() && self.parts.iter().all(|part| other.parts.contains(part))
+    }
+}
+
 impl Layout {
     /// Of terms whose levels, dates and bases are known.
-    pub(crate) fn of(terms: &Terms, profile: &Profile, intercept: bool) -> Result<Self, DataError> {
-        let full = |t: usize, variable: &Variable| has_all_levels(terms, intercept, t, variable);
+    pub(crate) fn of(terms: &Terms, profile: &Profile, spec: &Spec) -> Result<Self, DataError> {
+        let fixed = Coded { used: &terms.variables, terms: &terms.terms, intercept: spec.intercept };
         let mut columns = Vec::with_capacity(terms.variables.len());
         for (c, Used { variable, reading, reference, .. }) in terms.variables.iter().enumerate() {
             let how = match (reading, variable) {
@@ -56,7 +75,7 @@ impl Layout {
                         reference.as_deref().map(|level| found(variable, level, &levels)).transpose()?;
                     // the last term that has the variable decides
                     let last = terms.terms.iter().rposition(|(_, term)| term.variables.contains(variable));
-                    let all = last.is_some_and(|t| full(t, variable));
+                    let all = last.is_none_or(|t| fixed.has_all_levels(t, variable));
                     let reference = asked.or_else(|| levels.first().cloned()).filter(|_| !all);
                     ColumnEncoding::Levels { levels, reference }
                 }
@@ -68,19 +87,23 @@ impl Layout {
             };
             columns.push(Coding { name, how, column });
         }
-        let expand = |(t, (text, term)): (usize, &(String, Term))| {
-            let choices = term.variables.iter().map(|variable| {
-                let column = terms.variables.iter().position(|used| used.variable == *variable);
-                let column = column.expect("every variable of a term is used");
-                let reference = terms.variables[column].reference.as_deref();
-                choices(&columns[column], column, (!full(t, variable)).then_some(reference))
-            });
-            products(text, term, choices.collect())
-        };
-        let products = terms.terms.iter().enumerate().flat_map(expand).collect();
+        let products = fixed.products(&columns);
+        let varying: Vec<_> =
+            spec.groups.iter().map(|asked| varying(asked, &terms.variables, &columns, &products)).collect();
+        let mut effects: Vec<Product> = Vec::new();
+        for (asked, own) in spec.groups.iter().zip(&varying) {
+            let around_none =
+                !spec.intercept && asked.sd.is_none() && matches!(asked.slopes, Slopes::Terms(_));
+            let own = own.iter().flat_map(|(_, products)| products.clone());
+            for product in around_none.then(Product::intercept).into_iter().chain(own) {
+                if !products.iter().chain(&effects).any(|other| other.is_same(&product)) {
+                    effects.push(product);
+                }
+            }
+        }
         let groups = terms.groups.iter().cloned().zip(profile.group_levels.iter().cloned()).collect();
         let event = profile.event.clone();
-        Ok(Self { columns, products, groups, event })
+        Ok(Self { columns, products, groups, effects, varying, event })
     }
 
     /// Without some features.
@@ -101,6 +124,7 @@ impl Layout {
             columns: &self.columns,
             features: self.products.iter().map(|p| (p.name.as_str(), p.parts.as_slice())).collect(),
             groups: self.groups.iter().map(labels).collect(),
+            effects: self.effects.iter().map(|p| (p.name.as_str(), p.parts.as_slice())).collect(),
             response: Some((&spec.response, self.event.as_ref())),
             trials: spec.trials.as_deref(),
             offset: spec.offset.as_ref(),
@@ -113,15 +137,20 @@ impl Layout {
         self,
         spec: &Spec,
         summary: &Summary,
-        spreads: &[(Part, Spread)],
+        spreads: &Spreads,
         slopes: Vec<Vec<usize>>,
     ) -> Encoding {
-        let Self { columns, products, groups, event } = self;
+        let Self { columns, products, groups, effects, event, .. } = self;
         let feature = |(j, Product { name, term: (term, _), parts }): (usize, Product)| {
             let (mean, sd) = summary.moments[j];
-            let unit = Some(unit_of(&parts, &columns, summary.units[j], spreads));
+            let unit = Some(unit_of(&parts, &columns, summary.units[j], &spreads.parts));
             Feature { name, term, parts, mean, sd, unit }
         };
+        let effect = |(Product { name, parts, .. }, spread): (Product, &Spread)| {
+            let unit = unit_of(&parts, &columns, spread.unit(), &spreads.parts);
+            EffectColumn { name, parts, unit: if spec.standardise { unit } else { 1.0 } }
+        };
+        let effects = effects.into_iter().zip(&spreads.effects).map(effect).collect();
         let features = products.into_iter().enumerate().map(feature).collect();
         let mut varying = Vec::with_capacity(groups.len());
         for (((factor, levels), slopes), asked) in groups.into_iter().zip(slopes).zip(&spec.groups) {
@@ -134,6 +163,7 @@ impl Layout {
             features,
             columns,
             groups: varying,
+            effects,
             trials: spec.trials.clone(),
             offset: spec.offset.clone(),
             weights: spec.weights.clone(),
@@ -143,78 +173,124 @@ impl Layout {
         }
     }
 
-    /// True if a term has a feature for every level of a column.
-    fn has_every_level(&self, term: &Term, column: usize) -> bool {
-        let of_term = |p: &&Product| p.term.1.is_same(term);
-        let mut levels: Vec<_> = self
-            .products
-            .iter()
-            .filter(of_term)
-            .flat_map(|p| &p.parts)
-            .filter(|p| p.column == column)
-            .collect();
-        levels.sort_by_key(|p| p.level);
-        levels.dedup();
-        matches!(&self.columns[column].how, ColumnEncoding::Levels { levels: all, .. } if all.len() == levels.len())
-    }
-
-    /// Which coefficients vary by each group, and what to say of those that were to vary and were dropped.
+    /// Which columns vary by each group ([`Group::slopes`]), and what to say of those that were to vary and were
+    /// dropped.
     pub(crate) fn slopes(
         &self,
         spec: &Spec,
         dropped: &[UnusedColumn],
     ) -> Result<(Vec<Vec<usize>>, Vec<String>), SpecError> {
         let first = usize::from(spec.intercept);
-        let (mut by_group, mut notes) = (vec![Vec::new(); self.groups.len()], Vec::new());
-        for (asked, own_slopes) in spec.groups.iter().zip(&mut by_group) {
-            let own = if matches!(asked.slopes, Slopes::Only(_)) { 0 } else { first };
-            let mut slopes: Vec<usize> = (0..own).collect();
-            match &asked.slopes {
-                Slopes::All => slopes.extend(first..first + self.products.len()),
-                Slopes::Terms(terms) | Slopes::Only(terms) => {
-                    for term in terms {
-                        let read = Term::of_text(term);
-                        let with = |(j, p): (usize, &Product)| {
-                            (p.term.1.is_same(&read) || p.name == *term).then_some(first + j)
-                        };
-                        let found: Vec<usize> = self.products.iter().enumerate().filter_map(with).collect();
-                        if found.is_empty()
-                            && dropped.iter().any(|l| l.name == *term || l.name == read.label())
-                        {
-                            notes.push(format!(
-                                "'{term}' does not vary by '{}', because it was left out",
-                                asked.factor.join(":")
-                            ));
-                        } else if found.is_empty() {
-                            let available = self.products.iter().map(|p| p.term.0.clone()).collect();
-                            let (term, group) = (term.clone(), asked.factor.join(":"));
-                            return Err(SpecError::UnknownSlope { term, group, available });
-                        }
-                        let of_levels =
-                            |j: &usize| self.products[j - first].parts.iter().find(|p| p.level.is_some());
-                        if let Some(part) = found.iter().find_map(of_levels)
-                            && matches!(asked.slopes, Slopes::Only(_))
-                            && !self.has_every_level(&read, part.column)
-                        {
-                            let column = self.columns[part.column].name.clone();
-                            let reason = Unavailable::EveryLevel { column };
-                            return Err(SpecError::Unavailable { term: asked.to_string(), reason });
-                        }
-                        slopes.extend(found.into_iter().filter(|j| !slopes.contains(j)).collect::<Vec<_>>());
+        let columns = || self.products.iter().chain(&self.effects).enumerate();
+        let place = |own: &Product| columns().find(|(_, p)| p.is_same(own)).map(|(j, _)| first + j);
+        let (mut by_group, mut notes) = (Vec::new(), Vec::new());
+        for (asked, varying) in spec.groups.iter().zip(&self.varying) {
+            let intercept = match asked.slopes {
+                Slopes::Only(_) => None,
+                _ if spec.intercept => Some(0),
+                _ => place(&Product::intercept()),
+            };
+            let mut slopes = Vec::new();
+            if asked.slopes == Slopes::All {
+                slopes.extend(first..first + self.products.len());
+            }
+            for (term, products) in varying {
+                let found: Vec<usize> = products.iter().filter_map(place).collect();
+                if found.is_empty() {
+                    let (group, label) = (asked.factor.join(":"), Term::of_text(term).label());
+                    if !dropped.iter().any(|l| l.name == *term || l.name == label) {
+                        let available = self.products.iter().map(|p| p.term.0.clone()).collect();
+                        return Err(SpecError::UnknownSlope { term: term.clone(), group, available });
+                    }
+                    notes.push(format!("'{term}' does not vary by '{group}', because it was left out"));
+                }
+                for place in found {
+                    if !slopes.contains(&place) {
+                        slopes.push(place);
                     }
                 }
             }
-            slopes.sort_unstable();
+            // hierarchical models have the order of the design
+            if asked.sd.is_some() {
+                slopes.sort_unstable();
+            }
+            slopes.splice(..0, intercept);
             if slopes.is_empty() {
                 return Err(SpecError::NothingVaries { group: asked.factor.join(":") });
             }
             if asked.sd.is_some() && asked.correlated && slopes.len() > 1 {
                 return Err(correlated(asked));
             }
-            *own_slopes = slopes;
+            by_group.push(slopes);
         }
         Ok((by_group, notes))
     }
+}
+
+/// Terms beside each other, whose levels are coded as R does it.
+struct Coded<'a> {
+    used: &'a [Used],
+    terms: &'a [(String, Term)],
+    /// True if there is an intercept beside them.
+    intercept: bool,
+}
+
+impl Coded<'_> {
+    /// True if a variable of levels has all of them in a term: unless the term without that variable is there too, in
+    /// which case the reference level has no column of its own. The term of no variable is the intercept, and without
+    /// one the first term that is such a variable alone takes its place.
+    fn has_all_levels(&self, term: usize, variable: &Variable) -> bool {
+        let levels = |own: &Variable| {
+            self.used.iter().any(|used| used.variable == *own && used.reading == Reading::Levels)
+        };
+        let alone = |(_, term): &(String, Term)| matches!(&term.variables[..], [own] if levels(own));
+        let mut rest = self.terms[term].1.clone();
+        rest.variables.retain(|own| own != variable);
+        if rest.variables.is_empty() {
+            return !self.intercept && self.terms.iter().position(alone) == Some(term);
+        }
+        !self.terms.iter().any(|(_, other)| other.is_same(&rest))
+    }
+
+    /// The columns of a term; none if it has a variable that is not read.
+    fn of_term(&self, t: usize, columns: &[Coding]) -> Vec<Product> {
+        let (text, term) = &self.terms[t];
+        let choices = term.variables.iter().map(|variable| {
+            let column = self.used.iter().position(|used| used.variable == *variable)?;
+            let reference = self.used[column].reference.as_deref();
+            let but = (!self.has_all_levels(t, variable)).then_some(reference);
+            Some(choices(&columns[column], column, but))
+        });
+        choices.collect::<Option<_>>().map_or(Vec::new(), |choices| products(text, term, choices))
+    }
+
+    fn products(&self, columns: &[Coding]) -> Vec<Product> {
+        (0..self.terms.len()).flat_map(|t| self.of_term(t, columns)).collect()
+    }
+}
+
+/// What varies by a group, term by term: a feature that is named, or the columns of a term. Where an sd is given these
+/// are features, else their levels are coded as if the group's terms were alone.
+fn varying(
+    asked: &GroupSpec,
+    used: &[Used],
+    columns: &[Coding],
+    features: &[Product],
+) -> Vec<(String, Vec<Product>)> {
+    let terms: Vec<(String, Term)> =
+        asked.slopes.terms().iter().map(|text| (text.clone(), Term::of_text(text))).collect();
+    let intercept = !matches!(asked.slopes, Slopes::Only(_));
+    let own = Coded { used, terms: &terms, intercept };
+    let of = |(t, (text, term)): (usize, &(String, Term))| {
+        let named: Vec<Product> = features.iter().filter(|p| p.name == *text).cloned().collect();
+        let products = match (named.is_empty(), asked.sd) {
+            (false, _) => named,
+            (true, Some(_)) => features.iter().filter(|p| p.term.1.is_same(term)).cloned().collect(),
+            (true, None) => own.of_term(t, columns),
+        };
+        (text.clone(), products)
+    };
+    terms.iter().enumerate().map(of).collect()
 }
 
 /// The level that was asked for as the reference.
@@ -223,22 +299,6 @@ fn found(variable: &Variable, level: &str, levels: &[String]) -> Result<String, 
     let unknown =
         || ColumnError::UnknownReference { column: column(), level: level.into(), known: levels.to_vec() };
     levels.iter().find(|own| *own == level).cloned().ok_or_else(unknown)
-}
-
-/// True if a variable of levels has all of them in a term, as in R: unless the term without that variable is in the
-/// model too, in which case the reference level has no feature of its own. The term of no variable is the intercept,
-/// and without one the first term that is such a variable alone takes its place.
-fn has_all_levels(terms: &Terms, intercept: bool, term: usize, variable: &Variable) -> bool {
-    let levels = |own: &Variable| {
-        terms.variables.iter().any(|used| used.variable == *own && used.reading == Reading::Levels)
-    };
-    let alone = |(_, term): &(String, Term)| matches!(&term.variables[..], [own] if levels(own));
-    let mut rest = terms.terms[term].1.clone();
-    rest.variables.retain(|own| own != variable);
-    if rest.variables.is_empty() {
-        return !intercept && terms.terms.iter().position(alone) == Some(term);
-    }
-    !terms.terms.iter().any(|(_, other)| other.is_same(&rest))
 }
 
 /// The refusal of given sds for correlated effects.

@@ -31,10 +31,12 @@ pub(crate) fn notes(
     notes.extend(together(ignored, "ignored"));
     notes.extend(together(dropped, "left out"));
     notes.extend(encoding.event.as_ref().map(|event| event.note(&encoding.response)));
-    for column in &encoding.columns {
+    let is_feature = |c: usize| encoding.features.iter().any(|f| f.parts.iter().any(|p| p.column == c));
+    for (c, column) in encoding.columns.iter().enumerate() {
         match &column.how {
             ColumnEncoding::Days { first } => notes.push(date_note(&column.name, *first)),
-            ColumnEncoding::Levels { levels, reference } => {
+            // nothing is a reference to what only varies by group
+            ColumnEncoding::Levels { levels, reference } if is_feature(c) => {
                 let shown = levels[..levels.len().min(10)].join(", ");
                 let more = if levels.len() > 10 {
                     format!(" and {} more", levels.len() - 10)

@@ -15,12 +15,12 @@ use crate::left::UnusedColumn;
 use crate::nested::questions;
 use crate::notes::{dependence, notes};
 use crate::profile::profile;
-use crate::reader::Reader;
+use crate::reader::{GroupColumns, Reader};
 use crate::spec::Spec;
 use crate::summary::{Extent, ResponseSummary, dependent, fingerprint, summarise};
 use crate::table::Source;
 use crate::terms::Terms;
-use crate::units::{Spread, parts_of_products};
+use crate::units::{Spread, Spreads, parts_of_products};
 
 /// Rows for a model and what became of the columns.
 #[derive(Clone)]
@@ -31,6 +31,8 @@ pub struct Prepared {
     pub encoding: Encoding,
     /// The level of each row, per group of the encoding.
     pub codes: Vec<Vec<u32>>,
+    /// The columns of [`Encoding::effects`], row by row.
+    pub effects: Vec<Vec<f64>>,
     /// Columns that were never asked to be features and can't be.
     pub ignored: Vec<UnusedColumn>,
     /// Features that were left out.
@@ -100,14 +102,14 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
     let terms = Terms::of(source, spec)?;
     refuse_processes(&terms, storage)?;
     let profile = profile(source, &terms, spec)?;
-    let layout = Layout::of(&terms, &profile, spec.intercept)?;
+    let layout = Layout::of(&terms, &profile, spec)?;
     let filled = fill(source, spec, &layout, storage, profile.used)?;
     let extent = Extent::of(&filled.leaves)?;
     let constant = if spec.intercept { extent.constants() } else { Vec::new() };
     let dropped: Vec<UnusedColumn> =
         constant.iter().map(|(j, value)| confounded(&layout.products[*j], *value)).collect();
     let places: Vec<usize> = constant.iter().map(|(j, _)| *j).collect();
-    let Filled { leaves, codes, spreads } = filled;
+    let Filled { leaves, groups: GroupColumns { codes, effects }, spreads } = filled;
     let (layout, leaves, extent) =
         (layout.without(&places), leaves.without(&places), extent.without(&places));
     if layout.products.is_empty() && (!terms.terms.is_empty() || !spec.intercept) {
@@ -133,10 +135,11 @@ pub fn prepare_with(source: &dyn Source, spec: &Spec, storage: &Storage) -> Resu
         rows_dropped: profile.incomplete,
         response: summary.response,
         responses: summary.responses,
-        fingerprint: fingerprint(&leaves, &encoding, &summary),
+        fingerprint: fingerprint(&leaves, &encoding, &summary, &effects),
         rows: Arc::new(leaves),
         encoding,
         codes,
+        effects,
         ignored: terms.ignored,
         dropped,
         notes,
@@ -160,12 +163,11 @@ fn confounded(product: &Product, value: f64) -> UnusedColumn {
     UnusedColumn { name: product.name.clone(), reason }
 }
 
-/// What the second pass gives: the rows, their levels per group, and the columns of numbers that are parts of
-/// interactions.
+/// What the second pass gives: the rows, what groups need of them, and what the units of their columns follow from.
 struct Filled {
     leaves: Leaves,
-    codes: Vec<Vec<u32>>,
-    spreads: Vec<(Part, Spread)>,
+    groups: GroupColumns,
+    spreads: Spreads,
 }
 
 /// The second pass: every complete row, checked against the likelihood.
@@ -180,15 +182,15 @@ fn fill(
     let p = layout.products.len();
     let writer = Writer::new(p + reader.extras.count(), storage);
     let mut writer = writer.spread(rows, storage.ranks.clone());
-    let mut codes = vec![Vec::new(); layout.groups.len()];
+    let mut groups = GroupColumns::new(layout.groups.len(), layout.effects.len());
     let weight = reader.extras.weight.then_some(p + reader.extras.count() - 1);
-    let features = layout.products.iter().map(|product| product.parts.as_slice());
-    let mut spreads: Vec<(Part, Spread)> =
-        parts_of_products(features).into_iter().map(|part| (part, Spread::default())).collect();
+    let products = layout.products.iter().chain(&layout.effects).map(|product| product.parts.as_slice());
+    let mut parts: Vec<(Part, Spread)> =
+        parts_of_products(products).into_iter().map(|part| (part, Spread::default())).collect();
     source.scan(&reader.wanted, &mut |batch| {
         let keep: Vec<usize> = (0..batch.rows()).filter(|&i| reader.missing(batch, i).is_none()).collect();
-        let values = reader.values(batch, &keep, &mut codes)?;
-        for (part, spread) in &mut spreads {
+        let values = reader.values(batch, &keep, &mut groups)?;
+        for (part, spread) in &mut parts {
             reader.numbers_of(batch, *part, &keep)?.into_iter().for_each(|x| spread.push(x));
         }
         for (k, &i) in keep.iter().enumerate() {
@@ -203,5 +205,6 @@ fn fill(
         }
         writer.push(&values, keep.len())
     })?;
-    Ok(Filled { leaves: writer.finish(reader.extras)?, codes, spreads })
+    let effects = groups.effects.iter().map(|column| Spread::of(column)).collect();
+    Ok(Filled { leaves: writer.finish(reader.extras)?, groups, spreads: Spreads { parts, effects } })
 }

@@ -29,7 +29,7 @@ impl Encoding {
     ) -> Result<(Encoded, Gaps), DataError> {
         let reader = Reader::new(self.recipe(), source.columns())?;
         let mut writer = Writer::new(self.features.len() + reader.extras.count(), storage);
-        let mut codes = vec![Vec::new(); self.groups.len()];
+        let mut groups = GroupColumns::new(self.groups.len(), self.effects.len());
         let (mut gaps, mut rows) = (Gaps::default(), 0);
         source.scan(&reader.wanted, &mut |batch| {
             let mut keep = Vec::with_capacity(batch.rows());
@@ -43,9 +43,10 @@ impl Encoding {
                 gaps.rows.push(rows + i);
             }
             rows += batch.rows();
-            writer.push(&reader.values(batch, &keep, &mut codes)?, keep.len())
+            writer.push(&reader.values(batch, &keep, &mut groups)?, keep.len())
         })?;
-        Ok((Encoded { rows: Arc::new(writer.finish(reader.extras)?), codes }, gaps))
+        let GroupColumns { codes, effects } = groups;
+        Ok((Encoded { rows: Arc::new(writer.finish(reader.extras)?), codes, effects }, gaps))
     }
 
     /// What a reader of new data needs.
@@ -60,6 +61,7 @@ impl Encoding {
             columns: &self.columns,
             features: self.features.iter().map(|f| (f.name.as_str(), f.parts.as_slice())).collect(),
             groups: self.groups.iter().map(labels).collect(),
+            effects: self.effects.iter().map(|e| (e.name.as_str(), e.parts.as_slice())).collect(),
             response: None,
             trials: self.trials.as_deref(),
             offset: self.offset.as_ref(),
@@ -76,6 +78,8 @@ pub(crate) struct Recipe<'a> {
     pub(crate) features: Vec<(&'a str, &'a [Part])>,
     /// The groups.
     pub(crate) groups: Vec<Labels<'a>>,
+    /// Name and parts of what varies by group without being a feature.
+    pub(crate) effects: Vec<(&'a str, &'a [Part])>,
     /// Column of responses, if they are read, and their event.
     pub(crate) response: Option<(&'a str, Option<&'a Event>)>,
     /// Column of trials.
@@ -96,6 +100,20 @@ pub(crate) struct Labels<'a> {
     pub(crate) levels: &'a [String],
     /// True if the standard deviation between groups is given.
     pub(crate) known_sd: bool,
+}
+
+/// What group terms need of rows beside the features.
+pub(crate) struct GroupColumns {
+    /// Levels, per group.
+    pub(crate) codes: Vec<Vec<u32>>,
+    /// What varies without being a feature.
+    pub(crate) effects: Vec<Vec<f64>>,
+}
+
+impl GroupColumns {
+    pub(crate) fn new(groups: usize, effects: usize) -> Self {
+        Self { codes: vec![Vec::new(); groups], effects: vec![Vec::new(); effects] }
+    }
 }
 
 /// What the cells of a coding have become.
@@ -171,18 +189,18 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The rows `keep` of a batch: the features and then the extras, column by column; levels of groups are appended to
-    /// `codes`.
+    /// The rows `keep` of a batch: the features and then the extras, column by column; what belongs to groups is
+    /// appended to `groups`.
     pub(crate) fn values(
         &self,
         batch: &Batch<'_>,
         keep: &[usize],
-        codes: &mut [Vec<u32>],
+        groups: &mut GroupColumns,
     ) -> Result<Vec<Vec<f64>>, DataError> {
         let codings = self.recipe.columns.iter().enumerate();
         let cells: Vec<Cells> =
             codings.map(|(c, coding)| self.cells(batch, c, &coding.how, keep)).collect::<Result<_, _>>()?;
-        let features = self.recipe.features.iter().map(|(_, parts)| {
+        let product = |(name, parts): &(&str, &[Part])| {
             let mut product = vec![1.0; keep.len()];
             for part in *parts {
                 let mut times = |x: &[f64]| product.iter_mut().zip(x).for_each(|(p, x)| *p *= x);
@@ -197,15 +215,17 @@ impl<'a> Reader<'a> {
                     }
                 }
             }
-            product
-        });
-        let mut out: Vec<Vec<f64>> = features.collect();
-        for ((name, _), product) in self.recipe.features.iter().zip(&out) {
-            if let Some(k) = product.iter().position(|x| !x.is_finite()) {
-                let subject = Subject::Feature((*name).into());
-                let error = ColumnError::not_finite(batch.place(keep[k]), subject, product[k].to_string());
-                return Err(error.into());
+            match product.iter().position(|x| !x.is_finite()) {
+                Some(k) => {
+                    let subject = Subject::Feature((*name).into());
+                    Err(ColumnError::not_finite(batch.place(keep[k]), subject, product[k].to_string()))
+                }
+                None => Ok(product),
             }
+        };
+        let mut out = self.recipe.features.iter().map(product).collect::<Result<Vec<_>, _>>()?;
+        for (own, effects) in self.recipe.effects.iter().zip(&mut groups.effects) {
+            effects.extend(product(own)?);
         }
         let [response, trials, offset, weights] = &self.roles;
         if let (Some((column, Some(event))), [c]) = (self.recipe.response, &response[..]) {
@@ -234,7 +254,7 @@ impl<'a> Reader<'a> {
                         level: key.replace(SEPARATOR, "/"),
                         predictable: !group.known_sd,
                     })?;
-                codes[t].push(*code);
+                groups.codes[t].push(*code);
             }
         }
         Ok(out)

@@ -49,6 +49,16 @@ pub enum Slopes {
     All,
 }
 
+impl Slopes {
+    /// The terms that are named.
+    pub fn terms(&self) -> &[String] {
+        match self {
+            Self::All => &[],
+            Self::Terms(terms) | Self::Only(terms) => terms,
+        }
+    }
+}
+
 /// Coefficients that vary by group: one group term of a formula, `(1 + a | g)`, or one `--group "g: a"`. Per level of
 /// the factor, the effects are normal with mean 0; their covariance matrix is the same for all levels.
 /// [`Encoding::groups`](crate::Encoding) has the levels and the columns of the design, in the same order.
@@ -246,7 +256,8 @@ impl Spec {
     /// Every column that is used, if the features are named.
     pub fn columns(&self) -> Option<Vec<String>> {
         let Features::Terms(terms) = &self.features else { return None };
-        let terms: Vec<Term> = terms.iter().map(|text| Term::of_text(text)).collect();
+        let varying = self.groups.iter().flat_map(|group| group.slopes.terms());
+        let terms: Vec<Term> = terms.iter().chain(varying).map(|text| Term::of_text(text)).collect();
         let of_terms = terms.iter().flat_map(|term| term.columns()).map(String::from);
         let roles = self.roles().into_iter().map(|(name, _)| name);
         Some(of_terms.chain(roles).chain(self.categorical.iter().map(|c| c.column.clone())).collect())
@@ -293,20 +304,31 @@ impl Spec {
                     let column = parts[part].label();
                     return Err(SpecError::RepeatedPart { term: term.clone(), column });
                 }
-                let columns = read[k].columns();
-                // the levels of a feature may be crossed with those of a group, (1 | g:a)
-                let crossed = |name: &String| self.groups.iter().all(|g| g.factor[..] != [name.clone()]);
-                // a rate per unit of exposure may depend on the exposure, log(x) + offset(log(x))
-                let computed = matches!(self.offset, Some(Offset::Computed { .. }));
-                let used = |(name, role): &&(String, &str)| {
-                    let both = (*role == "a group" && crossed(name)) || (*role == "the offset" && computed);
-                    columns.contains(&name.as_str()) && !both
-                };
-                if let Some((name, role)) = roles.iter().find(used) {
-                    let (column, term) = (name.clone(), term.clone());
-                    return Err(SpecError::RoleInTerm { column, role, term });
-                }
             }
+        }
+        let features = match &self.features {
+            Features::Terms(terms) => &terms[..],
+            _ => &[],
+        };
+        let varying = self.groups.iter().flat_map(|group| group.slopes.terms());
+        features.iter().chain(varying).try_for_each(|term| self.check_roles(&roles, term))
+    }
+
+    /// Refuses a term with a column that has another role.
+    fn check_roles(&self, roles: &[(String, &'static str)], term: &str) -> Result<(), SpecError> {
+        let read = Term::of_text(term);
+        let columns = read.columns();
+        // the levels of a feature may be crossed with those of a group, (1 | g:a)
+        let crossed = |name: &String| self.groups.iter().all(|g| g.factor[..] != [name.clone()]);
+        // a rate per unit of exposure may depend on the exposure, log(x) + offset(log(x))
+        let computed = matches!(self.offset, Some(Offset::Computed { .. }));
+        let used = |(name, role): &&(String, &str)| {
+            let both = (*role == "a group" && crossed(name)) || (*role == "the offset" && computed);
+            columns.contains(&name.as_str()) && !both
+        };
+        if let Some((name, role)) = roles.iter().find(used) {
+            let (column, term) = (name.clone(), term.to_string());
+            return Err(SpecError::RoleInTerm { column, role, term });
         }
         Ok(())
     }

@@ -309,7 +309,12 @@ fn responses_hash(leaf: &Leaf<'_>) -> u64 {
 
 /// The fingerprint of the data used: the names of features, levels and groups, then all cells. It tells data apart, it
 /// does not protect them.
-pub(crate) fn fingerprint(rows: &dyn Rows, encoding: &Encoding, summary: &Summary) -> u64 {
+pub(crate) fn fingerprint(
+    rows: &dyn Rows,
+    encoding: &Encoding,
+    summary: &Summary,
+    effects: &[Vec<f64>],
+) -> u64 {
     let mut header = mix(0, rows.len() as u64);
     for name in encoding.coefficients() {
         header = text_hash(header, &name);
@@ -317,6 +322,9 @@ pub(crate) fn fingerprint(rows: &dyn Rows, encoding: &Encoding, summary: &Summar
     for group in &encoding.groups {
         let name = text_hash(header, &group.name);
         header = group.levels.iter().fold(name, |hash, level| text_hash(hash, level));
+    }
+    for (effect, column) in encoding.effects.iter().zip(effects) {
+        header = column.iter().fold(text_hash(header, &effect.name), |hash, x| mix(hash, x.to_bits()));
     }
     mix(header, summary.cells)
 }

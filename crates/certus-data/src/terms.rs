@@ -85,8 +85,10 @@ impl Terms {
     pub fn of(source: &dyn Source, spec: &Spec) -> Result<Self, DataError> {
         spec.check()?;
         check_numbers(source, spec)?;
-        let (terms, ignored) = named(source, spec)?;
-        let of_terms = variables_of_terms(source, spec, &terms)?;
+        let (terms, mut ignored) = named(source, spec)?;
+        let of_groups = effect_terms(source, spec);
+        ignored.retain(|c| !of_groups.iter().any(|(_, term)| term.columns().contains(&c.name.as_str())));
+        let of_terms = variables_of_terms(source, spec, &[&terms[..], &of_groups[..]].concat())?;
         let (asked, groups) = factors(source, spec, of_terms)?;
         let mut inputs = Inputs::new(source.columns());
         let mut variables = Vec::with_capacity(asked.len());
@@ -248,6 +250,13 @@ fn named(source: &dyn Source, spec: &Spec) -> Result<(Vec<NamedTerm>, Vec<Unused
         return Err(ColumnError::NoFeature(why).into());
     }
     Ok((terms, ignored))
+}
+
+/// The terms that vary by group, as far as there are columns of these names.
+fn effect_terms(source: &dyn Source, spec: &Spec) -> Vec<NamedTerm> {
+    let terms = spec.groups.iter().flat_map(|group| group.slopes.terms());
+    let read = terms.map(|text| (text.clone(), Term::of_text(text)));
+    read.filter(|(_, term)| term.columns().iter().all(|name| find(source.columns(), name).is_ok())).collect()
 }
 
 /// The variables of the terms, how they are read, and the reference levels asked for.

@@ -18,6 +18,13 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
+    /// Of all of a column.
+    pub(crate) fn of(column: &[f64]) -> Self {
+        let mut out = Self::default();
+        column.iter().for_each(|x| out.push(*x));
+        out
+    }
+
     pub(crate) fn push(&mut self, x: f64) {
         self.count += 1.0;
         let away = x - self.mean;
@@ -41,6 +48,12 @@ impl Spread {
             _ => 1.0,
         }
     }
+}
+
+/// What is known of numbers that are parts of interactions, and of what varies by group without being a feature.
+pub(crate) struct Spreads {
+    pub(crate) parts: Vec<(Part, Spread)>,
+    pub(crate) effects: Vec<Spread>,
 }
 
 /// Numbers that are parts of interactions.

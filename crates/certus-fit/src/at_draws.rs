@@ -6,7 +6,7 @@ use certus_models::rows::{Leaf, leaves};
 
 use crate::error::Error;
 use crate::fit::Fit;
-use crate::predict::{DRAWS, KnownGroups, SEED, unknown_parameter};
+use crate::predict::{DRAWS, KnownGroups, PredictedRow, SEED, unknown_parameter};
 use crate::problem::Problem;
 use crate::refusal::RequestError;
 
@@ -18,16 +18,16 @@ enum Predictors<'a> {
 }
 
 impl Predictors<'_> {
-    fn linear(&self, terms: &[(usize, f64)], offset: f64, levels: &[usize]) -> Vec<f64> {
+    fn linear(&self, row: &PredictedRow<'_>) -> Vec<f64> {
         match self {
             Self::Latents(columns, draws) => {
-                let mut t = vec![offset; *draws];
-                for (j, a) in terms {
+                let mut t = vec![row.offset; *draws];
+                for (j, a) in row.terms {
                     certus::linalg::add_scaled(&mut t, *a, &columns[j * draws..][..*draws]);
                 }
                 t
             }
-            Self::Groups(groups) => groups.linear(terms, offset, levels),
+            Self::Groups(groups) => groups.linear(row),
         }
     }
 }
@@ -67,9 +67,12 @@ impl<'a> AtDraws<'a> {
             let x: Vec<f64> = (0..p).map(|j| leaf.x.get(i, j)).collect();
             let levels: Vec<usize> =
                 prepared.codes.iter().map(|codes| codes[leaf.first + i] as usize).collect();
+            let only: Vec<f64> = prepared.effects.iter().map(|column| column[leaf.first + i]).collect();
             let mut terms = Vec::new();
             rows.terms(&x, &levels, &mut terms);
-            work(leaf, i, self.predictors.linear(&terms, leaf.offset_of(i), &levels))
+            let offset = leaf.offset_of(i);
+            let row = PredictedRow { terms: &terms, only: &only, offset, levels: &levels };
+            work(leaf, i, self.predictors.linear(&row))
         };
         let mut installed = Ok(());
         for index in 0..leaves(&*prepared.rows) {

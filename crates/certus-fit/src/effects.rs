@@ -1,8 +1,12 @@
-//! What a problem says of its groups: how many rows each has, and where their coefficients are.
+//! What a problem says of its groups: how many rows each has, and where their coefficients are; and what a fit says of
+//! these.
 
 use certus::Family;
 use certus_models::auto::Model;
 
+use crate::error::Error;
+use crate::fit::Fit;
+use crate::groups::{EffectSource, own_coefficients};
 use crate::problem::Problem;
 
 impl Problem {
@@ -32,5 +36,19 @@ impl Problem {
             ));
         }
         notes
+    }
+}
+
+impl Fit {
+    /// Mean and sd of every group's own coefficient, effect after effect, where groups were integrated out.
+    pub fn own_coefficients(&self) -> Result<Vec<[f64; 2]>, Error> {
+        let (Some((mixture, unknown_scales)), Some(meaning)) = (&self.mixture, &self.meaning) else {
+            return Ok(Vec::new());
+        };
+        let Some(effects) = &mixture.effects else { return Ok(Vec::new()) };
+        let gaussian = mixture.gaussian().map_err(certus_models::Error::from)?;
+        let source =
+            self.posterior_draws.as_ref().map_or(EffectSource::Gaussian(&gaussian), EffectSource::Draws);
+        Ok(own_coefficients(meaning, &unknown_scales.effects, effects, &source))
     }
 }

@@ -240,7 +240,8 @@ impl Fit {
         let (table, stated) = match (&self.effects, &self.mixture) {
             (Effects::File(bytes), _) => return Ok(Some(bytes.clone())),
             (Effects::Integrated(effects), Some((_, unknown_scales))) => {
-                let table = GroupTable::integrated(&meaning.encoding, &unknown_scales.effects, effects);
+                let own = self.own_coefficients()?;
+                let table = GroupTable::integrated(&meaning.encoding, &unknown_scales.effects, effects, &own);
                 (Some(table), GroupTable::NOTHING)
             }
             (Effects::Table(rows, stated), _) => {

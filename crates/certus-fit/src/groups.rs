@@ -14,6 +14,7 @@ use crate::posterior_draws::PosteriorDraws;
 use crate::quantile::quantile;
 use crate::record::{GroupEffect, Source};
 use crate::variance::RandomEffect;
+use crate::variance::mixture::Effects;
 
 /// Columns of text as names and the number of the name in every row.
 pub struct Labels {
@@ -23,7 +24,7 @@ pub struct Labels {
     pub cells: Vec<u32>,
 }
 
-/// What the numbers of a fit with given sds are computed from.
+/// What the numbers of a fit are computed from.
 pub enum EffectSource<'a> {
     /// The Gaussian.
     Gaussian(&'a Gaussian),
@@ -37,7 +38,14 @@ enum Summaries<'a> {
     Draws(&'a PosteriorDraws, Vec<f64>),
 }
 
-impl Summaries<'_> {
+impl<'a> Summaries<'a> {
+    fn new(source: &EffectSource<'a>) -> Self {
+        match source {
+            EffectSource::Gaussian(w) => Self::Gaussian(Combinations::new(w)),
+            EffectSource::Draws(draws) => Self::Draws(draws, Vec::with_capacity(draws.count())),
+        }
+    }
+
     fn of(&mut self, terms: &[(usize, f64)]) -> ([f64; 2], [f64; 3]) {
         match self {
             Self::Gaussian(combinations) => {
@@ -67,7 +75,7 @@ pub struct GroupTable {
     pub coefficient: Labels,
     /// Rows of the data with that level.
     pub rows: Vec<i64>,
-    /// Mean and sd of the group's own coefficient; empty where groups were integrated out.
+    /// Mean and sd of the group's own coefficient; empty where these are not known.
     pub own: [Vec<f64>; 2],
     /// What it differs by from the outer one: mean, sd, and the quantiles 0.05, 0.5 and 0.95.
     pub deviation: [Vec<f64>; 5],
@@ -83,10 +91,7 @@ impl GroupTable {
         let encoding = &meaning.encoding;
         let (names, first) = level_names(encoding);
         let mut table = Self::empty(encoding, names, meaning.dim());
-        let mut summaries = match source {
-            EffectSource::Gaussian(w) => Summaries::Gaussian(Combinations::new(w)),
-            EffectSource::Draws(draws) => Summaries::Draws(draws, Vec::with_capacity(draws.count())),
-        };
+        let mut summaries = Summaries::new(source);
         meaning.for_each_effect(|place, own, deviation| {
             let term = place.group.unwrap_or_default();
             table.term.cells.push(term as u32);
@@ -101,20 +106,26 @@ impl GroupTable {
         Some(table)
     }
 
-    /// Of a fit whose groups were integrated out.
-    pub fn integrated(encoding: &Encoding, varying: &[RandomEffect], effects: &[GroupEffect]) -> Self {
+    /// Of a fit whose groups were integrated out; `own` has their coefficients where these are known.
+    pub fn integrated(
+        encoding: &Encoding,
+        varying: &[RandomEffect],
+        effects: &[GroupEffect],
+        own: &[[f64; 2]],
+    ) -> Self {
         let (names, first) = level_names(encoding);
         let mut table = Self::empty(encoding, names, effects.len());
-        for own in varying {
-            let all = effects.get(own.first..own.first + own.levels).unwrap_or_default();
+        for effect in varying {
+            let all = effects.get(effect.first..effect.first + effect.levels).unwrap_or_default();
             for (level, e) in all.iter().enumerate() {
-                table.term.cells.push(own.term as u32);
-                table.group.cells.push((first[own.term] + level) as u32);
-                table.coefficient.cells.push(own.feature as u32);
+                table.term.cells.push(effect.term as u32);
+                table.group.cells.push((first[effect.term] + level) as u32);
+                table.coefficient.cells.push(effect.feature as u32);
                 table.rows.push(e.rows as i64);
                 table.push_deviation([e.mean, e.sd], [e.q05, e.q50, e.q95]);
             }
         }
+        table.own = [0, 1].map(|k| own.iter().map(|moments| moments[k]).collect());
         table
     }
 
@@ -123,7 +134,7 @@ impl GroupTable {
         Self {
             term: labels(encoding.groups.iter().map(|g| g.name.clone()).collect()),
             group: labels(levels),
-            coefficient: labels(encoding.coefficients()),
+            coefficient: labels(encoding.varying()),
             rows: Vec::with_capacity(rows),
             own: std::array::from_fn(|_| Vec::new()),
             deviation: std::array::from_fn(|_| Vec::with_capacity(rows)),
@@ -172,6 +183,37 @@ impl GroupTable {
 
     /// What is said of means and sds without a certificate.
     pub const NOTHING: &str = "nothing is proved about these means and sds";
+}
+
+/// Mean and sd of every group's own coefficient, on the user's scale, in the order of the effects v:
+/// β + v, of variance Var β + Var v + 2 Cov(β, v), or v where that varies around 0; nothing if the covariances were not
+/// kept.
+pub fn own_coefficients(
+    meaning: &CoefficientMap,
+    varying: &[RandomEffect],
+    effects: &Effects,
+    source: &EffectSource<'_>,
+) -> Vec<[f64; 2]> {
+    let (coefficients, mut summaries) = (meaning.quantities(), Summaries::new(source));
+    let (d, mut out) = (coefficients.len(), Vec::new());
+    if effects.covariance.len() != effects.mean.len() * d {
+        return out;
+    }
+    for effect in varying {
+        let terms = match effect.only {
+            Some(_) => &[][..],
+            None => &coefficients[effect.feature].terms,
+        };
+        let ([mean, sd], _) = summaries.of(terms);
+        for at in effect.first..effect.first + effect.levels {
+            let with = &effects.covariance[at * d..][..d];
+            let covariance: f64 = terms.iter().map(|(j, a)| a * with[*j]).sum();
+            let unit = effect.unit;
+            let variance = sd * sd + unit * unit * effects.variance[at] + 2.0 * unit * covariance;
+            out.push([mean + unit * effects.mean[at], variance.max(0.0).sqrt()]);
+        }
+    }
+    out
 }
 
 /// The names of all levels, one term after the other, and where each begins.

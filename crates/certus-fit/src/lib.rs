@@ -82,7 +82,7 @@ pub use compare::{DevianceTest, ModelComparison, ModelRow};
 pub use directory::FitDirectory;
 pub use error::{Error, ErrorKind, Inconsistency, Mismatch};
 pub use fit::{Fit, extras, write_failed};
-pub use groups::{EffectSource, GroupTable, Labels};
+pub use groups::{EffectSource, GroupTable, Labels, own_coefficients};
 pub use heartbeat::Heartbeat;
 pub use level::RequiredLevel;
 pub use loo::{Criterion, Loo, LooRow};

@@ -159,7 +159,8 @@ impl Fitted {
     }
 
     /// Per effect of a group whose sd was not given: the group, the coefficient that varies, the names of its levels,
-    /// and of each rows, mean, sd, q05, q50, q95 of its effect; `None` if there are none.
+    /// and of each rows, mean, sd, q05, q50, q95 of its effect, then mean and sd of its own coefficient, NaN where these
+    /// are not known; `None` if there are none.
     fn groups<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<GroupEffects<'py>>>> {
         let (Some((mixture_posterior, unknown_scales)), Some(meaning)) = (&self.0.mixture, &self.0.meaning)
         else {
@@ -169,11 +170,16 @@ impl Fitted {
         else {
             return Ok(None);
         };
-        let mut out = Vec::new();
+        let (own, mut out) = (self.0.own_coefficients().map_err(|e| data(py, &e))?, Vec::new());
         for effect in &unknown_scales.effects {
             let group = &meaning.encoding.groups[effect.term];
             let names: Vec<String> = (0..group.levels.len()).map(|k| group.level_name(k)).collect();
-            let table = matrix(py, effects.table(effect), names.len(), 6)?;
+            let deviations = effects.table(effect);
+            let rows = deviations.chunks_exact(6).enumerate().flat_map(|(level, row)| {
+                let own = own.get(effect.first + level).copied().unwrap_or([f64::NAN; 2]);
+                row.iter().copied().chain(own).collect::<Vec<_>>()
+            });
+            let table = matrix(py, rows.collect(), names.len(), 8)?;
             out.push((effect.group.clone(), effect.coefficient.clone(), names, table));
         }
         Ok(Some(out))

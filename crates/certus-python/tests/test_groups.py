@@ -148,7 +148,7 @@ def test_the_posterior(fit):
     np.testing.assert_allclose(np.sqrt(np.diag(fit.covariance)), fit.sd, rtol=1e-9)
     np.testing.assert_allclose(np.cov(draws.T), fit.covariance, atol=0.03 * fit.sd.max() ** 2)
     assert "proved" in repr(fit).splitlines()[0] and "sd(site)" in fit._repr_html_()
-    assert len(fit.groups) == 40 and list(fit.groups.columns) == ["rows", "mean", "sd", "q05", "q50", "q95"]
+    assert len(fit.groups) == 40 and list(fit.groups.columns) == ["rows", "mean", "sd", "q05", "q50", "q95", "total", "total_sd"]
     assert fit.groups["rows"].sum() == 240
 
 

@@ -59,6 +59,12 @@ def test_effects_and_predictions(make, sd_error):
     assert fit.mean[:p] == pytest.approx(mean[:p], rel=1e-8)
     assert fit.groups["mean"].to_numpy() == pytest.approx(mean[p:], rel=1e-6, abs=1e-8)
     assert fit.groups["sd"].to_numpy() == pytest.approx(np.sqrt(np.diag(covariance)[p:]), rel=1e-6)
+    # the common coefficient plus the deviation
+    of = np.repeat(np.arange(p), len(fit.groups) // p)
+    own = np.hstack([np.eye(p)[of], np.eye(len(of))])
+    assert fit.groups["total"].to_numpy() == pytest.approx(own @ mean, rel=1e-7)
+    total_sd = np.sqrt(np.einsum("ij,jk,ik->i", own, covariance, own))
+    assert fit.groups["total_sd"].to_numpy() == pytest.approx(total_sd, rel=1e-6)
     W = np.hstack([X, Z])
     known = fit.predict(data)
     assert known["mean"].to_numpy() == pytest.approx(W @ mean, rel=1e-8)
@@ -82,6 +88,33 @@ def test_what_a_fit_says():
     assert fit.groups.loc[("Subject", "308", "(Intercept)"), "mean"] == pytest.approx(2.2585654, rel=1e-4)
     assert fit.groups.loc[("Subject", "308", "Days"), "mean"] == pytest.approx(9.1989719, rel=1e-5)
     assert any("restricted likelihood" in line for line in fit.sentences)
+
+
+def test_effects_around_zero():
+    """(Days | Subject) without Days among the fixed effects, an intercept that only varies, and an effect for every level."""
+    data = table("lme4", "sleepstudy")
+    fit = certus.linear("Reaction ~ 1 + (Days | Subject)", data=data, reml=True).fit()
+    assert fit.criterion.value == pytest.approx(1769.8449038587, abs=1e-6)
+    codes, levels = pd.factorize(data["Subject"].astype(str), sort=True)
+    member, days = np.eye(len(levels))[codes], data["Days"].to_numpy(float)
+    a, b = (row(fit, n).mean for n in ("sd(Subject)", "sd(Subject: Days)"))
+    c = row(fit, "cor(Subject: (Intercept), Days)").mean * a * b
+    G = np.kron(np.array([[a**2, c], [c, b**2]]), np.eye(len(levels)))
+    X, Z = np.ones((len(data), 1)), np.hstack([member, member * days[:, None]])
+    mean, covariance = dense(data["Reaction"].to_numpy(), X, Z, G, row(fit, "sigma").mean)
+    assert fit.groups["mean"].to_numpy() == pytest.approx(mean[1:], rel=1e-6, abs=1e-8)
+    assert fit.groups["total"].to_numpy() == pytest.approx(mean[1:] + np.repeat([mean[0], 0.0], 18), rel=1e-7)
+    known = fit.predict(data)
+    W = np.hstack([X, Z])
+    assert known["mean"].to_numpy() == pytest.approx(W @ mean, rel=1e-8)
+    assert known["sd"].to_numpy() == pytest.approx(np.sqrt(np.einsum("ij,jk,ik->i", W, covariance, W)), rel=1e-6)
+    new = fit.predict(data.drop(columns="Subject"), groups="new")
+    sd = np.sqrt(covariance[0, 0] + np.einsum("ij,jk,ik->i", Z, G, Z))
+    assert new["sd"].to_numpy() == pytest.approx(sd, rel=1e-6)
+    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(fit)).predict(data), known)
+    none = certus.linear("Reaction ~ 0 + Days + (1 | Subject)", data=data, reml=True).fit()
+    assert none.criterion.value == pytest.approx(1861.68824153269, abs=1e-6)
+    assert [p.name for p in none.parameters] == ["Days", "sd(Subject)", "icc(Subject)", "sigma"]
 
 
 def test_weights_are_frequencies():

@@ -168,9 +168,17 @@ fn refusals_say_what_to_type() {
         ("y ~ x + (1 | worker) + (1 | arm)", &["--sigma", "1"], 64, "(1 | worker) is not available yet"),
         ("y ~ x + (1 | site/worker)", &["--sigma", "1"], 64, "is not available yet"),
         ("y ~ x + z + (x | worker) + (0 + z | worker)", &[], 64, "(0 + z | worker) is not available yet"),
-        ("y ~ z + (x | worker)", &[], 64, "add + x to them"),
-        ("y ~ 0 + x + (1 | worker)", &[], 64, "the model has no intercept"),
-        ("y ~ arm + (0 + arm | worker)", &[], 64, "an effect for every level of 'arm'"),
+        ("y ~ z + (x | worker)", &["--sigma", "1"], 64, "'x' varies without being a fixed effect"),
+        ("y ~ 0 + x + (1 | worker)", &["--sigma", "1"], 64, "the intercept varies without being a fixed"),
+        (
+            "y ~ arm + (0 + arm | worker)",
+            &["--sigma", "1"],
+            64,
+            "add it to the fixed effects, or leave out sigma",
+        ),
+        ("y ~ z + (x || worker)", &["--group-sd", "1", "--sigma", "1"], 64, "'x' is to vary by 'worker'"),
+        ("y ~ 0 + x + (1 | worker)", &["--group-sd", "1", "--sigma", "1"], 64, "nothing varies by the group"),
+        ("y ~ z + (y | worker)", &[], 64, "'y' is the response"),
         ("y ~ x + (0 + x | worker)", &["--group-sd", "1", "--sigma", "1"], 64, "the intercept does not vary"),
     ] {
         expect(&with(formula, more), code, words);

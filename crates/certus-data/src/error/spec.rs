@@ -174,30 +174,21 @@ pub enum Unavailable {
         "the intercept does not vary, which is not supported with a given sd: let it vary too, or leave out group-sd"
     )]
     FixedIntercept,
-    /// An intercept that varies around none.
+    /// What varies around 0, in a model that is not ready for it.
     #[error(
-        "its intercept varies, but the model has no intercept: leave out the 0 (or - 1) of the fixed effects, or write \
-            0 in the group term too"
+        "{effect} varies without being a fixed effect, which needs {needed}: add it to the fixed effects, or {cure}"
     )]
-    NoIntercept,
-    /// A slope that varies around 0.
-    #[error("'{effect}' varies, but it is not among the fixed effects: add + {effect} to them")]
     NotFixed {
-        /// The slope.
+        /// Such as `'x'`, or `the intercept`.
         effect: String,
+        /// Such as "a dispersion that is given".
+        needed: &'static str,
+        /// What else can be done.
+        cure: &'static str,
     },
     /// Several terms of one factor that are not one term of independent effects.
     #[error("there is another term of the same group, and both are not independent effects: write one term")]
     Blocks,
-    /// An effect per level of a column.
-    #[error(
-        "it has an effect for every level of '{column}': write (1 + {column} | …), whose effects are differences from \
-            the reference level"
-    )]
-    EveryLevel {
-        /// The column.
-        column: String,
-    },
 }
 
 fn many_effects(terms: usize, effects: usize) -> String {

@@ -15,13 +15,6 @@ impl Formula {
     pub fn group_specs(&self, sds: &[String]) -> Result<Vec<GroupSpec>, DataError> {
         let mut terms: Vec<GroupTerm> = Vec::new();
         for term in &self.groups {
-            if term.intercept && !self.intercept {
-                return Err(unavailable(term, Unavailable::NoIntercept).into());
-            }
-            let fixed = |effect: &&Term| self.fixed.iter().any(|own| own.is_same(effect));
-            if let Some(effect) = term.effects.iter().find(|effect| !fixed(effect)) {
-                return Err(unavailable(term, Unavailable::NotFixed { effect: effect.to_string() }).into());
-            }
             match terms.iter_mut().find(|own| same(&own.factor, &term.factor)) {
                 Some(own) => join(own, term)?,
                 None => terms.push(term.clone()),

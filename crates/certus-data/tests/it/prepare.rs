@@ -339,10 +339,63 @@ fn groups_nest_and_slopes_are_found() {
     spec.groups = vec![group("school", some(&["c"]), None)];
     refused(prepare(&data, &spec), ErrorKind::Request, &["'c'", "no such feature"]);
     spec.intercept = false;
-    spec.groups = vec![group("school", some(&[]), None)];
+    spec.groups = vec![group("school", some(&[]), Some(1.0))];
     refused(prepare(&data, &spec), ErrorKind::Request, &["nothing varies"]);
     spec.groups = vec![group("school", Slopes::All, None), group("school", Slopes::All, None)];
     refused(prepare(&data, &spec), ErrorKind::Request, &["twice"]);
+}
+
+/// What varies need not be a feature: an intercept, a number, an effect for every level; their levels are coded as if the
+/// group's terms were alone, their order is that of the term, and new data are read in the same way.
+#[test]
+fn what_only_varies_has_columns_of_its_own() {
+    let data = table(&[
+        ("y", number(&[0.0, 1.0, 0.0, 1.0, 1.0])),
+        ("a", number(&[0.1, 0.2, 0.4, 0.8, 1.6])),
+        ("b", number(&[3.0, 1.0, 4.0, 1.0, 5.0])),
+        ("arm", text(&["p", "q", "r", "p", "q"])),
+        ("g", text(&["x", "x", "y", "x", "y"])),
+    ]);
+    let names = |slopes: &[usize], encoding: &Encoding| -> Vec<String> {
+        slopes.iter().map(|j| encoding.coefficient(*j)).collect()
+    };
+    let of = |features: &[&str], intercept: bool, group: &str| {
+        let mut spec = Spec::new("y", Response::Logistic);
+        spec.features = terms(features);
+        spec.intercept = intercept;
+        spec.groups = GroupSpec::all(&[group.into()], &[]).unwrap();
+        prepare(&data, &spec).unwrap()
+    };
+    let prepared = of(&["a"], true, "g: b");
+    let encoding = &prepared.encoding;
+    assert_eq!(names(&encoding.groups[0].slopes, encoding), ["(Intercept)", "b"]);
+    assert_eq!(
+        (encoding.coefficients(), &prepared.effects),
+        (vec!["(Intercept)".into(), "a".into()], &vec![vec![3.0, 1.0, 4.0, 1.0, 5.0]])
+    );
+    // its unit is the sd, as that of a feature
+    let sd = |x: &[f64]| {
+        let mean = x.iter().sum::<f64>() / x.len() as f64;
+        (x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64).sqrt()
+    };
+    assert!((encoding.effects[0].unit / sd(&prepared.effects[0]) - 1.0).abs() < 1e-12);
+    let read = encoding.encode(&data, &Storage::default()).unwrap();
+    assert_eq!(read.effects, prepared.effects);
+    assert_ne!(prepared.fingerprint, of(&["a"], true, "g: a").fingerprint);
+    let prepared = of(&["a"], false, "g: a");
+    let encoding = &prepared.encoding;
+    assert_eq!(names(&encoding.groups[0].slopes, encoding), ["(Intercept)", "a"]);
+    assert!(encoding.is_intercept(encoding.groups[0].slopes[0]) && prepared.effects == [[1.0; 5]]);
+    // every level where the group has no intercept, and only those that are no features have columns of their own
+    let prepared = of(&["arm"], true, "g: 0,arm");
+    let encoding = &prepared.encoding;
+    assert_eq!(names(&encoding.groups[0].slopes, encoding), ["arm[p]", "arm[q]", "arm[r]"]);
+    assert_eq!(prepared.effects, [[1.0, 0.0, 0.0, 1.0, 0.0]]);
+    let prepared = of(&["arm"], false, "g: arm");
+    let encoding = &prepared.encoding;
+    assert_eq!(names(&encoding.groups[0].slopes, encoding), ["(Intercept)", "arm[q]", "arm[r]"]);
+    let stored = serde_json::to_string(encoding).unwrap();
+    assert_eq!(&serde_json::from_str::<Encoding>(&stored).unwrap(), encoding);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use certus_likelihood::Link;
 use crate::coefficient_map::CoefficientMap;
 use crate::error::Error;
 use crate::fit::Fit;
-use crate::predict::each_row;
+use crate::predict::{PredictedRow, each_row};
 use crate::variance::names::UnknownScales;
 
 /// Draws, at most and at least.
@@ -107,35 +107,37 @@ impl<'a> Average<'a> {
         let count = self.latents.first().map_or(0, Vec::len);
         let (mut sum, mut t, mut row) = (vec![0.0; count], vec![0.0; count], 0);
         let mut alike: HashMap<Vec<u64>, f64> = HashMap::new();
-        let mut order: Vec<(Vec<(usize, f64)>, f64)> = Vec::new();
-        each_row(&self.meaning, table, &Storage::default(), |terms, offset, _, _| {
+        let mut order: Vec<Alike> = Vec::new();
+        each_row(&self.meaning, table, &Storage::default(), |own, _| {
             let weight = weights[row] / total;
             row += 1;
             if self.spread.is_none() {
-                self.predict(terms, offset, &mut t);
+                self.predict(own, &mut t);
                 add_scaled(&mut sum, weight, &t);
                 return;
             }
             // an average over a population takes long: rows that are alike have one
-            *alike.entry(key(terms, offset)).or_insert_with(|| {
-                order.push((terms.to_vec(), offset));
+            *alike.entry(key(own)).or_insert_with(|| {
+                let (terms, only) = (own.terms.to_vec(), own.only.to_vec());
+                order.push(Alike { terms, only, offset: own.offset });
                 0.0
             }) += weight;
         })?;
-        for (terms, offset) in &order {
-            self.predict(terms, *offset, &mut t);
-            add_scaled(&mut sum, alike[&key(terms, *offset)], &t);
+        for Alike { terms, only, offset } in &order {
+            let own = PredictedRow { terms, only, offset: *offset, levels: &[] };
+            self.predict(&own, &mut t);
+            add_scaled(&mut sum, alike[&key(&own)], &t);
         }
         Ok(sum)
     }
 
     /// The expected response of a row at every draw.
-    fn predict(&self, terms: &[(usize, f64)], offset: f64, t: &mut [f64]) {
-        t.fill(offset);
-        terms.iter().for_each(|(j, a)| add_scaled(t, *a, &self.latents[*j]));
+    fn predict(&self, row: &PredictedRow<'_>, t: &mut [f64]) {
+        t.fill(row.offset);
+        row.terms.iter().for_each(|(j, a)| add_scaled(t, *a, &self.latents[*j]));
         match &self.spread {
             Some((unknown, scales)) => {
-                let z: Vec<f64> = unknown.effects.iter().map(|e| e.column(terms)).collect();
+                let z = row.columns(unknown);
                 for (t, scales) in t.iter_mut().zip(scales) {
                     *t = self.link.expected_response(*t, unknown.sd_of_new(scales, &z));
                 }
@@ -145,7 +147,16 @@ impl<'a> Average<'a> {
     }
 }
 
-/// A row as the key of a map: its terms and offset to the bit.
-fn key(terms: &[(usize, f64)], offset: f64) -> Vec<u64> {
-    terms.iter().flat_map(|(j, a)| [*j as u64, a.to_bits()]).chain([offset.to_bits()]).collect()
+/// A row of those that are alike, kept until all of them are counted.
+struct Alike {
+    terms: Vec<(usize, f64)>,
+    only: Vec<f64>,
+    offset: f64,
+}
+
+/// A row as the key of a map: its terms, what varies and the offset to the bit.
+fn key(row: &PredictedRow<'_>) -> Vec<u64> {
+    let terms = row.terms.iter().flat_map(|(j, a)| [*j as u64, a.to_bits()]);
+    let others = row.only.iter().chain([&row.offset]).map(|x| x.to_bits());
+    terms.chain(others).collect()
 }

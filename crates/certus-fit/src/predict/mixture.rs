@@ -50,8 +50,9 @@ pub fn predict_mixture(
     let gaussian = mixture_posterior.gaussian().map_err(certus_models::Error::from)?;
     let (mut combinations, (nodes, scales), mut out) =
         (Combinations::new(&gaussian), mixture_posterior.thinned(), Vec::new());
-    let gaps = each_row(meaning, source, storage, |terms, offset, trials, levels| {
-        let z: Vec<f64> = unknown_scales.effects.iter().map(|e| e.column(terms)).collect();
+    let gaps = each_row(meaning, source, storage, |row, trials| {
+        let (terms, offset, levels) = (row.terms, row.offset, row.levels);
+        let z = row.columns(unknown_scales);
         // where nothing varies, every group is as good as any
         let spread = scales.iter().map(|scales| unknown_scales.sd_of_new(scales, &z)).collect();
         let row = Row { responses, z, spread, offset, trials };

@@ -22,6 +22,7 @@ use crate::coefficient_map::CoefficientMap;
 use crate::posterior_draws::PosteriorDraws;
 use crate::quantile::quantile;
 use crate::variance::mixture::Law;
+use crate::variance::names::UnknownScales;
 use certus_data::leaves::Storage;
 use certus_data::table::Source;
 use certus_data::{DataError, Gaps};
@@ -155,17 +156,40 @@ pub(crate) fn mean_and_sd(values: &[f64]) -> (f64, f64) {
     (mean, (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt())
 }
 
-/// What the linear predictor of a row without missing values is made of: `visit(terms, offset, trials, levels)`, row by
-/// row; and where the other rows are.
+/// What the linear predictor of a row is made of.
+pub(crate) struct PredictedRow<'a> {
+    /// (latent, weight).
+    pub(crate) terms: &'a [(usize, f64)],
+    /// The columns that only vary by group.
+    pub(crate) only: &'a [f64],
+    pub(crate) offset: f64,
+    /// The levels of its groups.
+    pub(crate) levels: &'a [usize],
+}
+
+impl PredictedRow<'_> {
+    /// What multiplies every effect.
+    pub(crate) fn columns(&self, unknown_scales: &UnknownScales) -> Vec<f64> {
+        unknown_scales.effects.iter().map(|e| e.column(self.terms, self.only)).collect()
+    }
+
+    /// Σ a z + offset, z the latents.
+    pub(crate) fn along(&self, z: &[f64]) -> f64 {
+        self.offset + self.terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>()
+    }
+}
+
+/// Visits the rows without missing values, with their trials; and where the other rows are.
 pub(crate) fn each_row(
     meaning: &CoefficientMap,
     source: &dyn Source,
     storage: &Storage,
-    mut visit: impl FnMut(&[(usize, f64)], f64, f64, &[usize]),
+    mut visit: impl FnMut(&PredictedRow<'_>, f64),
 ) -> Result<Gaps, DataError> {
     let (encoded, gaps) = meaning.encoding.encode_complete(source, storage)?;
     let (rows, p) = (meaning.rows(), meaning.encoding.features.len());
     let (mut x, mut levels, mut terms) = (vec![0.0; p], vec![0; encoded.codes.len()], Vec::new());
+    let mut only = vec![0.0; encoded.effects.len()];
     for index in 0..leaves(&*encoded.rows) {
         encoded.rows.leaf(index, &mut |leaf| {
             for i in 0..leaf.y.len() {
@@ -173,8 +197,12 @@ pub(crate) fn each_row(
                 for (level, codes) in levels.iter_mut().zip(&encoded.codes) {
                     *level = codes[leaf.first + i] as usize;
                 }
+                for (value, column) in only.iter_mut().zip(&encoded.effects) {
+                    *value = column[leaf.first + i];
+                }
                 rows.terms(&x, &levels, &mut terms);
-                visit(&terms, leaf.offset_of(i), leaf.datum(i).trials, &levels);
+                let (terms, only, levels, offset) = (&terms[..], &only[..], &levels[..], leaf.offset_of(i));
+                visit(&PredictedRow { terms, only, offset, levels }, leaf.datum(i).trials);
             }
         })?;
     }
@@ -190,9 +218,9 @@ pub fn predict(
     storage: &Storage,
 ) -> Result<Predictions, DataError> {
     let (mut combinations, mut out) = (Combinations::new(w), Vec::new());
-    let gaps = each_row(meaning, source, storage, |terms, offset, trials, _| {
-        let (mean, sd) = combinations.moments(terms);
-        out.push(Prediction::normal(responses, trials, mean + offset, sd));
+    let gaps = each_row(meaning, source, storage, |row, trials| {
+        let (mean, sd) = combinations.moments(row.terms);
+        out.push(Prediction::normal(responses, trials, mean + row.offset, sd));
     })?;
     Ok(Predictions::new(responses, out, gaps))
 }
@@ -206,9 +234,9 @@ pub fn predict_posterior(
     storage: &Storage,
 ) -> Result<Predictions, DataError> {
     let mut out = Vec::new();
-    let gaps = each_row(meaning, source, storage, |terms, offset, trials, _| {
-        let linear = |z: &[f64]| offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
-        out.push(Prediction::of_draws(responses, trials, draws.each().map(linear).collect()));
+    let gaps = each_row(meaning, source, storage, |row, trials| {
+        let linear = draws.each().map(|z| row.along(z)).collect();
+        out.push(Prediction::of_draws(responses, trials, linear));
     })?;
     Ok(Predictions::new(responses, out, gaps))
 }
@@ -223,11 +251,8 @@ pub fn predict_draws(
 ) -> Result<Vec<f64>, DataError> {
     let (dim, mut by_row) = (meaning.dim(), Vec::new());
     let n = latents.len() / dim.max(1);
-    let gaps = each_row(meaning, source, storage, |terms, offset, trials, _| {
-        by_row.extend(latents.chunks_exact(dim).map(|z| {
-            let t = offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>();
-            trials * link.response(t)
-        }));
+    let gaps = each_row(meaning, source, storage, |row, trials| {
+        by_row.extend(latents.chunks_exact(dim).map(|z| trials * link.response(row.along(z))));
     })?;
     gaps.refuse()?;
     let rows = by_row.len() / n.max(1);

@@ -4,7 +4,7 @@
 use certus::random::{Purpose, Random};
 
 use super::groups::Groups;
-use super::{Prediction, Predictions, Responses, each_row, mean_and_sd};
+use super::{PredictedRow, Prediction, Predictions, Responses, each_row, mean_and_sd};
 use crate::coefficient_map::CoefficientMap;
 use crate::error::Error;
 use crate::posterior_draws::PosteriorDraws;
@@ -67,16 +67,11 @@ impl<'a> KnownGroups<'a> {
         Self { unknown_scales, effects, points, moments, normals, levels }
     }
 
-    /// Σ a β + offset, without groups.
-    fn along(terms: &[(usize, f64)], offset: f64, z: &[f64]) -> f64 {
-        offset + terms.iter().map(|(j, a)| a * z[*j]).sum::<f64>()
-    }
-
-    /// At every draw; `at` are the levels of the groups.
-    pub(crate) fn linear(&self, terms: &[(usize, f64)], offset: f64, at: &[usize]) -> Vec<f64> {
-        let along = |z: &[f64]| Self::along(terms, offset, z);
+    /// At every draw.
+    pub(crate) fn linear(&self, row: &PredictedRow<'_>) -> Vec<f64> {
+        let (along, at) = (|z: &[f64]| row.along(z), row.levels);
         let d = self.moments.mean.len();
-        let columns: Vec<f64> = self.unknown_scales.effects.iter().map(|e| e.column(terms)).collect();
+        let columns = row.columns(self.unknown_scales);
         let (Some(&column), Some(effects)) = (columns.first(), self.effects) else {
             return self.points.iter().map(|z| along(z)).collect();
         };
@@ -94,7 +89,7 @@ impl<'a> KnownGroups<'a> {
         let at: Vec<(usize, f64)> = each.map(|(e, z)| (e.first + at[e.term], *z)).collect();
         let mean = center + at.iter().map(|(k, z)| z * effects.mean[*k]).sum::<f64>();
         let one = |apart: &[f64]| {
-            let own: f64 = terms.iter().map(|(j, a)| a * apart[*j]).sum();
+            let own: f64 = row.terms.iter().map(|(j, a)| a * apart[*j]).sum();
             mean + own + at.iter().map(|(k, z)| z * apart[d + k]).sum::<f64>()
         };
         effects.deviations.chunks_exact(d + effects.mean.len()).map(one).collect()
@@ -121,14 +116,14 @@ impl ByDraws<'_> {
         let groups = KnownGroups::new(d, self.unknown_scales, effects, self.draws);
         let points = &groups.points;
         let mut out = Vec::new();
-        let gaps = each_row(self.meaning, source, storage, |terms, offset, trials, at| {
+        let gaps = each_row(self.meaning, source, storage, |row, trials| {
             let of_draws = |t| Prediction::of_draws(self.responses, trials, t);
             if known || self.unknown_scales.effects.is_empty() {
-                out.push(of_draws(groups.linear(terms, offset, at)));
+                out.push(of_draws(groups.linear(row)));
                 return;
             }
-            let along = |z: &[f64]| KnownGroups::along(terms, offset, z);
-            let columns: Vec<f64> = self.unknown_scales.effects.iter().map(|e| e.column(terms)).collect();
+            let along = |z: &[f64]| row.along(z);
+            let columns = row.columns(self.unknown_scales);
             let spread = |z: &[f64]| {
                 self.unknown_scales.sd_of_new(&self.unknown_scales.of_coordinates(&z[d..]), &columns)
             };

@@ -75,8 +75,8 @@ impl ScaleModel {
         if request.scale.prove().is_some() && !noise {
             return Err(RequestError::no_effect("`prove`", PROVABLE).into());
         }
-        // linear ones may have one effect, if a criterion is asked for
-        let terms = several || (noise && asked.is_some());
+        // linear ones may have one effect, if a criterion is asked for; what varies around 0 is a term in any case
+        let terms = several || (noise && asked.is_some()) || !encoding.effects.is_empty();
         let mut penalised = !prior.is_flat();
         if terms && scales == Scales::Estimate && penalised {
             return Err(RequestError::PenalisedSds { effects }.into());
@@ -237,7 +237,10 @@ fn several_terms(
 ) -> Result<ScaleSolver, Error> {
     let (likelihood, laplace) = (request.likelihood()?, request.scale.laplace());
     let together = match &prepared.encoding.groups[..] {
-        [group] => group.correlated && unknown_scales.effects.len() <= MOST_CORRELATED,
+        [group] => {
+            let effects = unknown_scales.effects.len();
+            effects == 1 || (group.correlated && effects <= MOST_CORRELATED)
+        }
         _ => false,
     };
     if together && !laplace {

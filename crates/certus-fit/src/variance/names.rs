@@ -33,6 +33,8 @@ pub struct RandomEffect {
     pub scale: usize,
     /// The column of the design.
     pub feature: usize,
+    /// Its place among the columns that only vary, if it is one of these.
+    pub only: Option<usize>,
     /// Its name.
     pub coefficient: String,
     /// One unit of the design on the user's scale.
@@ -42,9 +44,13 @@ pub struct RandomEffect {
 }
 
 impl RandomEffect {
-    /// What multiplies the effect in a row with these terms of the coefficients; the intercept's own column is 1.
-    pub(crate) fn column(&self, terms: &[(usize, f64)]) -> f64 {
-        terms.iter().find(|t| t.0 == self.feature).map_or(0.0, |t| t.1) + self.shift
+    /// What multiplies the effect in a row with these terms of the coefficients and these columns that only vary; the
+    /// intercept's own column is 1.
+    pub(crate) fn column(&self, terms: &[(usize, f64)], only: &[f64]) -> f64 {
+        match self.only {
+            Some(k) => only[k] * self.unit,
+            None => terms.iter().find(|t| t.0 == self.feature).map_or(0.0, |t| t.1) + self.shift,
+        }
     }
 }
 
@@ -141,8 +147,7 @@ impl UnknownScales {
         // the share of the only intercept that varies in the variance of a response on the latent scale, where there
         // is such a scale
         if let [effect] = &out.effects[..]
-            && encoding.intercept
-            && effect.feature == 0
+            && encoding.is_intercept(effect.feature)
         {
             let alone = of(&[(0, 1.0)]);
             let share = match (response.link(), response.parameter()) {
@@ -176,12 +181,16 @@ impl UnknownScales {
     fn add_group(&mut self, encoding: &Encoding, term: usize, group: &Group) {
         let (center, scale) = encoding.center_and_scale();
         for &feature in &group.slopes {
-            let slope = feature.checked_sub(usize::from(encoding.intercept));
-            let name = match slope {
-                Some(j) => format!("sd({}: {})", group.name, encoding.features[j].name),
-                None => format!("sd({})", group.name),
+            let only = encoding.effect(feature);
+            let slope = feature.checked_sub(usize::from(encoding.intercept)).filter(|_| only.is_none());
+            let name = match encoding.is_intercept(feature) {
+                true => format!("sd({})", group.name),
+                false => format!("sd({}: {})", group.name, encoding.coefficient(feature)),
             };
-            let unit = slope.map_or(1.0, |j| 1.0 / scale[j]);
+            let unit = match only {
+                Some(effect) => 1.0 / encoding.effects[effect].unit,
+                None => slope.map_or(1.0, |j| 1.0 / scale[j]),
+            };
             self.effects.push(RandomEffect {
                 group: group.name.clone(),
                 term,
@@ -189,6 +198,7 @@ impl UnknownScales {
                 first: self.effects.last().map_or(0, |e| e.first + e.levels),
                 scale: self.scales.len(),
                 feature,
+                only,
                 coefficient: encoding.coefficient(feature),
                 unit,
                 shift: slope.map_or(0.0, |j| center[j] / scale[j]),

@@ -235,6 +235,18 @@ pub(crate) fn unknown(
         Some(parameter) => parameter == Auxiliary::Sigma,
         None => !linear,
     } && groups.iter().all(|g| g.sd.is_none());
+    if let Some(effect) = encoding.effects.first().filter(|_| !all) {
+        let effect = match effect.parts.is_empty() {
+            true => "the intercept".into(),
+            false => format!("'{}'", effect.name),
+        };
+        let (needed, cure) = match own {
+            Some(_) => ("a dispersion that is given", "give the dispersion"),
+            None => ("a sigma that is not given", "leave out sigma"),
+        };
+        let reason = Unavailable::NotFixed { effect, needed, cure };
+        return Err(SpecError::Unavailable { term: term_of(encoding, group), reason }.into());
+    }
     match (groups.len(), group.slopes.as_slice()) {
         (1, [_]) => Ok(Some(UnknownParameters { groups, own })),
         _ if all => Ok(Some(UnknownParameters { groups, own })),
@@ -252,7 +264,7 @@ pub(crate) fn unknown(
 
 /// A group term as a formula has it.
 pub(crate) fn term_of(encoding: &Encoding, group: &Group) -> String {
-    let name = |j: &usize| if encoding.intercept && *j == 0 { "1".into() } else { encoding.coefficient(*j) };
+    let name = |j: &usize| if encoding.is_intercept(*j) { "1".into() } else { encoding.coefficient(*j) };
     let names: Vec<String> = group.slopes.iter().map(name).collect();
     let bar = if group.correlated || names.len() == 1 { "|" } else { "||" };
     format!("({} {bar} {})", names.join(" + "), group.name)

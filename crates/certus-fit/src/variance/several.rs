@@ -260,7 +260,10 @@ pub(crate) fn each_row(
                 }
                 for (z, effect) in effects.iter_mut().zip(&order) {
                     let effect = &terms.unknown_scales.effects[*effect];
-                    *z = fixed[effect.feature] + effect.shift;
+                    *z = match effect.only {
+                        Some(k) => prepared.effects[k][leaf.first + i] * effect.unit,
+                        None => fixed[effect.feature] + effect.shift,
+                    };
                 }
                 for (level, codes) in levels.iter_mut().zip(&prepared.codes) {
                     *level = codes[leaf.first + i];

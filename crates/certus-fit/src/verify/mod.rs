@@ -67,10 +67,10 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// The draws where the printed numbers come from, of a fit whose scales are given.
-    pub fn draws(&self) -> Option<PosteriorDraws> {
+    /// The draws where the printed numbers come from, with as many scales as were not given.
+    pub fn draws(&self, scales: usize) -> Option<PosteriorDraws> {
         let latents = self.record.table.as_ref().and(self.arrays.vectors.get(DRAWS))?;
-        Some(PosteriorDraws::new(self.arrays.gaussian.dim(), latents.clone()))
+        Some(PosteriorDraws::new(self.arrays.gaussian.dim() + scales, latents.clone()))
     }
 
     /// Reads all files of a fit.

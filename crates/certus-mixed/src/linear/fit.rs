@@ -8,7 +8,7 @@ use super::layout::Place;
 use super::moments::Moments;
 use super::point::{Criterion, diagonal_of_square};
 use super::proof::{Proof, prove};
-use super::search::{Found, search};
+use super::search::{Found, at_ratios, search, search_from};
 use super::small;
 use super::statistics::Statistics;
 
@@ -80,6 +80,18 @@ pub struct LinearMixedFit {
 pub fn fit(statistics: &Statistics, criterion: Criterion) -> Result<LinearMixedFit, Error> {
     identified(statistics, criterion)?;
     let found = search(statistics, criterion)?;
+    Ok(describe(statistics, criterion, &found))
+}
+
+/// The same from where [`super::global`] found the criterion to be lower: variance ratios of terms with one effect
+/// each.
+pub fn fit_from(
+    statistics: &Statistics,
+    criterion: Criterion,
+    ratios: &[f64],
+) -> Result<LinearMixedFit, Error> {
+    identified(statistics, criterion)?;
+    let found = search_from(statistics, criterion, at_ratios(statistics, ratios))?;
     Ok(describe(statistics, criterion, &found))
 }
 

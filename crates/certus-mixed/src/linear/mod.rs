@@ -50,7 +50,7 @@ pub use ball::{Ball, Unproved};
 pub use conditional::{Coefficients, Conditional};
 pub use deviations::{deviation_len, deviations};
 pub use error::Error;
-pub use fit::{LinearMixedFit, TermFit, fit};
+pub use fit::{LinearMixedFit, TermFit, fit, fit_from};
 pub use global::{Global, NotGlobal, global};
 pub use layout::{Design, Term};
 pub use modes::{Modes, level_covariances, modes};

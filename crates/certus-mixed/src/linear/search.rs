@@ -114,10 +114,12 @@ pub(super) fn moved(frames: &[Frame], s: &[Vec<f64>], by: f64) -> Option<Vec<Fra
 /// The lowest minimum of the criterion that is found from several starts; from one where that takes long.
 pub(super) fn search(s: &Statistics, criterion: Criterion) -> Result<Found<'_>, Error> {
     let starts = if s.layout.columns() <= CHEAP { &STARTS[..] } else { &STARTS[..1] };
-    let mut best = search_from(s, criterion, starts[0]);
+    let rms = s.rms();
+    let frames = |start: f64| rms.iter().map(|r| Frame::start(r, start)).collect();
+    let mut best = search_from(s, criterion, frames(starts[0]));
     let mut evaluations = best.as_ref().map_or(0, |found| found.evaluations);
     for &start in &starts[1..] {
-        let Ok(found) = search_from(s, criterion, start) else { continue };
+        let Ok(found) = search_from(s, criterion, frames(start)) else { continue };
         evaluations += found.evaluations;
         // the first wins where they agree
         let lower = |best: &Found<'_>| found.place.point.value < best.place.point.value - AGREE;
@@ -128,10 +130,19 @@ pub(super) fn search(s: &Statistics, criterion: Criterion) -> Result<Found<'_>, 
     best.map(|found| Found { evaluations, ..found })
 }
 
-/// A minimum, from sds of `start` times the noise.
-fn search_from(s: &Statistics, criterion: Criterion, start: f64) -> Result<Found<'_>, Error> {
+/// Variances of terms with one effect each, relative to σ²; 0 is a small one.
+pub(super) fn at_ratios(s: &Statistics, ratios: &[f64]) -> Vec<Frame> {
+    let of = |(ratio, rms): (&f64, &Vec<f64>)| Frame::start(rms, (ratio.sqrt() * rms[0]).max(1e-3));
+    ratios.iter().zip(&s.rms()).map(of).collect()
+}
+
+/// A minimum.
+pub(super) fn search_from(
+    s: &Statistics,
+    criterion: Criterion,
+    frames: Vec<Frame>,
+) -> Result<Found<'_>, Error> {
     let rms = s.rms();
-    let frames: Vec<Frame> = rms.iter().map(|r| Frame::start(r, start)).collect();
     let mut place = Place::at(s, criterion, frames)?;
     let (mut evaluations, mut last, mut exact) = (1, f64::INFINITY, None::<Vec<f64>>);
     let mut tried = vec![SMALL; rms.len()];

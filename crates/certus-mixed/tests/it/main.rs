@@ -11,5 +11,4 @@ mod correlated;
 mod crossed;
 mod density;
 mod linear;
-mod pair;
 mod scales;

@@ -188,14 +188,15 @@ class Fit:
 
     @property
     def groups(self) -> pd.DataFrame | None:
-        """Effects of groups whose sd was not given, one row per group: rows, mean, sd and quantiles of its deviation; otherwise None.
+        """Effects of groups whose sd was not given, one row per group: rows, mean, sd and quantiles of its deviation, then mean
+        and sd of the group's own coefficient (total, total_sd: lme4's coef, the common coefficient plus the deviation); otherwise None.
 
         With several effects the index is (term, group, coefficient), as in groups.parquet.
         """
         found = self._fitted.groups()
         if found is None:
             return None
-        columns = ["rows", "mean", "sd", "q05", "q50", "q95"]
+        columns = ["rows", "mean", "sd", "q05", "q50", "q95", "total", "total_sd"]
         if len(found) == 1:
             _, _, names, values = found[0]
             return pd.DataFrame(values, columns=columns, index=pd.Index(names, name="group")).astype({"rows": int})

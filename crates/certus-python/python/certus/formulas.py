@@ -250,6 +250,9 @@ class Evaluated(Formula):
         for term in terms:
             if isinstance(term, Intercept):
                 continue
+            if term.name not in names and self._plain(term):
+                self.plain += [c.name for c in term.components]
+                names[term.name] = [_product(term)]
             if term.name not in names:
                 raise UsageError(f"'{term.name}' varies by {factor}, so it must be a fixed effect too: add it to {self._written!r}")
             columns += names[term.name]

@@ -4,7 +4,7 @@
 use certus::gaussian::NORMAL_95;
 use certus_mixed::collapsed::Confirmed;
 use certus_mixed::linear::{
-    LinearMixedFit, Scale, TermFit, deviation_len, deviations, fit, level_covariances, modes, profile,
+    LinearMixedFit, Scale, TermFit, deviation_len, deviations, level_covariances, modes, profile,
 };
 use certus_models::Error;
 
@@ -21,7 +21,7 @@ const STREAM: u64 = 1 << 42;
 impl LinearMixed {
     /// The estimate with the effects of all groups.
     pub(crate) fn estimate(&self) -> Result<(LinearMixedFit, SeveralEffects), Error> {
-        let found = self.named(fit(&self.statistics, self.criterion))?;
+        let (found, highest) = self.highest()?;
         let all = self.named(modes(&self.statistics, &found))?;
         let effects = self.terms.effects(&all);
         let (mut between, mut kept) = (Vec::new(), Vec::new());
@@ -45,7 +45,7 @@ impl LinearMixed {
             parameters: found.variance_parameters,
             weight: self.weight,
             ball: self.proved(&found),
-            highest: self.highest(&found),
+            highest,
             estimated: false,
             scales_known: true,
         };
@@ -107,7 +107,7 @@ impl LinearMixed {
     /// The likelihood at stored scales, and whether an interval of the first holds that of the estimate.
     pub(crate) fn confirm(&self, stored: &[f64], interval: Option<[f64; 2]>) -> Result<Confirmed, Error> {
         let value = self.value_at(stored)?;
-        let found = self.named(fit(&self.statistics, self.criterion))?;
+        let (found, _) = self.highest()?;
         let own = self.intervals(&found).swap_remove(0);
         let inside = |[low, high]: [f64; 2]| own.proved.is_ok() && low <= own.sds[0] && own.sds[1] <= high;
         let margin = if interval.is_none_or(inside) { 1.0 } else { -1.0 };

@@ -1,7 +1,8 @@
 //! What is proved of the estimate of a linear mixed model (docs/mixed.md, L1 to L3), by the names of its scales.
 
 use certus_mixed::collapsed::Interval;
-use certus_mixed::linear::{Ball, LinearMixedFit, NotGlobal, Proof, Unproved, global};
+use certus_mixed::linear::{Ball, LinearMixedFit, NotGlobal, Proof, Unproved, fit, fit_from, global};
+use certus_models::Error;
 
 use super::model::LinearMixed;
 use crate::refusal::RequestError;
@@ -11,6 +12,8 @@ use crate::variance::several::{Highest, ProvedBall};
 /// Multiplications for the proof of a global maximum: without being asked, about a second; if it is asked for.
 const UNASKED: f64 = 1e9;
 const ASKED: f64 = 2e10;
+/// How often a search goes on where the likelihood is higher.
+const MOVES: usize = 3;
 
 impl LinearMixed {
     /// Sets what is to be proved of an estimate.
@@ -28,17 +31,33 @@ impl LinearMixed {
         Ok(())
     }
 
-    /// Whether the maximum is the highest of all (docs/mixed.md, L3), where that is asked for or quick to see.
-    pub(super) fn highest(&self, found: &LinearMixedFit) -> Option<Highest> {
+    /// The estimate, and whether its maximum is the highest of all (docs/mixed.md, L3), where that is asked for or
+    /// quick to see: where the likelihood turns out to be higher elsewhere, the search goes on from there.
+    pub(super) fn highest(&self) -> Result<(LinearMixedFit, Option<Highest>), Error> {
+        let mut found = self.named(fit(&self.statistics, self.criterion))?;
         let (budget, asked) = self.global;
         if budget == 0.0 {
-            return None;
+            return Ok((found, None));
         }
-        match global(&self.statistics, found, budget) {
-            Ok(_) => Some(Highest::Proved),
-            Err(reason @ NotGlobal::Better { .. }) => Some(Highest::NotProved(reason.to_string())),
-            Err(reason) => asked.then(|| Highest::NotProved(reason.to_string())),
+        for moves in 0..=MOVES {
+            let not_proved = |reason: NotGlobal| Some(Highest::NotProved(reason.to_string()));
+            let highest = match global(&self.statistics, &found, budget) {
+                Ok(_) => Some(Highest::Proved),
+                Err(NotGlobal::Better { ratios, below }) => {
+                    // where the likelihood has no maximum, a search there does not end
+                    let next = fit_from(&self.statistics, self.criterion, &ratios).ok();
+                    if let Some(mut next) = next.filter(|next| moves < MOVES && next.value < found.value) {
+                        next.evaluations += found.evaluations;
+                        found = next;
+                        continue;
+                    }
+                    not_proved(NotGlobal::Better { ratios, below })
+                }
+                Err(reason) => not_proved(reason).filter(|_| asked),
+            };
+            return Ok((found, highest));
         }
+        Ok((found, None))
     }
 
     /// What is proved of every sd and σ (correlations have what the first sd of their group has).
