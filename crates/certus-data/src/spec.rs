@@ -50,6 +50,15 @@ pub enum Slopes {
 }
 
 impl Slopes {
+    /// True if something varies by both.
+    pub(crate) fn shares(&self, other: &Self) -> bool {
+        let all = *self == Self::All || *other == Self::All;
+        let intercepts = !matches!(self, Self::Only(_)) && !matches!(other, Self::Only(_));
+        let term =
+            |own: &String| other.terms().iter().any(|text| Term::of_text(text).is_same(&Term::of_text(own)));
+        all || intercepts || self.terms().iter().any(term)
+    }
+
     /// The terms that are named.
     pub fn terms(&self) -> &[String] {
         match self {

@@ -313,14 +313,25 @@ fn factors(
             }));
         }
         // nested in the longest factor that it begins with
+        let earlier = spec.groups[..k].iter().position(|other| same(&other.factor, &asked.factor));
+        if let Some(j) = earlier {
+            // correlated effects beside independent ones; a given sd would be that of both
+            let shared = spec.groups[..k].iter().any(|other| {
+                same(&other.factor, &asked.factor)
+                    && (other.sd.is_some() || other.slopes.shares(&asked.slopes))
+            });
+            if shared {
+                return Err(SpecError::Repeated { what: "group", name: asked.factor.join("/") }.into());
+            }
+            let Factor { name, columns, within, .. } = groups[j].clone();
+            groups.push(Factor { name, columns, sd: asked.sd, within });
+            continue;
+        }
         let outer = |j: &usize| asked.factor.starts_with(&spec.groups[*j].factor);
         let within = (0..k).filter(outer).max_by_key(|j| spec.groups[*j].factor.len());
         let rest = within.map_or(0, |j| spec.groups[j].factor.len());
         let own = asked.factor[rest..].join(":");
         let name = within.map_or(own.clone(), |j| format!("{}/{own}", groups[j].name));
-        if spec.groups[..k].iter().any(|other| same(&other.factor, &asked.factor)) {
-            return Err(SpecError::Repeated { what: "group", name: asked.factor.join("/") }.into());
-        }
         groups.push(Factor { name, columns: places, sd: asked.sd, within });
     }
     Ok((variables, groups))

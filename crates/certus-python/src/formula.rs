@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 
 use crate::error::usage;
 
-/// Response, intercept, columns of every fixed term, columns of every group, columns of the offset, the column of
-/// trials.
+/// Response, intercept, columns of every term (fixed or varying), columns of every group, columns of the offset, the
+/// column of trials.
 type Parts = (String, bool, Vec<Vec<String>>, Vec<Vec<String>>, Option<Vec<String>>, Option<String>);
 
 /// The parts of a formula.
@@ -15,8 +15,8 @@ type Parts = (String, bool, Vec<Vec<String>>, Vec<Vec<String>>, Option<Vec<Strin
 pub(crate) fn read_formula(py: Python<'_>, text: &str) -> PyResult<Parts> {
     let own: Formula = text.parse().map_err(|e: certus_data::FormulaError| usage(py, &e.to_string()))?;
     let texts = |names: Vec<&str>| names.into_iter().map(String::from).collect::<Vec<_>>();
-    let fixed = own.fixed.iter().map(|term| texts(term.columns())).collect();
-    // effects that vary are among the fixed ones, or refused later
+    let varying = own.groups.iter().flat_map(|group| &group.effects);
+    let fixed = own.fixed.iter().chain(varying).map(|term| texts(term.columns())).collect();
     let groups = own.groups.into_iter().map(|group| group.factor).collect();
     let offset = own.offset.as_ref().map(|offset| texts(offset.columns()));
     Ok((own.response, own.intercept, fixed, groups, offset, own.trials))

@@ -167,7 +167,8 @@ fn refusals_say_what_to_type() {
         ("y ~ x + (x || worker)", &["--sigma", "1"], 64, "is not available yet"),
         ("y ~ x + (1 | worker) + (1 | arm)", &["--sigma", "1"], 64, "(1 | worker) is not available yet"),
         ("y ~ x + (1 | site/worker)", &["--sigma", "1"], 64, "is not available yet"),
-        ("y ~ x + z + (x | worker) + (0 + z | worker)", &[], 64, "(0 + z | worker) is not available yet"),
+        ("y ~ x + (x | worker) + (0 + x | worker)", &[], 64, "one of its effects is in another term"),
+        ("y ~ x + (x | worker) + (0 + z | worker)", &["--group-sd", "1"], 64, "the intercept does not vary"),
         ("y ~ z + (x | worker)", &["--sigma", "1"], 64, "'x' varies without being a fixed effect"),
         ("y ~ 0 + x + (1 | worker)", &["--sigma", "1"], 64, "the intercept varies without being a fixed"),
         (

@@ -30,7 +30,7 @@ fn close(found: f64, expected: f64, relative: f64) {
 /// (file, formula, θ, σ, REML criterion, θ by ML, −2 log L): lme4 1.1-31, bobyqa, rhoend 1e-10.
 type Reference = (&'static str, &'static str, &'static [f64], f64, f64, &'static [f64], f64);
 
-const REFERENCES: [Reference; 12] = [
+const REFERENCES: [Reference; 13] = [
     (
         "sleepstudy",
         "Reaction ~ Days + (Days | Subject)",
@@ -122,6 +122,16 @@ const REFERENCES: [Reference; 12] = [
         1789.22898040502,
         &[0.421921285],
         1793.80320286918,
+    ),
+    // correlated effects beside independent ones of the same factor, the last example of ?lmer
+    (
+        "orthodont",
+        "distance ~ age + (age|Subject) + (0+nsex|Subject) + (0 + nsexage|Subject)",
+        &[1.776310208, -0.1053175294, 0.1370476931, 0.0, 0.0],
+        1.310039533,
+        442.63668588413,
+        &[1.674840666, -0.09539900419, 0.1334715267, 0.0, 0.0],
+        439.21160126784,
     ),
     // an effect for every level
     (

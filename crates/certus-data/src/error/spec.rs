@@ -186,9 +186,9 @@ pub enum Unavailable {
         /// What else can be done.
         cure: &'static str,
     },
-    /// Several terms of one factor that are not one term of independent effects.
-    #[error("there is another term of the same group, and both are not independent effects: write one term")]
-    Blocks,
+    /// An effect that is in two terms of a factor.
+    #[error("one of its effects is in another term of the same group too: write it once")]
+    Twice,
 }
 
 fn many_effects(terms: usize, effects: usize) -> String {

@@ -11,13 +11,19 @@ impl Formula {
         Features::Terms(self.fixed.iter().map(Term::to_string).collect())
     }
 
-    /// The group terms, one per factor, with sds as `--group-sd` has them; outer factors first.
+    /// The group terms, with sds as `--group-sd` has them; outer factors first. Independent effects of a factor are one
+    /// term.
     pub fn group_specs(&self, sds: &[String]) -> Result<Vec<GroupSpec>, DataError> {
         let mut terms: Vec<GroupTerm> = Vec::new();
         for term in &self.groups {
-            match terms.iter_mut().find(|own| same(&own.factor, &term.factor)) {
-                Some(own) => join(own, term)?,
-                None => terms.push(term.clone()),
+            let others = terms.iter().filter(|own| same(&own.factor, &term.factor));
+            if others.clone().any(|own| shares(own, term)) {
+                return Err(unavailable(term, Unavailable::Twice).into());
+            }
+            let independent = |own: &GroupTerm| !own.correlated || own.count() == 1;
+            match terms.iter_mut().find(|own| same(&own.factor, &term.factor) && independent(own)) {
+                Some(own) if independent(term) => join(own, term),
+                _ => terms.push(term.clone()),
             }
         }
         terms = outer_first(terms, |term| &term.factor);
@@ -39,18 +45,17 @@ fn within(outer: &[GroupTerm], factor: &[String]) -> Vec<String> {
     first.into_iter().chain(rest).collect()
 }
 
+/// True if an effect is in both terms.
+fn shares(a: &GroupTerm, b: &GroupTerm) -> bool {
+    let effects = a.effects.iter().any(|own| b.effects.iter().any(|other| own.is_same(other)));
+    effects || (a.intercept && b.intercept)
+}
+
 /// Adds the effects of another term of the same factor: `(1 | g) + (0 + a | g)` is `(1 + a || g)`.
-fn join(own: &mut GroupTerm, other: &GroupTerm) -> Result<(), SpecError> {
-    let independent = |term: &GroupTerm| !term.correlated || term.count() == 1;
-    let shared = own.intercept && other.intercept
-        || own.effects.iter().any(|a| other.effects.iter().any(|b| a.is_same(b)));
-    if shared || !independent(own) || !independent(other) {
-        return Err(unavailable(other, Unavailable::Blocks));
-    }
+fn join(own: &mut GroupTerm, other: &GroupTerm) {
     own.intercept |= other.intercept;
     own.effects.extend(other.effects.iter().cloned());
     own.correlated = false;
-    Ok(())
 }
 
 fn spec(term: &GroupTerm) -> GroupSpec {

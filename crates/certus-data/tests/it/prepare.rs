@@ -345,8 +345,8 @@ fn groups_nest_and_slopes_are_found() {
     refused(prepare(&data, &spec), ErrorKind::Request, &["twice"]);
 }
 
-/// What varies need not be a feature: an intercept, a number, an effect for every level; their levels are coded as if the
-/// group's terms were alone, their order is that of the term, and new data are read in the same way.
+/// What varies need not be a feature: an intercept, a number, an effect for every level; their levels are coded as if
+/// the group's terms were alone, their order is that of the term, and new data are read in the same way.
 #[test]
 fn what_only_varies_has_columns_of_its_own() {
     let data = table(&[

@@ -91,7 +91,9 @@ impl Record {
             lines.push(("effects", format!("{groups} of {term}, from {} to {}", one(first), one(last))));
         } else if self.groups.len() > 1 || self.groups.iter().any(|g| g.effects.len() > 1) {
             let one = |g: &GroupTerm| format!("{} of {}", counted(g.levels, "group"), g.name);
-            let all: Vec<String> = self.groups.iter().map(one).collect();
+            let mut all: Vec<String> = self.groups.iter().map(one).collect();
+            // a factor may have several terms
+            all.dedup();
             lines
                 .push(("effects", format!("{}; all of them in groups.parquet (with --out)", all.join(", "))));
         }

@@ -34,6 +34,10 @@ pub(crate) struct EffectTerms {
     pub(crate) unknown_scales: UnknownScales,
     /// Rows by level, group after group.
     pub(crate) rows: Vec<Vec<usize>>,
+    /// Groups of different factors, the first of each.
+    factors: Vec<usize>,
+    /// The factor of every group.
+    factor_of: Vec<usize>,
     /// Columns of the fixed effects.
     pub(crate) fixed: usize,
     /// The names of the coefficients, and of every term.
@@ -59,7 +63,17 @@ impl EffectTerms {
                 })),
             }
         }
+        let (mut factors, mut factor_of) = (Vec::<usize>::new(), Vec::new());
+        for (g, group) in encoding.groups.iter().enumerate() {
+            let known = factors.iter().position(|f| encoding.groups[*f].columns == group.columns);
+            factor_of.push(known.unwrap_or_else(|| {
+                factors.push(g);
+                factors.len() - 1
+            }));
+        }
         Self {
+            factors,
+            factor_of,
             names: list.iter().map(|t| term_of(encoding, &encoding.groups[t.group])).collect(),
             list,
             unknown_scales: unknown_scales.clone(),
@@ -72,15 +86,19 @@ impl EffectTerms {
     /// The shape, as the engines take it.
     pub(crate) fn design(&self) -> Design {
         Design {
-            levels: self.rows.iter().map(Vec::len).collect(),
-            terms: self.list.iter().map(|t| Term { factor: t.group, effects: t.effects.len() }).collect(),
+            levels: self.factors.iter().map(|f| self.rows[*f].len()).collect(),
+            terms: self.list.iter().map(|t| self.engine_term(t)).collect(),
             fixed: self.fixed,
         }
     }
 
-    /// Levels of all groups.
+    fn engine_term(&self, term: &EffectTerm) -> Term {
+        Term { factor: self.factor_of[term.group], effects: term.effects.len() }
+    }
+
+    /// Levels of all factors.
     pub(crate) fn levels(&self) -> usize {
-        self.rows.iter().map(Vec::len).sum()
+        self.factors.iter().map(|f| self.rows[*f].len()).sum()
     }
 
     /// The level of every effect and its rows, in the order of the model.
@@ -223,8 +241,8 @@ fn root(mut a: Vec<f64>, k: usize) -> Vec<f64> {
     a
 }
 
-/// A row of the model: its levels, the columns of its effects in the order of the terms, as the user has them but for
-/// their units, and those of the design.
+/// A row of the model: its level of every factor, the columns of its effects in the order of the terms, as the user has
+/// them but for their units, and those of the design.
 pub(crate) struct EffectRow<'a> {
     pub(crate) levels: &'a [u32],
     pub(crate) effects: &'a [f64],
@@ -246,7 +264,7 @@ pub(crate) fn each_row(
     let order: Vec<usize> = terms.list.iter().flat_map(|t| t.effects.iter().copied()).collect();
     let mut fixed = vec![1.0; first + scale.len()];
     let mut effects = vec![0.0; order.len()];
-    let mut levels = vec![0; prepared.codes.len()];
+    let mut levels = vec![0; terms.factors.len()];
     for index in 0..leaves(&*prepared.rows) {
         prepared.rows.leaf(index, &mut |leaf| {
             for i in 0..leaf.y.len() {
@@ -265,8 +283,8 @@ pub(crate) fn each_row(
                         None => fixed[effect.feature] + effect.shift,
                     };
                 }
-                for (level, codes) in levels.iter_mut().zip(&prepared.codes) {
-                    *level = codes[leaf.first + i];
+                for (level, factor) in levels.iter_mut().zip(&terms.factors) {
+                    *level = prepared.codes[*factor][leaf.first + i];
                 }
                 let (datum, offset) = (leaf.datum(i), leaf.offset_of(i));
                 let (levels, effects, fixed) = (&levels[..], &effects[..], &fixed[..]);

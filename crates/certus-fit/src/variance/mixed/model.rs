@@ -109,9 +109,9 @@ impl LinearMixed {
     /// What an evaluation takes, in terms of a sum over rows: levels with their matrices, and a dense factor of the
     /// factors but one.
     pub(crate) fn cost(&self) -> f64 {
-        let effects = |g: usize| self.terms.unknown_scales.effects.iter().filter(|e| e.term == g).count();
-        let rows = &self.terms.rows;
-        let columns: Vec<usize> = (0..rows.len()).map(|g| rows[g].len() * effects(g)).collect();
+        let design = self.terms.design();
+        let mut columns = vec![0; design.levels.len()];
+        design.terms.iter().for_each(|t| columns[t.factor] += t.effects * design.levels[t.factor]);
         let all: usize = columns.iter().sum();
         let rest = (all - columns.iter().max().copied().unwrap_or(0)) as f64;
         let width = (self.dim() + 1) as f64;
