@@ -159,8 +159,8 @@ impl Fitted {
     }
 
     /// Per effect of a group whose sd was not given: the group, the coefficient that varies, the names of its levels,
-    /// and of each rows, mean, sd, q05, q50, q95 of its effect, then mean and sd of its own coefficient, NaN where these
-    /// are not known; `None` if there are none.
+    /// and of each rows, mean, sd, q05, q50, q95 of its effect, then mean and sd of its own coefficient, NaN where
+    /// these are not known; `None` if there are none.
     fn groups<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<GroupEffects<'py>>>> {
         let (Some((mixture_posterior, unknown_scales)), Some(meaning)) = (&self.0.mixture, &self.0.meaning)
         else {
