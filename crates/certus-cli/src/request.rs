@@ -66,7 +66,7 @@ enum Files<'a> {
     /// Files that are new to a fit.
     New,
     /// The same with the query of the fit, which may name the response although they do not have it.
-    NewByQuery(&'a str),
+    NewByQuery(&'a [&'a str]),
 }
 
 /// Opens files, as a fit with these settings reads them.
@@ -83,7 +83,7 @@ pub fn open_new(path: &Path, settings: &Settings) -> Result<Box<dyn Source>, Fai
 pub fn open_new_by_query(
     path: &Path,
     settings: &Settings,
-    response: &str,
+    response: &[&str],
 ) -> Result<Box<dyn Source>, Failure> {
     open_as(path, settings, Files::NewByQuery(response))
 }
@@ -99,7 +99,8 @@ fn open_as(path: &Path, settings: &Settings, files: Files<'_>) -> Result<Box<dyn
         }
         Files::New => (),
         Files::NewByQuery(response) => {
-            (options.sql, options.absent) = (settings.sql.clone(), vec![response.into()]);
+            (options.sql, options.absent) =
+                (settings.sql.clone(), response.iter().map(ToString::to_string).collect());
         }
     }
     Ok(Box::new(certus_data::FileSource::open(&[path.to_path_buf()], options)?))

@@ -141,7 +141,7 @@ fn new_data(arguments: &PredictArguments, fit: &Fit) -> Result<Box<dyn Source>, 
         arguments.new.display(),
         lacking.join("', '")
     ));
-    open_new_by_query(&arguments.new, &settings, &encoding.response)
+    open_new_by_query(&arguments.new, &settings, &encoding.response_columns())
 }
 
 /// `certus predict`.

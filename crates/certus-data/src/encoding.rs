@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::basis::FittedBasis;
 use crate::error::{ColumnError, DataError};
 use crate::event::Event;
-use crate::formula::{Expression, Offset};
+use crate::formula::{Expression, Offset, response_columns};
 use crate::table::date_label;
 
 /// Between the parts of a nested level's name, where nobody writes it.
@@ -184,6 +184,9 @@ impl Group {
 pub struct Encoding {
     /// The response.
     pub response: String,
+    /// What is computed from columns as the response, under that name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computed: Option<Expression>,
     /// Columns that features and groups are made of.
     pub columns: Vec<Coding>,
     /// The features, in the order of the design.
@@ -271,6 +274,11 @@ impl Encoding {
             Some(effect) => self.effects[effect].parts.is_empty(),
             None => self.intercept && j == 0,
         }
+    }
+
+    /// The columns that the response is read from.
+    pub fn response_columns(&self) -> Vec<&str> {
+        response_columns(&self.response, self.computed.as_ref())
     }
 
     /// The data in a few lines: what, and its value.

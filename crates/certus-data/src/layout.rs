@@ -126,6 +126,7 @@ impl Layout {
             groups: self.groups.iter().map(labels).collect(),
             effects: self.effects.iter().map(|p| (p.name.as_str(), p.parts.as_slice())).collect(),
             response: Some((&spec.response, self.event.as_ref())),
+            computed: spec.computed.as_ref(),
             trials: spec.trials.as_deref(),
             offset: spec.offset.as_ref(),
             weights: spec.weights.as_deref(),
@@ -160,6 +161,7 @@ impl Layout {
         }
         Encoding {
             response: spec.response.clone(),
+            computed: spec.computed.clone(),
             features,
             columns,
             groups: varying,

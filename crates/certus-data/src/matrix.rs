@@ -42,6 +42,7 @@ impl Prepared {
         let number = |name: &String| Coding { name: name.clone(), how: ColumnEncoding::Number, column: None };
         let encoding = Encoding {
             response: spec.response.clone(),
+            computed: None,
             columns: names.iter().map(number).collect(),
             features: names.iter().zip(&summary.moments).enumerate().map(feature).collect(),
             groups: Vec::new(),

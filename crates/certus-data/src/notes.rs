@@ -30,6 +30,9 @@ pub(crate) fn notes(
     }
     notes.extend(together(ignored, "ignored"));
     notes.extend(together(dropped, "left out"));
+    notes.extend(encoding.computed.as_ref().map(|of| {
+        format!("the response is {of}: coefficients, sds, predictions and intervals are on that scale")
+    }));
     notes.extend(encoding.event.as_ref().map(|event| event.note(&encoding.response)));
     let is_feature = |c: usize| encoding.features.iter().any(|f| f.parts.iter().any(|p| p.column == c));
     for (c, column) in encoding.columns.iter().enumerate() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::encoding::{Coding, ColumnEncoding, Encoded, Encoding, Gaps, Group, Part, Reading, SEPARATOR};
 use crate::error::{ColumnError, DataError, Subject};
 use crate::event::Event;
-use crate::formula::{Expression, Offset};
+use crate::formula::{Expression, Offset, response_columns};
 use crate::inputs::Inputs;
 use crate::leaves::{Extras, Storage, Writer};
 use crate::levels::{group_key, label};
@@ -63,6 +63,7 @@ impl Encoding {
             groups: self.groups.iter().map(labels).collect(),
             effects: self.effects.iter().map(|e| (e.name.as_str(), e.parts.as_slice())).collect(),
             response: None,
+            computed: None,
             trials: self.trials.as_deref(),
             offset: self.offset.as_ref(),
             weights: None,
@@ -82,6 +83,8 @@ pub(crate) struct Recipe<'a> {
     pub(crate) effects: Vec<(&'a str, &'a [Part])>,
     /// Column of responses, if they are read, and their event.
     pub(crate) response: Option<(&'a str, Option<&'a Event>)>,
+    /// What is computed under that name.
+    pub(crate) computed: Option<&'a Expression>,
     /// Column of trials.
     pub(crate) trials: Option<&'a str>,
     /// The offset.
@@ -160,7 +163,10 @@ impl<'a> Reader<'a> {
             None => Reading::Number,
         });
         let roles = [
-            add(one(recipe.response.map(|(name, _)| name)), response)?,
+            add(
+                recipe.response.map_or(Vec::new(), |(name, _)| response_columns(name, recipe.computed)),
+                response,
+            )?,
             add(one(recipe.trials), Reading::Number)?,
             add(recipe.offset.map_or(Vec::new(), Offset::columns), Reading::Number)?,
             add(one(recipe.weights), Reading::Number)?,
@@ -228,7 +234,9 @@ impl<'a> Reader<'a> {
             effects.extend(product(own)?);
         }
         let [response, trials, offset, weights] = &self.roles;
-        if let (Some((column, Some(event))), [c]) = (self.recipe.response, &response[..]) {
+        if let Some(of) = self.recipe.computed {
+            out.push(self.finite(batch, of, response, keep, "the response")?);
+        } else if let (Some((column, Some(event))), [c]) = (self.recipe.response, &response[..]) {
             out.push(events(batch, *c, keep, column, event)?);
         } else if let [c] = response[..] {
             out.push(self.numbers(batch, c, keep, 0.0)?);
@@ -339,11 +347,25 @@ impl<'a> Reader<'a> {
         inputs: &[usize],
         keep: &[usize],
     ) -> Result<Vec<f64>, DataError> {
-        let Offset::Computed { of } = offset else { return self.numbers(batch, inputs[0], keep, 0.0) };
+        match offset {
+            Offset::Column(_) => self.numbers(batch, inputs[0], keep, 0.0),
+            Offset::Computed { of } => self.finite(batch, of, inputs, keep, "the offset"),
+        }
+    }
+
+    /// An expression of numbers, which must be finite.
+    fn finite(
+        &self,
+        batch: &Batch<'_>,
+        of: &Expression,
+        inputs: &[usize],
+        keep: &[usize],
+        what: &str,
+    ) -> Result<Vec<f64>, DataError> {
         let values = self.computed(batch, of, inputs, keep)?;
         match values.iter().position(|x| !x.is_finite()) {
             Some(k) => {
-                let subject = Subject::Computed(format!("the offset {of}"));
+                let subject = Subject::Computed(format!("{what} {of}"));
                 Err(ColumnError::not_finite(batch.place(keep[k]), subject, values[k].to_string()).into())
             }
             None => Ok(values),

@@ -3,7 +3,7 @@
 use certus_likelihood::{Response, Values};
 
 use crate::error::{ColumnError, DataError, SpecError, Unavailable};
-use crate::formula::{Offset, Term, Variable};
+use crate::formula::{Expression, Offset, Term, Variable, response_columns};
 use crate::names::{outer_first, outside, quoted, same, split};
 use crate::table::ColumnInfo;
 
@@ -202,6 +202,8 @@ pub enum Missing {
 pub struct Spec {
     /// The response.
     pub response: String,
+    /// What is computed from columns instead, under that name.
+    pub computed: Option<Expression>,
     /// The likelihood it is for.
     pub model: Response,
     /// The features.
@@ -233,6 +235,7 @@ impl Spec {
     pub fn new(response: &str, model: Response) -> Self {
         Self {
             response: response.into(),
+            computed: None,
             model,
             features: Features::All,
             groups: Vec::new(),
@@ -250,7 +253,8 @@ impl Spec {
 
     /// Every column that has a role other than feature, with the role.
     pub(crate) fn roles(&self) -> Vec<(String, &'static str)> {
-        let mut roles = vec![(self.response.clone(), "the response")];
+        let response = response_columns(&self.response, self.computed.as_ref());
+        let mut roles: Vec<_> = response.into_iter().map(|name| (name.to_string(), "the response")).collect();
         roles.extend(self.weights.iter().map(|name| (name.clone(), "the weights")));
         let offset = self.offset.iter().flat_map(Offset::columns);
         roles.extend(offset.map(|name| (name.to_string(), "the offset")));
@@ -282,6 +286,9 @@ impl Spec {
         }
         if self.model.values() != Values::Binary && self.event.is_some() {
             return Err(SpecError::UnusedEvent);
+        }
+        if self.computed.is_some() && self.model.values() != Values::Numbers {
+            return Err(SpecError::ComputedResponse { response: self.response.clone() });
         }
         let roles = self.roles();
         for (k, (name, role)) in roles.iter().enumerate() {

@@ -8,7 +8,7 @@ use certus_likelihood::{Response, Values};
 use crate::encoding::Reading;
 use crate::error::{ColumnError, DataError, NoFeature, SpecError};
 use crate::event::Event;
-use crate::formula::{Basis, Offset, Term, Variable};
+use crate::formula::{Basis, Offset, Term, Variable, response_columns};
 use crate::identifiers::identifiers;
 use crate::inputs::Inputs;
 use crate::left::UnusedColumn;
@@ -97,7 +97,9 @@ impl Terms {
             let own = columns.collect::<Result<_, _>>()?;
             variables.push(Used { variable, reading, reference, inputs: own });
         }
-        let response = inputs.add(&spec.response, response_reading(spec.model))?;
+        let of_response = response_columns(&spec.response, spec.computed.as_ref()).into_iter();
+        let of_response = of_response.map(|name| inputs.add(name, response_reading(spec.model)));
+        let response = of_response.collect::<Result<Vec<_>, _>>()?[0];
         let offset = spec.offset.iter().flat_map(Offset::columns);
         let numbers = spec.trials.iter().map(String::as_str).chain(offset);
         for name in numbers.chain(spec.weights.as_deref()) {
@@ -150,13 +152,10 @@ fn response_reading(model: Response) -> Reading {
 fn check_numbers(source: &dyn Source, spec: &Spec) -> Result<(), DataError> {
     let columns = source.columns();
     let offset = spec.offset.iter().flat_map(Offset::columns).map(|name| (name, "offset"));
-    let roles = [
-        (Some(spec.response.as_str()), "response"),
-        (spec.weights.as_deref(), "weights"),
-        (spec.trials.as_deref(), "trials"),
-    ];
+    let response = response_columns(&spec.response, spec.computed.as_ref());
+    let roles = [(spec.weights.as_deref(), "weights"), (spec.trials.as_deref(), "trials")];
     let roles = roles.into_iter().filter_map(|(name, role)| name.map(|n| (n, role)));
-    for (name, role) in roles.chain(offset) {
+    for (name, role) in response.into_iter().map(|name| (name, "response")).chain(roles).chain(offset) {
         let place = find(columns, name)?;
         let binary = role == "response" && spec.model.values() == Values::Binary;
         let required = if binary { "two levels, such as 0 and 1 or no and yes," } else { "numbers" };

@@ -131,6 +131,7 @@ impl Settings {
         }
         let mut spec = Spec::new(&formula.response, self.response()?);
         spec.features = formula.features();
+        spec.computed.clone_from(&formula.computed);
         (spec.trials, spec.event) = (formula.trials.clone(), formula.event.clone());
         spec.groups = formula.group_specs(self.group_sd.as_deref().unwrap_or_default())?;
         spec.offset = formula.offset.clone().or_else(|| self.offset.clone().map(Offset::Column));

@@ -14,6 +14,9 @@ type Parts = (String, bool, Vec<Vec<String>>, Vec<Vec<String>>, Option<Vec<Strin
 #[pyfunction]
 pub(crate) fn read_formula(py: Python<'_>, text: &str) -> PyResult<Parts> {
     let own: Formula = text.parse().map_err(|e: certus_data::FormulaError| usage(py, &e.to_string()))?;
+    if own.computed.is_some() {
+        return Err(usage(py, "a response that is computed is evaluated in Python"));
+    }
     let texts = |names: Vec<&str>| names.into_iter().map(String::from).collect::<Vec<_>>();
     let varying = own.groups.iter().flat_map(|group| &group.effects);
     let fixed = own.fixed.iter().chain(varying).map(|term| texts(term.columns())).collect();

@@ -135,6 +135,42 @@ fn an_offset_of_a_feature() {
     assert!((alone - 1.0 - beside).abs() < 1e-5, "{alone} {beside}");
 }
 
+/// A response that is computed: the same numbers as those of a column of it; new data need no response.
+#[test]
+fn a_computed_response() {
+    let dir = scratch("formula-computed");
+    let (plain, made) = (dir.join("plain.csv"), dir.join("made.csv"));
+    let rows = (0..40).map(|i| (f64::from(i % 7) - 0.3 * f64::from(i % 3), 1.0 + f64::from((i * i) % 11)));
+    let lines = |f: &dyn Fn(f64) -> f64| {
+        rows.clone().enumerate().map(|(i, (x, y))| format!("{},{x},g{}\n", f(y), i % 5)).collect::<String>()
+    };
+    std::fs::write(&plain, format!("y,x,g\n{}", lines(&|y| y))).unwrap();
+    std::fs::write(&made, format!("ly,x,g\n{}", lines(&|y| (y + 1.0).ln()))).unwrap();
+    let (plain, made) = (plain.to_str().unwrap(), made.to_str().unwrap());
+    let numbers = |record: Value| record["parameters"].clone();
+    let own = fitted(&[plain, "log(y + 1) ~ x + (1 | g)", "--reml"]);
+    assert!(
+        own["notes"].to_string().contains("the response is log(y + 1): coefficients"),
+        "{}",
+        own["notes"]
+    );
+    assert_eq!(numbers(own), numbers(fitted(&[made, "ly ~ x + (1 | g)", "--reml"])));
+    let out = dir.join("fit");
+    let out = out.to_str().unwrap();
+    expect(&certus(&["fit", "linear", plain, "log(y + 1) ~ x", "--sigma", "1", "--out", out]), 0, "");
+    expect(&certus(&["verify", out]), 0, "");
+    let (new, to) = (dir.join("new.csv"), dir.join("predicted.csv"));
+    std::fs::write(&new, "x\n1\n2\n").unwrap();
+    expect(&certus(&["predict", out, new.to_str().unwrap(), "--to", to.to_str().unwrap()]), 0, "");
+    let refused = |model: &str, formula: &str, code, words| {
+        expect(&certus(&["fit", model, plain, formula]), code, words);
+    };
+    refused("poisson", "log(y) ~ x", 64, "linear models take only");
+    refused("linear", "log(y) ~ x + y", 64, "'y' is the response");
+    refused("linear", "log(y - 1) ~ x", 65, "the response log(y - 1) is -inf");
+    refused("linear", "mean(y) ~ x", 64, "mean(y)");
+}
+
 #[test]
 fn refusals_say_what_to_type() {
     let dir = scratch("formula-refused");

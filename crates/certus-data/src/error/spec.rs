@@ -75,6 +75,12 @@ pub enum SpecError {
         /// The term.
         term: String,
     },
+    /// A response that is computed, of a model that is not for any numbers.
+    #[error("the response {response} is computed, which linear models take only: name a column")]
+    ComputedResponse {
+        /// As it is written.
+        response: String,
+    },
     /// A feature or a group that is named twice.
     #[error("the {what} '{name}' is named twice: name it once")]
     Repeated {

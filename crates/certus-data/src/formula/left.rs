@@ -1,11 +1,12 @@
-//! The left side of a formula: a column, one level of it (`arm['b']`), or successes among trials, as R (`cbind`), bambi
-//! (`p`, `prop`, `proportion`) and brms (`y | trials(n)`) write them.
+//! The left side of a formula: a column, what is computed from columns (`log(y)`), one level (`arm['b']`), or successes
+//! among trials, as R (`cbind`), bambi (`p`, `prop`, `proportion`) and brms (`y | trials(n)`) write them.
 
 use winnow::Parser;
 use winnow::combinator::opt;
 use winnow::token::take_till;
 
 use super::error::Fault;
+use super::expression::{Expression, function};
 use super::lex::{Atom, Call, Input, Parsed, atom, end, expected, sign, space, wrong};
 
 /// Names of the call `p(successes, trials)`.
@@ -14,12 +15,13 @@ const PROPORTIONS: [&str; 3] = ["p", "prop", "proportion"];
 /// What the left side names.
 pub(super) struct Left {
     pub(super) response: String,
+    pub(super) computed: Option<Expression>,
     pub(super) trials: Option<String>,
     pub(super) event: Option<String>,
 }
 
 pub(super) fn left(input: &mut Input<'_>) -> Parsed<Left> {
-    let (mut trials, mut event) = (None, None);
+    let (mut trials, mut event, mut computed) = (None, None, None);
     let response = match atom(input)? {
         (_, Atom::Name(name)) => name,
         (_, Atom::Call(call)) if call.name == "cbind" || PROPORTIONS.contains(&call.name.as_str()) => {
@@ -27,9 +29,19 @@ pub(super) fn left(input: &mut Input<'_>) -> Parsed<Left> {
             trials = Some(all);
             successes
         }
-        (at, Atom::Call(call)) => return wrong(at, Fault::Response { call: call.text }),
+        (at, Atom::Call(call)) => match function(&call)? {
+            Some(of) if !of.columns().is_empty() => {
+                let name = of.to_string();
+                computed = Some(of);
+                name
+            }
+            _ => return wrong(at, Fault::Response { call: call.text }),
+        },
         (at, Atom::Number(number)) => return wrong(at, Fault::Number { number }),
     };
+    if computed.is_some() {
+        return Ok(Left { response, computed, trials, event });
+    }
     if trials.is_none() && opt(sign('[')).parse_next(input)?.is_some() {
         event = Some(level(input)?);
     } else if trials.is_none() && opt(sign('|')).parse_next(input)?.is_some() {
@@ -41,7 +53,7 @@ pub(super) fn left(input: &mut Input<'_>) -> Parsed<Left> {
             _ => return expected(input, "trials(n)"),
         };
     }
-    Ok(Left { response, trials, event })
+    Ok(Left { response, computed, trials, event })
 }
 
 /// Successes and trials: `a, n` of `p`, `a, n - a` of `cbind`.
@@ -86,4 +98,9 @@ fn name(input: &mut Input<'_>) -> Parsed<String> {
         (_, Atom::Name(name)) => Ok(name),
         (at, _) => wrong(at, Fault::Expected { expected: "the name of a column", found: None }),
     }
+}
+
+/// The columns that a response is read from.
+pub(crate) fn response_columns<'a>(name: &'a str, computed: Option<&'a Expression>) -> Vec<&'a str> {
+    computed.map_or_else(|| vec![name], Expression::columns)
 }

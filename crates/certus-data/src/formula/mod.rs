@@ -15,6 +15,7 @@ use std::str::FromStr;
 
 pub use error::{Fault, FormulaError};
 pub use expression::{Expression, Function};
+pub(crate) use left::response_columns;
 pub use offset::Offset;
 pub use pieces::{GroupPiece, Pieces};
 pub use variable::{Basis, Variable};
@@ -24,8 +25,10 @@ use crate::names::{quoted, split};
 /// What a formula asks for, products and nested groups written out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Formula {
-    /// The column on the left.
+    /// The column on the left, or the name of what is computed there.
     pub response: String,
+    /// What the left side computes from columns, `log(y)`.
+    pub computed: Option<Expression>,
     /// The column of trials, where the left side counts successes: `p(y, n)`, `cbind(y, n - y)`, `y | trials(n)`.
     pub trials: Option<String>,
     /// The level that counts as 1, of `y['yes']`.
@@ -129,6 +132,7 @@ impl fmt::Display for Formula {
             sum(self.intercept, &self.fixed).into_iter().chain(groups).chain(offset).collect();
         let own = quoted(&self.response);
         let left = match (&self.trials, &self.event) {
+            _ if self.computed.is_some() => self.response.clone(),
             (Some(trials), _) => format!("p({own}, {})", quoted(trials)),
             (None, Some(event)) => {
                 let quote = if event.contains('"') { '\'' } else { '"' };

@@ -36,7 +36,7 @@ fn both_sides(input: &mut Input<'_>) -> Parsed<Formula> {
     if peek(sign('~')).parse_next(input).is_ok() || !tilde {
         return wrong(input.current_token_start(), Fault::NoResponse { tilde });
     }
-    let Left { response, trials, event } = left(input)?;
+    let Left { response, computed, trials, event } = left(input)?;
     if sign('~').parse_next(input).is_err() {
         return expected(input, "~");
     }
@@ -48,7 +48,7 @@ fn both_sides(input: &mut Input<'_>) -> Parsed<Formula> {
     }
     end(input, "+, - or the end")?;
     let Sum { intercept, terms: fixed, groups, offset } = sum;
-    Ok(Formula { response, trials, event, intercept, fixed, groups, offset })
+    Ok(Formula { response, computed, trials, event, intercept, fixed, groups, offset })
 }
 
 /// A sum as it is read.

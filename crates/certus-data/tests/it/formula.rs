@@ -112,7 +112,8 @@ fn what_is_wrong_is_shown_at_its_place() {
         ("y ~ factor(x, ref=\"a)", 10, "closes this parenthesis"),
         ("y ~ a + (sin(x) | g)", 9, "sin(x)"),
         ("y ~ (1 | factor(g))", 9, "make the column first"),
-        ("log(y) ~ x", 0, "the response is log(y)"),
+        ("poly(y, 2) ~ x", 0, "the response is poly(y, 2)"),
+        ("cos(y) ~ x", 0, "the response is cos(y)"),
         ("cbind(s, f) ~ x", 6, "cbind(s, f) does not name the trials"),
         ("cbind(s, n - t) ~ x", 6, "p(successes, trials)"),
         ("p(s) ~ x", 3, "a comma"),
@@ -235,7 +236,7 @@ fn formulas() -> impl Strategy<Value = Formula> {
     (left, any::<bool>(), terms(4), groups, prop::option::of(name())).prop_map(
         |((response, trials, event), intercept, fixed, groups, offset)| {
             let (offset, event) = (offset.map(Offset::Column), event.filter(|_| trials.is_none()));
-            Formula { response, trials, event, intercept, fixed, groups, offset }
+            Formula { response, computed: None, trials, event, intercept, fixed, groups, offset }
         },
     )
 }
@@ -245,6 +246,15 @@ proptest! {
 
     #[test]
     fn what_is_written_is_read_back(own in formulas()) {
+        prop_assert_eq!(read(&own.to_string()), own);
+    }
+
+    /// Computed responses, too.
+    #[test]
+    fn computed_responses_are_read_back(own in formulas(), text in "log\\((y|`a b`)( \\+ 1)?\\)|sqrt\\(y\\)") {
+        let computed = read(&format!("{text} ~ x")).computed.expect("it is computed");
+        let (response, trials, event) = (computed.to_string(), None, None);
+        let own = Formula { response, computed: Some(computed), trials, event, ..own };
         prop_assert_eq!(read(&own.to_string()), own);
     }
 

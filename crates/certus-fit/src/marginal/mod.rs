@@ -92,8 +92,7 @@ impl Fit {
         let (labels, inputs): (Vec<&str>, Vec<&str>) =
             encoding.inputs().into_iter().partition(|name| of_groups(encoding).contains(name));
         // rows that the fit left out are left out here; groups are averaged over where their sd was not given
-        let more = [Some(encoding.response.as_str()), encoding.weights.as_deref()];
-        let more = more.into_iter().flatten();
+        let more = encoding.response_columns().into_iter().chain(encoding.weights.as_deref());
         let (needed, optional) = match self.mixture {
             Some(_) => (inputs, labels.into_iter().chain(more).filter(has).collect::<Vec<_>>()),
             None => (inputs.into_iter().chain(labels).collect(), more.filter(has).collect()),
