@@ -30,7 +30,7 @@ fn close(found: f64, expected: f64, relative: f64) {
 /// (file, formula, θ, σ, REML criterion, θ by ML, −2 log L): lme4 1.1-31, bobyqa, rhoend 1e-10.
 type Reference = (&'static str, &'static str, &'static [f64], f64, f64, &'static [f64], f64);
 
-const REFERENCES: [Reference; 13] = [
+const REFERENCES: [Reference; 14] = [
     (
         "sleepstudy",
         "Reaction ~ Days + (Days | Subject)",
@@ -133,6 +133,16 @@ const REFERENCES: [Reference; 13] = [
         &[1.674840666, -0.09539900419, 0.1334715267, 0.0, 0.0],
         439.21160126784,
     ),
+    // beside a response about 20 the effects are large and almost collinear
+    (
+        "far_from_zero",
+        "y ~ 0 + x + (x | g)",
+        &[17.0558276785, 10.9878419467, 0.1587780036],
+        1.187119722,
+        513.19585181057,
+        &[17.03410727106, 11.06821008679, 0.07272953208],
+        511.09374807794,
+    ),
     // an effect for every level
     (
         "machines",
@@ -165,7 +175,9 @@ fn estimates_are_those_of_lme4() {
             assert_eq!(criterion["kind"], if flag == "--reml" { "REML" } else { "ML" });
             let scale = &fit["certificate"]["scale"];
             assert_eq!(scale["level"], "proved", "{formula} {flag}: {scale}");
-            assert!(number(&scale["radius"]) < 1e-8, "{formula}: {scale}");
+            // a correlation of 0.9999 takes its digits
+            let most = if file == "far_from_zero" { 1e-7 } else { 1e-8 };
+            assert!(number(&scale["radius"]) < most, "{formula}: {scale}");
             if flag == "--reml" {
                 let parameters = fit["parameters"].as_array().unwrap();
                 let own = parameters.iter().find(|p| p["name"] == "sigma").unwrap();
@@ -308,6 +320,9 @@ fn a_directory_is_used_like_any_other() {
         ("slopes", data("sleepstudy"), "Reaction ~ Days + (Days | Subject)"),
         ("crossed", data("penicillin"), "diameter ~ 1 + (1 | plate) + (1 | sample)"),
         ("nested", data("pastes"), "strength ~ 1 + (1 | batch/cask)"),
+        ("around zero", data("sleepstudy"), "Reaction ~ 1 + (Days | Subject)"),
+        // the ends of its interval are not the same numbers after a change of units and back
+        ("units", data("units"), "y ~ arm + (0 + x | g)"),
     ] {
         let out = dir.join(name);
         let out = out.to_str().unwrap();
@@ -325,6 +340,12 @@ fn a_directory_is_used_like_any_other() {
         for ((known, new), population) in known.iter().zip(&new).zip(&population) {
             assert!(known[1] < new[1] && population[1] < new[1], "{name}: {known:?} {new:?}");
             close(new[0], population[0], 1e-9);
+        }
+        if name == "around zero" {
+            // predict() of lme4 1.1-31
+            for (row, mean) in [(0, 249.457231418), (9, 434.866430717), (179, 367.484090861)] {
+                close(known[row][0], mean, 1e-7);
+            }
         }
         let edited = std::fs::read_to_string(Path::new(out).join("fit.json")).unwrap();
         assert!(edited.contains("\"theta\""));

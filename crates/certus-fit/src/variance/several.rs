@@ -18,6 +18,15 @@ use crate::variance::request::term_of;
 const DRAWS: usize = 1000;
 const NUMBERS: usize = 4_000_000;
 
+/// The refusal of effects that can hardly be told apart: what, and what to do.
+pub(crate) fn hardly_apart(term: &str) -> (String, &'static str) {
+    let what = format!(
+        "the effects of {term} can hardly be told apart: a slope's column is far from 0 compared with its spread, or \
+            the columns of all levels add up to the intercept's"
+    );
+    (what, "subtract a constant from the column, such as its mean, or write 0 + in the group term")
+}
+
 /// A term of the model: correlated effects of a group, or one of several independent ones.
 pub(crate) struct EffectTerm {
     /// The group.

@@ -18,8 +18,9 @@ const LONGEST: f64 = 3.0;
 const NEAR: f64 = 1e-9;
 /// A decrement that falls to this part of itself in every step is as good as with the exact Hessian.
 const FAST: f64 = 1e-4;
-/// Below this decrement it does so wherever convergence is slow.
+/// Below this decrement it does so wherever convergence is slow, and after this many steps everywhere.
 const CLOSE: f64 = 0.1;
+const PATIENCE: usize = 25;
 /// Below this decrement there is nothing to gain.
 const DONE: f64 = 1e-22;
 /// A standard deviation below this part of σ (effects scaled by their rms) is tried at 0: early, because near a
@@ -33,7 +34,7 @@ const STARTS: [f64; 3] = [0.5, 0.1, 3.0];
 const CHEAP: usize = 2000;
 const AGREE: f64 = 1e-7;
 /// Steps at most.
-const STEPS: usize = 200;
+const STEPS: usize = 1000;
 
 /// A point with its first derivatives.
 pub(super) struct Place<'a> {
@@ -79,9 +80,20 @@ impl<'a> Place<'a> {
 /// −H⁻¹g with the eigenvalues of H raised to a small part of the largest, no longer than `LONGEST` along any
 /// eigenvector (where the criterion is flat, the others still move); and the decrement gᵀH⁻¹g.
 pub(super) fn newton(h: &[f64], g: &[f64]) -> Option<(Vec<f64>, f64)> {
+    let (values, vectors) = linalg::eigen(h, g.len())?;
+    Some(step_along(&values, &vectors, g))
+}
+
+/// The same with the absolute values of the eigenvalues.
+fn newton_by_size(h: &[f64], g: &[f64]) -> Option<(Vec<f64>, f64)> {
+    let (values, vectors) = linalg::eigen(h, g.len())?;
+    let sizes: Vec<f64> = values.iter().map(|value| value.abs()).collect();
+    Some(step_along(&sizes, &vectors, g))
+}
+
+fn step_along(values: &[f64], vectors: &[f64], g: &[f64]) -> (Vec<f64>, f64) {
     let d = g.len();
-    let (values, vectors) = linalg::eigen(h, d)?;
-    let floor = 1e-10 * values[d - 1].abs().max(values[0].abs());
+    let floor = 1e-10 * values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
     let (mut step, mut decrement) = (vec![0.0; d], 0.0);
     for (value, v) in values.iter().zip(vectors.chunks_exact(d)) {
         let (along, value) = (linalg::dot(v, g), value.max(floor));
@@ -91,7 +103,7 @@ pub(super) fn newton(h: &[f64], g: &[f64]) -> Option<(Vec<f64>, f64)> {
             step.iter_mut().zip(v).for_each(|(s, v)| *s -= by * v);
         }
     }
-    Some((step, decrement))
+    (step, decrement)
 }
 
 /// S of every term from coordinates.
@@ -161,7 +173,8 @@ pub(super) fn search_from(
             };
             (step, decrement) = newton(&information, g).ok_or_else(failed)?;
             // where the average information does not converge fast, the exact Hessian does
-            let slow = decrement > 0.1 * last && decrement > 1e-12 && decrement < CLOSE;
+            let slow =
+                decrement > 0.1 * last && decrement > 1e-12 && (decrement < CLOSE || iterations >= PATIENCE);
             if (decrement < NEAR && decrement > FAST * last && exact.is_none()) || slow {
                 let e = traces(&Moments::new(&place.point, &place.slopes), &directions);
                 let hessian = place.bent(&directions, derivatives.hessian(&e));
@@ -170,6 +183,9 @@ pub(super) fn search_from(
                 if linalg::extreme_eigenvalues(&hessian, g.len()).is_some_and(|(least, _)| least > 0.0) {
                     (step, decrement) = newton(&hessian, g).ok_or_else(failed)?;
                     exact = Some(hessian);
+                } else if iterations >= PATIENCE {
+                    // unless that takes too long, as in a narrow valley: then by the size of the curvature
+                    (step, decrement) = newton_by_size(&hessian, g).ok_or_else(failed)?;
                 }
             }
         }

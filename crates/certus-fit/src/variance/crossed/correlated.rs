@@ -18,7 +18,7 @@ use certus_models::Error;
 use certus_models::error::InvalidModel;
 
 use crate::variance::names::UnknownScales;
-use crate::variance::several::{EffectRows, EffectTerms, ProvedBall, SeveralEffects};
+use crate::variance::several::{EffectRows, EffectTerms, ProvedBall, SeveralEffects, hardly_apart};
 
 /// Correlated effects that are integrated out together, at most.
 pub(crate) const MOST_CORRELATED: usize = 3;
@@ -235,13 +235,7 @@ fn refused(error: &CorrelatedError, terms: &EffectTerms) -> Error {
             ),
             "leave it out",
         ),
-        CorrelatedError::IllConditioned { .. } => (
-            format!(
-                "the effects of {term} can hardly be told apart: the column of a slope is far from 0 compared with its \
-                    spread"
-            ),
-            "subtract a constant from it, such as its mean",
-        ),
+        CorrelatedError::IllConditioned { .. } => hardly_apart(term),
         CorrelatedError::NotConverged { .. } => (
             format!("the likelihood of {term} has no maximum that was found: {error}"),
             "leave out what separates the response, or simplify the terms",

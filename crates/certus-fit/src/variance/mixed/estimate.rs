@@ -15,6 +15,8 @@ use crate::variance::several::SeveralEffects;
 const PROFILED: usize = 1000;
 /// The 90 % quantile of χ² with one degree of freedom.
 const CUT: f64 = NORMAL_95 * NORMAL_95;
+/// What a change of units and back may move, as a part of a number.
+const UNITS: f64 = 4.0 * f64::EPSILON;
 /// The stream of the normal numbers of draws ([`certus::random::Purpose`] lists them all).
 const STREAM: u64 = 1 << 42;
 
@@ -109,7 +111,10 @@ impl LinearMixed {
         let value = self.value_at(stored)?;
         let (found, _) = self.highest()?;
         let own = self.intervals(&found).swap_remove(0);
-        let inside = |[low, high]: [f64; 2]| own.proved.is_ok() && low <= own.sds[0] && own.sds[1] <= high;
+        // what is stored has been in the user's units
+        let inside = |[low, high]: [f64; 2]| {
+            own.proved.is_ok() && low <= own.sds[0] * (1.0 + UNITS) && own.sds[1] * (1.0 - UNITS) <= high
+        };
         let margin = if interval.is_none_or(inside) { 1.0 } else { -1.0 };
         Ok(Confirmed {
             log_likelihood: self.log_likelihood(value),

@@ -9,7 +9,7 @@ use certus_models::Error;
 use certus_models::error::InvalidModel;
 
 use crate::variance::names::{ScaleName, UnknownScales};
-use crate::variance::several::{EffectRow, EffectTerms, each_row};
+use crate::variance::several::{EffectRow, EffectTerms, each_row, hardly_apart};
 
 /// The rows of a linear mixed model, summed up.
 pub struct LinearMixed {
@@ -140,14 +140,7 @@ fn refused(error: &MixedError, coefficients: &[String], terms: &[String]) -> Err
             format!("the fixed effects explain {} completely, so its sd is not identified", name(*term)),
             "leave the term out",
         ),
-        MixedError::IllConditioned { term, .. } => (
-            format!(
-                "the effects of {} can hardly be told apart: the column of a slope is far from 0 compared with its \
-                    spread",
-                name(*term)
-            ),
-            "subtract a constant from it, such as its mean",
-        ),
+        MixedError::IllConditioned { term, .. } => hardly_apart(&name(*term)),
         MixedError::PerfectFit => (
             "the fixed effects fit the response without error, so there is no noise to estimate".into(),
             "leave out features, or check the response",
