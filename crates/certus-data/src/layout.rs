@@ -4,7 +4,7 @@
 use crate::encoding::{
     Coding, ColumnEncoding, EffectColumn, Encoding, Feature, Group, INTERCEPT, Part, Reading,
 };
-use crate::error::{ColumnError, DataError, SpecError};
+use crate::error::{ColumnError, DataError, SpecError, Unavailable};
 use crate::event::Event;
 use crate::formula::{Term, Variable};
 use crate::left::UnusedColumn;
@@ -201,6 +201,9 @@ impl Layout {
                 if found.is_empty() {
                     let (group, label) = (asked.factor.join(":"), Term::of_text(term).label());
                     if !dropped.iter().any(|l| l.name == *term || l.name == label) {
+                        if asked.sd.is_some() && self.columns.iter().any(|c| c.name == label) {
+                            return Err(not_fixed(asked, &label));
+                        }
                         let available = self.products.iter().map(|p| p.term.0.clone()).collect();
                         return Err(SpecError::UnknownSlope { term: term.clone(), group, available });
                     }
@@ -301,6 +304,13 @@ fn found(variable: &Variable, level: &str, levels: &[String]) -> Result<String, 
     let unknown =
         || ColumnError::UnknownReference { column: column(), level: level.into(), known: levels.to_vec() };
     levels.iter().find(|own| *own == level).cloned().ok_or_else(unknown)
+}
+
+/// The refusal of a given sd for what is no fixed effect.
+fn not_fixed(asked: &GroupSpec, effect: &str) -> SpecError {
+    let (needed, cure) = ("sds that are not given", "leave out group-sd");
+    let reason = Unavailable::NotFixed { effect: format!("'{effect}'"), needed, cure };
+    SpecError::Unavailable { term: asked.to_string(), reason }
 }
 
 /// The refusal of given sds for correlated effects.

@@ -213,7 +213,7 @@ fn refusals_say_what_to_type() {
             64,
             "add it to the fixed effects, or leave out sigma",
         ),
-        ("y ~ z + (x || worker)", &["--group-sd", "1", "--sigma", "1"], 64, "'x' is to vary by 'worker'"),
+        ("y ~ z + (x || worker)", &["--group-sd", "1", "--sigma", "1"], 64, "or leave out group-sd"),
         ("y ~ 0 + x + (1 | worker)", &["--group-sd", "1", "--sigma", "1"], 64, "nothing varies by the group"),
         ("y ~ z + (y | worker)", &[], 64, "'y' is the response"),
         ("y ~ x + (0 + x | worker)", &["--group-sd", "1", "--sigma", "1"], 64, "the intercept does not vary"),
