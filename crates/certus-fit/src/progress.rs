@@ -46,6 +46,7 @@ fn stage_words(stage: Stage) -> &'static str {
     match stage {
         Stage::Estimate => "searching for maxima",
         Stage::Interval => "proving an interval",
+        Stage::Profile => "profile intervals",
         Stage::Posterior => "computing the posterior on a grid",
         Stage::Effects => "computing the effects of groups",
     }

@@ -14,6 +14,8 @@ pub enum Stage {
     Estimate,
     /// The interval that is proved to hold it.
     Interval,
+    /// Profile intervals.
+    Profile,
     /// The grid of scales.
     Posterior,
     /// The effects of the groups, which need no further evaluation.

@@ -7,10 +7,12 @@ pub mod collapsed;
 pub mod correlated;
 pub mod crossed;
 pub mod density;
+mod ends;
 mod evaluations;
 mod journal;
 pub mod linear;
 pub mod scales;
 
+pub use ends::Interval as ProfileInterval;
 pub use evaluations::{Evaluation, ScaleObserver, Stage};
 pub use journal::Journal;

@@ -345,6 +345,11 @@ impl EffectRows {
     }
 }
 
+/// The 90 % quantile of χ² with one degree of freedom: the cut of profile intervals.
+pub(crate) const CUT: f64 = NORMAL_95 * NORMAL_95;
+/// Rows up to which the profiles of other than linear models are computed: they take several times as long as the fit.
+pub(crate) const PROFILED: usize = 20_000;
+
 /// What is proved of covariance matrices.
 #[derive(Clone)]
 pub(crate) struct ProvedBall {
@@ -375,8 +380,6 @@ pub(crate) struct SeveralEffects {
     /// [`Effects::between`] and [`Effects::deviations`].
     pub(crate) between: Vec<f64>,
     pub(crate) deviations: Vec<f64>,
-    /// Profile intervals of the scales, 90 %, of sds that have one.
-    pub(crate) profiles: Vec<Option<[f64; 2]>>,
     /// Evaluations that no observer has seen.
     pub(crate) evaluations: usize,
     /// lme4's θ of every group.

@@ -16,7 +16,7 @@ use certus_models::error::{InvalidModel, Unidentified};
 use crate::variance::crossed::{CorrelatedMixed, CrossedMixed, known};
 use crate::variance::mixed::LinearMixed;
 use crate::variance::mixture::MixturePosterior;
-use crate::variance::several::SeveralEffects;
+use crate::variance::several::{CUT, PROFILED, SeveralEffects};
 
 /// A model with unknown scales.
 pub enum ScaleSolver {
@@ -49,6 +49,8 @@ pub(crate) struct JointMaximum {
     pub(crate) betas: Vec<Vec<f64>>,
     /// Where the highest can be, of one scale.
     pub(crate) excluded: Option<Excluded>,
+    /// Profile intervals of the scales, 90 %, of those that have one.
+    pub(crate) profiles: Vec<Option<[f64; 2]>>,
     /// Of a model with several group effects.
     pub(crate) several: Option<SeveralEffects>,
 }
@@ -73,13 +75,15 @@ impl JointMaximum {
             maxima: found.maxima,
             betas: Vec::new(),
             excluded: found.excluded,
+            profiles: Vec::new(),
             several: None,
         }
     }
 
     /// Of a linear mixed model.
-    fn of_mixed(model: &LinearMixed) -> Result<Self, Error> {
+    fn of_mixed(model: &LinearMixed, profiled: bool) -> Result<Self, Error> {
         let (fit, several) = model.estimate()?;
+        let profiles = if profiled { model.profiles(&fit) } else { Vec::new() };
         Ok(Self {
             scales: model.scales(&fit),
             log_covariance: fit.covariance.clone(),
@@ -91,6 +95,7 @@ impl JointMaximum {
             maxima: Vec::new(),
             betas: Vec::new(),
             excluded: None,
+            profiles,
             several: Some(several),
         })
     }
@@ -100,8 +105,10 @@ impl JointMaximum {
         model: &CrossedMixed,
         journal: &Journal,
         observer: &mut ScaleObserver<'_>,
+        profiled: bool,
     ) -> Result<Self, Error> {
         let (fit, several) = model.estimate(journal, observer)?;
+        let profiles = if profiled { model.profiles(&fit, journal, observer) } else { Vec::new() };
         let scales = model.scales(&fit);
         let nothing = Interval { sds: [f64::NAN; 2], proved: Err(known(&fit)) };
         Ok(Self {
@@ -115,6 +122,7 @@ impl JointMaximum {
             maxima: Vec::new(),
             betas: Vec::new(),
             excluded: None,
+            profiles,
             several: Some(several),
         })
     }
@@ -124,8 +132,10 @@ impl JointMaximum {
         model: &CorrelatedMixed,
         journal: &Journal,
         observer: &mut ScaleObserver<'_>,
+        profiled: bool,
     ) -> Result<Self, Error> {
         let (fit, several) = model.estimate(journal, observer)?;
+        let profiles = if profiled { model.profiles(&fit, journal, observer) } else { Vec::new() };
         Ok(Self {
             scales: model.scales(&fit),
             log_covariance: fit.covariance.clone(),
@@ -137,6 +147,7 @@ impl JointMaximum {
             maxima: Vec::new(),
             betas: Vec::new(),
             excluded: None,
+            profiles,
             several: Some(several),
         })
     }
@@ -232,16 +243,23 @@ impl ScaleSolver {
         }
     }
 
+    /// The maximum; with profile intervals if they are wanted and the model is small enough.
     pub(crate) fn estimate(
         &self,
         journal: &mut Journal,
         observer: &mut ScaleObserver<'_>,
+        profiled: bool,
     ) -> Result<JointMaximum, Error> {
         let start = vec![0.0; self.dim()];
         match self.kind() {
             SolverKind::Effect(model) => {
                 let found = model.estimate_observed(&start, journal, observer)?;
                 let error = found.log_sd_error;
+                let interval = if profiled && model.rows() <= PROFILED {
+                    model.profile_interval(&found, CUT, journal, observer)?
+                } else {
+                    None
+                };
                 Ok(JointMaximum {
                     log_covariance: vec![if error.is_finite() { error * error } else { 0.0 }],
                     beta: found.beta,
@@ -253,15 +271,16 @@ impl ScaleSolver {
                     betas: found.maxima.iter().map(|m| m.beta.clone()).collect(),
                     maxima: found.maxima.iter().map(maximum).collect(),
                     excluded: Some(found.excluded),
+                    profiles: vec![interval.map(|own| [own.low, own.high])],
                     several: None,
                 })
             }
             SolverKind::ScaleProblem(model) => {
                 scales::estimate_observed(model, &start, journal, observer).map(JointMaximum::of)
             }
-            SolverKind::Mixed(model) => JointMaximum::of_mixed(model),
-            SolverKind::Crossed(model) => JointMaximum::of_crossed(model, journal, observer),
-            SolverKind::Correlated(model) => JointMaximum::of_correlated(model, journal, observer),
+            SolverKind::Mixed(model) => JointMaximum::of_mixed(model, profiled),
+            SolverKind::Crossed(model) => JointMaximum::of_crossed(model, journal, observer, profiled),
+            SolverKind::Correlated(model) => JointMaximum::of_correlated(model, journal, observer, profiled),
         }
     }
 

@@ -14,9 +14,17 @@ use super::group::EPSILON;
 use super::profile::{Profile, Ridge, factor};
 use super::search::Maximum;
 use super::{Collapsed, ObjectiveValue};
+use crate::ends::{self, End, Height, end};
 use crate::evaluations::{Evaluations, ScaleObserver, Stage};
 use crate::journal::Journal;
 use certus_models::Error;
+
+/// What is left to gain from the coefficients at one sd of a profile interval.
+const PROFILED: f64 = 1e-6;
+/// How close −2 log L must be to the cut at its ends, as a part of 1 + the cut.
+const PROFILE_CLOSE: f64 = 1e-5;
+/// Where the search for the upper end begins if the estimate is 0, as SMALLEST.
+const PROFILE_START: f64 = 0.1;
 
 /// The maximum of the likelihood over β and the group sd.
 #[derive(Clone, Debug)]
@@ -88,6 +96,39 @@ impl Collapsed {
             log_sd_error: if ridge.curvature > 0.0 { 1.0 / ridge.curvature.sqrt() } else { f64::INFINITY },
             evaluations: evaluations.count(),
         })
+    }
+
+    /// Where the profile, −2 log L − 2 log prior at the best coefficients, is at most `cut` above the minimum (the χ²₁
+    /// quantile of the level: 3.841 for 95 %); nothing if an end was not found. From the journal and for the observer
+    /// like the estimate.
+    pub fn profile_interval(
+        &self,
+        found: &Estimate,
+        cut: f64,
+        journal: &mut Journal,
+        observer: &mut ScaleObserver<'_>,
+    ) -> Result<Option<ends::Interval>, Error> {
+        let evaluations = &mut Evaluations::new(Stage::Profile, journal, observer);
+        let zero = found.sd == 0.0;
+        let start = if zero { (PROFILE_START * self.unit()).ln() } else { found.sd.ln() };
+        let step =
+            if zero || !found.log_sd_error.is_finite() { 0.5 } else { found.log_sd_error * cut.sqrt() };
+        let mut beta = found.beta.clone();
+        let mut height = |theta: f64| {
+            let there = self.profile(&beta, theta, PROFILED, evaluations)?;
+            beta = there.beta;
+            let above = 2.0 * (there.at.value - found.at.value);
+            Ok::<_, Error>(Height { above, slope: 2.0 * there.at.gradient[self.dim] })
+        };
+        let limit = self.smallest();
+        let up = End { start, step: step.min(1.0), limit: f64::INFINITY, cut, close: PROFILE_CLOSE };
+        let low = if zero || height(limit)?.above <= cut {
+            Some(f64::NEG_INFINITY)
+        } else {
+            end(End { step: -up.step, limit, ..up }, &mut height)?
+        };
+        let high = end(up, &mut height)?;
+        Ok(low.zip(high).map(|(low, high)| ends::Interval { low: low.exp(), high: high.exp() }))
     }
 
     /// Both ends of the interval, wider and wider until the proof holds.

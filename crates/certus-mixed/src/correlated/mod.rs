@@ -39,6 +39,7 @@ mod evaluate;
 mod fit;
 mod lattice;
 mod nodes;
+mod profile;
 mod rows;
 mod search;
 mod space;

@@ -28,7 +28,7 @@ const NEAR: f64 = 1e-3;
 /// Converged.
 const DONE: f64 = 1e-19;
 /// A direction whose sd falls below this is tried at 0.
-const SMALL: f64 = 0.05;
+pub(super) const SMALL: f64 = 0.05;
 /// Directions that are released from 0, at most.
 const RELEASES: usize = 4;
 /// Minima whose values differ by less are the same.
@@ -38,6 +38,7 @@ const AGREE: f64 = 1e-6;
 pub type Watch<'a> = dyn FnMut(&[f64], f64) -> ControlFlow<()> + 'a;
 
 /// A point with everything known there.
+#[derive(Clone)]
 pub(super) struct Place {
     pub(super) beta: Vec<f64>,
     pub(super) frame: Frame,
@@ -62,7 +63,7 @@ impl Place {
 }
 
 /// −|H|⁻¹g and gᵀ|H|⁻¹g, |H| with the moduli of its eigenvalues, in units of its diagonal.
-fn newton(hessian: &[f64], gradient: &[f64]) -> Option<(Vec<f64>, f64)> {
+pub(super) fn newton(hessian: &[f64], gradient: &[f64]) -> Option<(Vec<f64>, f64)> {
     let d = gradient.len();
     if d == 0 {
         return Some((Vec::new(), 0.0));
@@ -116,7 +117,7 @@ pub(super) fn search(model: &Model, watch: &mut Watch<'_>) -> Result<Found, Erro
 }
 
 /// S from its coordinates, k × k.
-fn unpacked(frame: &Frame, step: &[f64]) -> Vec<f64> {
+pub(super) fn unpacked(frame: &Frame, step: &[f64]) -> Vec<f64> {
     let mut out = vec![0.0; frame.k * frame.k];
     for (b, x) in frame.basis().iter().zip(step) {
         out.iter_mut().zip(b).for_each(|(s, b)| *s += x * b);
@@ -125,7 +126,12 @@ fn unpacked(frame: &Frame, step: &[f64]) -> Vec<f64> {
 }
 
 /// A minimum of F, from a point; a frame of rank 0 keeps it.
-fn descend(model: &Model, beta: Vec<f64>, frame: Frame, watch: &mut Watch<'_>) -> Result<Found, Error> {
+pub(super) fn descend(
+    model: &Model,
+    beta: Vec<f64>,
+    frame: Frame,
+    watch: &mut Watch<'_>,
+) -> Result<Found, Error> {
     let (p, fixed) = (model.design.fixed, frame.rank == 0);
     let groups = model.levels().len() as f64;
     let mut epsilon = COARSE;

@@ -75,6 +75,9 @@ pub struct CrossedFit {
     pub correction: Option<Correction>,
     /// (β, θ).
     pub parameters: Vec<f64>,
+    /// Parameters that are not held at 0, and the Hessian of −log L in them.
+    pub(super) free: Vec<usize>,
+    pub(super) hessian: Vec<f64>,
 }
 
 impl CrossedFit {
@@ -243,6 +246,8 @@ fn describe(
         decrement: f64::NAN,
         correction: None,
         parameters,
+        free: free.to_vec(),
+        hessian: hessian.to_vec(),
     }
 }
 

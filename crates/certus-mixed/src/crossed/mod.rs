@@ -17,6 +17,7 @@ mod layout;
 mod mode;
 mod model;
 mod points;
+mod profile;
 mod search;
 mod start;
 
@@ -26,4 +27,5 @@ pub use effects::{EffectsAt, deviation_len, deviations, effects_at, modes};
 pub use error::Error;
 pub use fit::{Correction, CrossedFit, Method, fit};
 pub use model::{CrossedModel, Observation};
+pub use profile::profiles;
 pub use search::Watch;

@@ -55,7 +55,7 @@ pub use global::{Global, NotGlobal, global};
 pub use layout::{Design, Term};
 pub use modes::{Modes, level_covariances, modes};
 pub use point::{Criterion, criterion_at};
-pub use profile::{Interval, Scale, profile};
+pub use profile::{Scale, profile};
 pub use proof::Proof;
 pub use statistics::{LeastSquares, Statistics};
 pub use sums::{Row, Sums};

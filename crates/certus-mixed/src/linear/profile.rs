@@ -10,6 +10,7 @@ use super::fit::LinearMixedFit;
 use super::search::{Place, moved, newton, unpacked};
 use super::small;
 use super::statistics::Statistics;
+use crate::ends::{End, Height, Interval, end};
 
 /// A standard deviation of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,15 +24,6 @@ pub enum Scale {
     },
     /// σ.
     Noise,
-}
-
-/// An interval of standard deviations; 0 where the criterion stays below the cut all the way down.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Interval {
-    /// The lower end.
-    pub low: f64,
-    /// The upper end.
-    pub high: f64,
 }
 
 /// Below this part of σ (the effect scaled by its column's rms) a standard deviation is 0.
@@ -96,53 +88,19 @@ pub fn profile(
 }
 
 impl Profile<'_> {
-    /// The end in the direction of `guess` (a step in log v): Newton for √(F_v − F̂) = √cut, which is nearly linear
-    /// in log v, inside a bracket.
+    /// The end in the direction of `guess`, a step in log v; 0 if there is none above `unit`.
     fn end(&self, frames: &[Frame], start: f64, guess: f64, cut: f64, unit: f64) -> Result<f64, Error> {
-        let up = guess > 0.0;
-        let (mut inside, mut outside) = (start.ln(), None::<f64>);
-        let mut at = inside + guess;
-        let mut frames = frames.to_vec();
-        let mut from = inside;
-        for _ in 0..100 {
-            if at.exp() < unit {
-                // as good as 0: is it below the cut there?
-                at = unit.ln();
-            }
+        let (mut frames, mut from) = (frames.to_vec(), start.ln());
+        let low = guess < 0.0;
+        let limit = if low { unit.ln() } else { f64::INFINITY };
+        let search = End { start: start.ln(), step: guess, limit, cut, close: CLOSE };
+        let found = end(search, |at| {
             let level = self.minimise(&self.scaled(&frames, (at - from).exp()), at.exp())?;
-            let above = level.value - self.fit.value - cut;
-            if above.abs() < CLOSE * (1.0 + cut) {
-                return Ok(at.exp());
-            }
-            if above < 0.0 {
-                inside = at;
-                if !up && at <= unit.ln() {
-                    return Ok(0.0);
-                }
-            } else {
-                outside = Some(at);
-            }
-            let root = (level.value - self.fit.value).max(1e-12).sqrt();
-            let newton = at - (root - cut.sqrt()) * 2.0 * root / level.slope;
             (frames, from) = (level.frames, at);
-            let right_way = level.slope.is_finite() && (level.slope > 0.0) == up;
-            at = match outside {
-                Some(outside) => {
-                    let (a, b) = (inside.min(outside), inside.max(outside));
-                    if (b - a) < 1e-13 * (1.0 + a.abs()) {
-                        return Ok(at.exp());
-                    }
-                    if right_way && newton > a && newton < b { newton } else { 0.5 * (a + b) }
-                }
-                None => {
-                    let far = if up { inside + 2.0 } else { inside - 2.0 };
-                    let beyond =
-                        if up { newton > inside && newton < far } else { newton < inside && newton > far };
-                    if right_way && beyond { newton } else { 0.5 * (inside + far) }
-                }
-            };
-        }
-        Err(Error::NotConverged { iterations: 100, decrement: f64::NAN })
+            Ok(Height { above: level.value - self.fit.value, slope: level.slope })
+        })?;
+        let at = found.ok_or(Error::NotConverged { iterations: 100, decrement: f64::NAN })?;
+        Ok(if low && at <= limit { 0.0 } else { at.exp() })
     }
 
     /// A first guess at a new v: the term's matrix scaled with it.

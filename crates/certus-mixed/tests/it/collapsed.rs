@@ -1,9 +1,11 @@
 //! Groups integrated out, against sums on fine grids, closed forms and central differences.
 #![allow(clippy::unwrap_used)]
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use certus_likelihood::{Binomial, Datum, Likelihood, Linear, Logistic, NegativeBinomial, Poisson, Probit};
+use certus_mixed::Journal;
 use certus_mixed::collapsed::{Collapsed, ObjectiveValue, Order, SdPrior};
 use certus_models::{Design, Memory, Prior};
 
@@ -452,4 +454,38 @@ fn intervals_cover_what_they_say() {
         covered[3] += within(sd, mixture.sd_quantile(0.05), mixture.sd_quantile(0.95));
     }
     assert!(covered.iter().all(|c| (170..=190).contains(c)), "{covered:?} of 200");
+}
+
+/// 90 % profile intervals of the sd, by lme4 1.1-31: `glmer(…, nAGQ = 25)`, `confint(profile(m), level = 0.9)`; and one
+/// that begins at 0.
+#[test]
+fn profile_intervals_are_those_of_lme4() {
+    let cut = 2.705_543_454_095_404;
+    let mut observer = |_: &certus_mixed::Evaluation, _: &Journal| ControlFlow::Continue(());
+    for (name, low, high) in [("bacteria", 0.581180, 1.963186), ("epil", 0.416436, 0.611816)] {
+        let (data, likelihood) = crate::correlated::data::load(name);
+        let memory = Memory {
+            x: data.fixed.iter().flat_map(|x| x[1..].to_vec()).collect(),
+            y: data.data.iter().map(|d| d.y).collect(),
+            columns: data.fixed[0].len() - 1,
+            ..Memory::default()
+        };
+        let group: Vec<usize> = data.levels.iter().map(|l| *l as usize).collect();
+        let dim = data.fixed[0].len();
+        let flat = || Prior::independent(vec![0.0; dim], &vec![f64::INFINITY; dim]).unwrap();
+        let design = Design::new(Arc::new(memory.clone()), true);
+        let model = Collapsed::new(&design, &group, None, likelihood.clone(), flat()).unwrap();
+        let found = model.estimate(&vec![0.0; dim]).unwrap();
+        let own =
+            model.profile_interval(&found, cut, &mut Journal::default(), &mut observer).unwrap().unwrap();
+        assert!((own.low - low).abs() < 3e-4 && (own.high - high).abs() < 3e-4, "{name}: {own:?}");
+        // groups that have nothing to do with the responses
+        let shuffled: Vec<usize> = (0..group.len()).map(|i| i % 20).collect();
+        let model = Collapsed::new(&design, &shuffled, None, likelihood, flat()).unwrap();
+        let found = model.estimate(&vec![0.0; dim]).unwrap();
+        let own =
+            model.profile_interval(&found, cut, &mut Journal::default(), &mut observer).unwrap().unwrap();
+        assert!(own.low <= found.sd && found.sd < own.high && own.high < 2.0, "{name}: {own:?}");
+        println!("{name}: {own:?} {}", found.sd);
+    }
 }

@@ -1,6 +1,7 @@
 //! What is integrated out against quadrature and published fits.
 //! One binary, because each is linked with everything that the crate depends on.
 
+mod ascent;
 mod collapsed;
 mod collapsed_claims;
 mod collapsed_digits;

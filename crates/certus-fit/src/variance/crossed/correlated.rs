@@ -13,12 +13,14 @@ use certus_mixed::correlated::{
     CorrelatedFit, Design, Error as CorrelatedError, LevelEffects, Model, Proof, Quadrature, Row,
 };
 use certus_mixed::linear::TermFit;
-use certus_mixed::{Evaluation, Journal, ScaleObserver, Stage};
+use certus_mixed::{Evaluation, Journal, ProfileInterval, ScaleObserver, Stage};
 use certus_models::Error;
 use certus_models::error::InvalidModel;
 
 use crate::variance::names::UnknownScales;
-use crate::variance::several::{EffectRows, EffectTerms, ProvedBall, SeveralEffects, hardly_apart};
+use crate::variance::several::{
+    CUT, EffectRows, EffectTerms, PROFILED, ProvedBall, SeveralEffects, hardly_apart,
+};
 
 /// Correlated effects that are integrated out together, at most.
 pub(crate) const MOST_CORRELATED: usize = 3;
@@ -106,7 +108,6 @@ impl CorrelatedMixed {
             effects,
             between,
             deviations: Vec::new(),
-            profiles: Vec::new(),
             evaluations: 0,
             thetas: self.terms.thetas(std::slice::from_ref(&found.term)),
             parameters: found.term.theta.len(),
@@ -117,6 +118,35 @@ impl CorrelatedMixed {
             scales_known: false,
         };
         Ok((found, estimate))
+    }
+
+    /// Profile intervals of sds and correlations of models that are small enough; none if the run is to end.
+    pub(crate) fn profiles(
+        &self,
+        found: &CorrelatedFit,
+        journal: &Journal,
+        observer: &mut ScaleObserver<'_>,
+    ) -> Vec<Option<[f64; 2]>> {
+        let mut out = vec![None; self.terms.unknown_scales.scales.len()];
+        if self.model.rows() > PROFILED {
+            return out;
+        }
+        let mut count = found.evaluations;
+        let mut watch = |point: &[f64], log_likelihood: f64| -> ControlFlow<()> {
+            count += 1;
+            let scales = self.scales_at(point);
+            observer(&Evaluation { stage: Stage::Profile, count, scales, log_likelihood }, journal)
+        };
+        let Ok(found) = self.model.profiles(found, CUT, &mut watch) else { return out };
+        let ends = |own: &Option<ProfileInterval>| own.map(|own| [own.low, own.high]);
+        let (term, k) = (&self.terms.list[0], self.terms.list[0].effects.len());
+        for (effect, own) in term.effects.iter().zip(&found) {
+            out[self.terms.unknown_scales.effects[*effect].scale] = ends(own);
+        }
+        if let Some(at) = term.correlations {
+            out[at..].iter_mut().zip(&found[k..]).for_each(|(out, own)| *out = ends(own));
+        }
+        out
     }
 
     /// The error of log L; infinite where none is proved.

@@ -6,13 +6,14 @@ use std::ops::ControlFlow;
 use certus::certificate::{counted, figure};
 use certus_mixed::collapsed::Confirmed;
 use certus_mixed::crossed::{
-    Correction, CrossedFit, Method, Sampling, deviation_len, deviations, fit, kept_mode, likelihood_at, modes,
+    Correction, CrossedFit, Method, Sampling, deviation_len, deviations, fit, kept_mode, likelihood_at,
+    modes, profiles,
 };
 use certus_mixed::{Evaluation, Journal, ScaleObserver, Stage};
 use certus_models::Error;
 
 use super::model::CrossedMixed;
-use crate::variance::several::SeveralEffects;
+use crate::variance::several::{CUT, PROFILED, SeveralEffects};
 
 /// The stream of the normal numbers of draws ([`certus::random::Purpose`] lists them all).
 const STREAM: u64 = 1 << 46;
@@ -93,7 +94,6 @@ impl CrossedMixed {
             effects: self.terms.effects(&all),
             between: Vec::new(),
             deviations: self.named(drawn)?,
-            profiles: Vec::new(),
             evaluations: 0,
             thetas: self.terms.thetas(&found.terms),
             parameters: found.variance_parameters(),
@@ -104,6 +104,31 @@ impl CrossedMixed {
             scales_known: false,
         };
         Ok((found, estimate))
+    }
+
+    /// Profile intervals of the sds of terms with one effect, if the model is small enough; none if the run is to end.
+    pub(crate) fn profiles(
+        &self,
+        found: &CrossedFit,
+        journal: &Journal,
+        observer: &mut ScaleObserver<'_>,
+    ) -> Vec<Option<[f64; 2]>> {
+        let mut out = vec![None; self.terms.unknown_scales.scales.len()];
+        if self.model.rows() > PROFILED {
+            return out;
+        }
+        let mut count = found.evaluations;
+        let mut watch = |point: &[f64], log_likelihood: f64| -> ControlFlow<()> {
+            count += 1;
+            let scales = self.scales_of(point);
+            observer(&Evaluation { stage: Stage::Profile, count, scales, log_likelihood }, journal)
+        };
+        let Ok(found) = profiles(&self.model, found, CUT, &mut watch) else { return out };
+        for (term, own) in self.terms.list.iter().zip(found) {
+            let scale = self.terms.unknown_scales.effects[term.effects[0]].scale;
+            out[scale] = own.map(|own| [own.low, own.high]);
+        }
+        out
     }
 
     /// The scales of an estimate in the order of the model: of every group sds, then correlations.

@@ -1,7 +1,6 @@
 //! The estimate of a linear mixed model: scales in the order of the model, effects of the groups, profile intervals,
 //! and the check of what a file claims.
 
-use certus::gaussian::NORMAL_95;
 use certus_mixed::collapsed::Confirmed;
 use certus_mixed::linear::{
     LinearMixedFit, Scale, TermFit, deviation_len, deviations, level_covariances, modes, profile,
@@ -9,12 +8,10 @@ use certus_mixed::linear::{
 use certus_models::Error;
 
 use super::model::LinearMixed;
-use crate::variance::several::SeveralEffects;
+use crate::variance::several::{CUT, SeveralEffects};
 
 /// Levels of all groups up to which profile intervals are computed.
 const PROFILED: usize = 1000;
-/// The 90 % quantile of χ² with one degree of freedom.
-const CUT: f64 = NORMAL_95 * NORMAL_95;
 /// What a change of units and back may move, as a part of a number.
 const UNITS: f64 = 4.0 * f64::EPSILON;
 /// The stream of the normal numbers of draws ([`certus::random::Purpose`] lists them all).
@@ -41,7 +38,6 @@ impl LinearMixed {
             effects,
             between,
             deviations: kept,
-            profiles: self.profiles(&found),
             evaluations: found.evaluations,
             thetas: self.terms.thetas(&found.terms),
             parameters: found.variance_parameters,
@@ -56,7 +52,7 @@ impl LinearMixed {
 
     /// Profile intervals of sds, where they take no longer than the fit or so; an end that cannot be found is left to
     /// the curvature.
-    fn profiles(&self, found: &LinearMixedFit) -> Vec<Option<[f64; 2]>> {
+    pub(crate) fn profiles(&self, found: &LinearMixedFit) -> Vec<Option<[f64; 2]>> {
         let mut out = vec![None; self.terms.unknown_scales.scales.len()];
         if self.groups() > PROFILED {
             return out;

@@ -26,6 +26,7 @@ use crate::problem::Problem;
 use crate::progress::{RunObserver, RunProgress};
 use crate::variance::mixture::{Effects, MixturePosterior};
 use crate::variance::model::ScaleModel;
+use crate::variance::names::Shape;
 use crate::variance::request::Scales;
 use crate::variance::several::SeveralEffects;
 use crate::variance::solver::{JointMaximum, ScaleSolver};
@@ -124,6 +125,19 @@ impl Problem {
                 (row.q05, row.q95) = (Some(low * own.unit), Some(high * own.unit));
             }
         }
+        // the share of a single sd in the variance has the ends of the sd's interval
+        if let [Some(ends)] = &scales.profiles[..] {
+            for share in &unknown_scales.rows {
+                let row = scales.parameters.iter_mut().find(|row| row.name == share.name);
+                if let (Some(row), Shape::Share(rest)) = (row, &share.shape) {
+                    let of = |sd: f64| {
+                        let variance = (sd * unknown_scales.scales[0].unit).powi(2);
+                        variance / (variance + rest)
+                    };
+                    (row.q05, row.q95) = (Some(of(ends[0])), Some(of(ends[1])));
+                }
+            }
+        }
         judge(&mut outcome, &scales.scale, asked, scale_model);
         Ok((outcome, scales))
     }
@@ -194,7 +208,8 @@ impl Run<'_> {
     fn go(&mut self, journal: &mut Journal) -> Result<(Outcome, ScalesOutcome), Error> {
         let scale_model = self.scale_model;
         let model = &scale_model.model;
-        let found = model.estimate(journal, &mut |now, journal| self.pass(now, journal))?;
+        let profiled = scale_model.scales == Scales::Estimate;
+        let found = model.estimate(journal, &mut |now, journal| self.pass(now, journal), profiled)?;
         if let Some(several) = &found.several {
             return self.several(&found, several, journal);
         }
@@ -246,7 +261,7 @@ impl Run<'_> {
             terms::terms_and_criterion(scale_model, self.groups, &found, &[theta], 1, moments.weight())
         });
         let (parameters, effects) = (Vec::new(), None);
-        let (profiles, deviations) = (Vec::new(), Vec::new());
+        let (profiles, deviations) = (found.profiles, Vec::new());
         let scales = ScalesOutcome {
             mixture_posterior,
             scale,
@@ -294,7 +309,7 @@ impl Run<'_> {
                 let (thetas, count, weight) = (&several.thetas, several.parameters, several.weight);
                 terms::terms_and_criterion(scale_model, self.groups, found, thetas, count, weight)
             }),
-            profiles: several.profiles.clone(),
+            profiles: found.profiles.clone(),
         };
         Ok((outcome, scales))
     }

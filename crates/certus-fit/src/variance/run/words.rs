@@ -67,9 +67,10 @@ pub(crate) struct KnownOfScales {
     linear: bool,
     /// False if the scales were estimated.
     on_a_grid: bool,
-    /// Of several group effects: whether standard errors of coefficients take the scales as known, and the scales that
-    /// have profile intervals.
-    several: Option<(bool, Vec<String>)>,
+    /// Of several group effects: whether standard errors of coefficients take the scales as known.
+    several: Option<bool>,
+    /// The scales that have profile intervals.
+    profiled: Vec<String>,
 }
 
 impl KnownOfScales {
@@ -100,11 +101,10 @@ impl KnownOfScales {
         };
         let (linear, on_a_grid) = (scale_model.linear, grid_posterior.is_some());
         let names = || scale_model.unknown_scales.scales.iter().map(|own| own.name.clone());
-        let several = found.several.as_ref().map(|several| {
-            let profiled = names().zip(&several.profiles).filter(|(_, ends)| ends.is_some());
-            (several.scales_known, profiled.map(|(name, _)| name).collect())
-        });
-        Self { likelihood, which, linear, on_a_grid, several }
+        let several = found.several.as_ref().map(|several| several.scales_known);
+        let profiled = names().zip(&found.profiles).filter(|(_, ends)| ends.is_some());
+        let profiled = profiled.map(|(name, _)| name).collect();
+        Self { likelihood, which, linear, on_a_grid, several, profiled }
     }
 
     /// What is proved about the mixture, and what is only estimated.
@@ -119,8 +119,8 @@ impl KnownOfScales {
     }
 
     fn assuming(&self, check: &str) -> String {
-        let Self { likelihood, which, .. } = self;
-        if let Some((scales_known, profiled)) = &self.several {
+        let Self { likelihood, which, profiled, .. } = self;
+        if let Some(scales_known) = &self.several {
             let ends = match profiled.is_empty() {
                 false => format!(
                     "intervals of {} are profile intervals, other errors of scales from the curvature",
@@ -140,7 +140,13 @@ impl KnownOfScales {
         };
         let grid = match self.on_a_grid {
             true => "; the sums over the grid are estimated".into(),
-            false => format!("; the uncertainty of the {which} enters through the curvature only"),
+            false if profiled.is_empty() => {
+                format!("; the uncertainty of the {which} enters through the curvature only")
+            }
+            false => format!(
+                "; the interval of {} is a profile interval, and enters the others through the curvature only",
+                profiled.join(", ")
+            ),
         };
         format!("{likelihood}; {given}{grid}")
     }

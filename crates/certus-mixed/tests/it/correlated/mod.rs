@@ -1,5 +1,6 @@
 //! Correlated effects of one factor against published data, quadrature by tensor grids and the models with one effect.
 
-mod data;
+pub(crate) mod data;
 mod estimates;
 mod integrals;
+mod profiles;

@@ -2,5 +2,6 @@
 
 mod data;
 mod integrals;
+mod profiles;
 mod properties;
 mod reference;

@@ -1,0 +1,425 @@
+//! Profile intervals of standard deviations and correlations: where −2 log L (− 2 log prior), maximised over everything
+//! else, exceeds its minimum by a given amount (docs/mixed.md, profiles).
+//!
+//! At a fixed coordinate c(Σ) = x, c a log sd or the artanh of a correlation, F is minimised by Newton's method for
+//! its Lagrangian F − λ(c − x) in the chart of G1; λ = dF/dx is the slope of the profile.
+
+use std::ops::ControlFlow;
+
+use certus::linalg;
+
+use super::error::Error;
+use super::fit::CorrelatedFit;
+use super::rows::Model;
+use super::search::{COARSE, Place, SMALL, Watch, descend, newton, unpacked};
+use crate::ends::{End, Height, Interval, end};
+use crate::linear::TermFit;
+use crate::linear::chart::Frame;
+use crate::linear::small;
+
+/// A standard deviation below this part of 1 in the linear predictor (the effect times its column's rms) counts as 0.
+const NOTHING: f64 = 1e-3;
+/// Where the search for an end begins if the estimate is 0, in the same units.
+const START: f64 = 0.1;
+/// A correlation beyond this counts as ±1.
+const FULL: f64 = 0.9999;
+/// The first guess of the other sds, in the same units, where one is 0.
+const START_WITHOUT: f64 = 0.5;
+/// How close −2 log L must be to the cut, as a part of 1 + the cut.
+const CLOSE: f64 = 1e-4;
+/// Converged: half of it is what is left to gain in log L.
+const DONE: f64 = 1e-5;
+/// Steps in which F falls by less than that, as far as its integrals can tell, in a row.
+const STALLED: usize = 2;
+/// Steps at one value of the coordinate, at most.
+const STEPS: usize = 40;
+/// |S| of one step, at most.
+const LONGEST: f64 = 1.0;
+/// Times that a singular matrix is left again, at most.
+const RELEASES: usize = 3;
+/// The step of differences of c in the chart.
+const DIFFERENCE: f64 = 1e-3;
+
+/// What is profiled.
+#[derive(Clone, Copy)]
+enum Scale {
+    Sd(usize),
+    Correlation(usize, usize),
+}
+
+/// The minimum at one value of the coordinate.
+struct Level {
+    place: Place,
+    slope: f64,
+}
+
+impl Model {
+    /// The intervals of the standard deviations, then of the correlations ([`TermFit::pairs`]), in which their profiles
+    /// are at most `cut` above the minimum (the χ²₁ quantile of the level: 3.841 for 95 %). Nothing where the search
+    /// for an end failed, for correlations with an effect whose sd is 0, and for those of a singular matrix of three
+    /// effects. `watch` is told the estimate before every interval, and may end the search, which is then an error.
+    pub fn profiles(
+        &self,
+        fit: &CorrelatedFit,
+        cut: f64,
+        watch: &mut Watch<'_>,
+    ) -> Result<Vec<Option<Interval>>, Error> {
+        let k = self.design.effects;
+        let best = Place::at(self, fit.fixed.clone(), fit.frame.clone(), COARSE)?;
+        let found = |interval: Result<Option<Interval>, Error>| match interval {
+            Err(Error::Stopped) => Err(Error::Stopped),
+            other => Ok(other.ok().flatten()),
+        };
+        let mut out = Vec::new();
+        let mut look = || match watch(&fit.factor(), fit.log_likelihood) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Stopped),
+        };
+        for i in 0..k {
+            look()?;
+            out.push(found(self.sd_profile(fit, &best, i, cut))?);
+        }
+        for (i, j) in TermFit::pairs(k) {
+            look()?;
+            let positive = |e: usize| out[e].map(|own: Interval| own.low > 0.0);
+            let interval = match positive(i).zip(positive(j)) {
+                None => None,
+                Some(_) if fit.term.sds[i] * fit.term.sds[j] == 0.0 => None,
+                Some(_) if fit.term.rank < k && k > 2 => None,
+                Some((true, true)) => found(self.correlation_profile(fit, &best, (i, j), cut))?,
+                // beside an sd of 0, which is not excluded, any correlation has the same likelihood
+                Some(_) => Some(Interval { low: -1.0, high: 1.0 }),
+            };
+            out.push(interval);
+        }
+        Ok(out)
+    }
+
+    fn sd_profile(
+        &self,
+        fit: &CorrelatedFit,
+        best: &Place,
+        i: usize,
+        cut: f64,
+    ) -> Result<Option<Interval>, Error> {
+        let profile = Profile { model: self, scale: Scale::Sd(i), least: best.objective.value };
+        let unit = 1.0 / self.rms()[i];
+        let zero = fit.term.sds[i] < NOTHING * unit;
+        let guess = first_step(fit.term.log_sd_errors.get(i).copied(), cut).min(1.0);
+        let begin = if zero { profile.moved(best, (START * unit).ln())? } else { best.clone() };
+        let high = profile.end(begin.clone(), guess, f64::INFINITY, cut)?;
+        let low = if zero || profile.without(best, i)? <= cut {
+            Some(0.0)
+        } else {
+            profile.end(begin, -guess, (NOTHING * unit).ln(), cut)?.map(f64::exp)
+        };
+        Ok(low.zip(high).map(|(low, high)| Interval { low, high: high.exp() }))
+    }
+
+    fn correlation_profile(
+        &self,
+        fit: &CorrelatedFit,
+        best: &Place,
+        (i, j): (usize, usize),
+        cut: f64,
+    ) -> Result<Option<Interval>, Error> {
+        let (k, limit) = (self.design.effects, FULL.atanh());
+        let profile = Profile { model: self, scale: Scale::Correlation(i, j), least: best.objective.value };
+        let own = fit.term.correlations[j * k + i].clamp(-FULL, FULL).atanh();
+        let place = TermFit::pairs(k).position(|pair| pair == (i, j)).map(|at| k + at);
+        let variance = place.and_then(|at| fit.covariance.get(at * (k + k * (k - 1) / 2 + 1)));
+        let guess = first_step(variance.map(|v| v.sqrt()), cut);
+        // from ±1 the profile begins just inside
+        let begin = if own.abs() < limit { best.clone() } else { profile.moved(best, own)? };
+        let of = |up: bool| -> Result<Option<f64>, Error> {
+            let sign = if up { 1.0 } else { -1.0 };
+            if own * sign >= limit {
+                return Ok(Some(sign));
+            }
+            let x = profile.end(begin.clone(), sign * guess, sign * limit, cut)?;
+            Ok(x.map(|x| if x * sign >= limit { sign } else { x.tanh() }))
+        };
+        Ok(of(false)?.zip(of(true)?).map(|(low, high)| Interval { low, high }))
+    }
+}
+
+/// The first step to an end: what the curvature says.
+fn first_step(error: Option<f64>, cut: f64) -> f64 {
+    error.filter(|e| e.is_finite() && *e > 0.0).map_or(0.5, |e| e * cut.sqrt())
+}
+
+struct Profile<'a> {
+    model: &'a Model,
+    scale: Scale,
+    /// F at the estimate.
+    least: f64,
+}
+
+impl Profile<'_> {
+    fn end(&self, from: Place, step: f64, limit: f64, cut: f64) -> Result<Option<f64>, Error> {
+        let mut place = from;
+        let start = self.coordinate(&place.frame).ok_or(Error::NotFinite { sds: Vec::new() })?;
+        end(End { start, step, limit, cut, close: CLOSE }, |x| {
+            let level = match self.minimise(&place, x) {
+                // an sd that vanishes is known to be beyond the cut
+                Err(Error::NotConverged { sds, .. }) if self.vanishes(&sds) => {
+                    return Ok(Height { above: f64::INFINITY, slope: f64::NAN });
+                }
+                level => level?,
+            };
+            let height =
+                Height { above: 2.0 * (level.place.objective.value - self.least), slope: 2.0 * level.slope };
+            place = level.place;
+            Ok(height)
+        })
+    }
+
+    /// Whether an sd is as good as 0 that the coordinate depends on: profiles go down only where 0 is beyond the cut.
+    fn vanishes(&self, sds: &[f64]) -> bool {
+        let rms = self.model.rms();
+        let small = |e: usize| sds[e] * rms[e] < 2.0 * SMALL;
+        match self.scale {
+            Scale::Sd(i) => small(i),
+            Scale::Correlation(i, j) => small(i) || small(j),
+        }
+    }
+
+    /// How far −2 log L is above its minimum if effect i has an sd of 0; nothing of that is known (0) if the search
+    /// without it ends elsewhere.
+    fn without(&self, best: &Place, i: usize) -> Result<f64, Error> {
+        let (k, rms) = (best.frame.k, self.model.rms());
+        let others = Frame::start(rms, START_WITHOUT);
+        let columns = (0..k).filter(|&j| j != i).flat_map(|j| others.w[j * k..][..k].to_vec());
+        let mut w: Vec<f64> = columns.collect();
+        w.resize(k * k, 0.0);
+        let frame = Frame { k, rank: k - 1, w };
+        let found = descend(self.model, best.beta.clone(), frame, &mut |_, _| ControlFlow::Continue(()))?;
+        let own = (0..k).all(|l| found.place.frame.t()[l * k + i] == 0.0);
+        Ok(if own { 2.0 * (found.place.objective.value - self.least) } else { 0.0 })
+    }
+
+    /// c at a matrix.
+    fn coordinate(&self, frame: &Frame) -> Option<f64> {
+        let (k, t) = (frame.k, frame.t());
+        let square = |i: usize, j: usize| (0..k).map(|l| t[l * k + i] * t[l * k + j]).sum::<f64>();
+        let out = match self.scale {
+            Scale::Sd(i) => 0.5 * square(i, i).ln(),
+            Scale::Correlation(i, j) => (square(i, j) / (square(i, i) * square(j, j)).sqrt()).atanh(),
+        };
+        out.is_finite().then_some(out)
+    }
+
+    /// The matrix with c = x: a row of T scaled, so that correlations stay, or a row turned, so that sds stay.
+    fn adjusted(&self, frame: &Frame, x: f64) -> Option<Frame> {
+        let (k, mut out) = (frame.k, frame.clone());
+        match self.scale {
+            Scale::Sd(i) => {
+                let by = (x - self.coordinate(frame)?).exp();
+                (0..k).for_each(|l| out.w[l * k + i] *= by);
+            }
+            Scale::Correlation(i, j) => {
+                let t = frame.t();
+                let row = |i: usize| (0..k).map(|l| t[l * k + i]).collect::<Vec<f64>>();
+                let (a, b) = (row(i), row(j));
+                let (long, size) = (small::inner(&a, &a).sqrt(), small::inner(&b, &b).sqrt());
+                let away = |v: &[f64]| -> Vec<f64> {
+                    let along = small::inner(v, &a) / (long * long);
+                    v.iter().zip(&a).map(|(v, a)| v - along * a).collect()
+                };
+                let mut across = away(&b);
+                if small::inner(&across, &across).sqrt() < 1e-8 * size {
+                    // the rows are parallel: across them in the direction that is farthest from both
+                    let far = (0..k).min_by(|x, y| a[*x].abs().total_cmp(&a[*y].abs()))?;
+                    across = away(&(0..k).map(|l| f64::from(u8::from(l == far))).collect::<Vec<_>>());
+                }
+                let width = small::inner(&across, &across).sqrt();
+                let (r, rest) = (x.tanh(), 1.0 / x.cosh());
+                for l in 0..k {
+                    out.w[l * k + j] = size * (r * a[l] / long + rest * across[l] / width);
+                }
+                out.w
+                    .iter_mut()
+                    .zip(&t)
+                    .enumerate()
+                    .filter(|(e, _)| e % k != j)
+                    .for_each(|(_, (w, t))| *w = *t);
+                out.rank = k;
+            }
+        }
+        out.w.iter().all(|w| w.is_finite()).then_some(out)
+    }
+
+    /// The same coefficients at c = x.
+    fn moved(&self, place: &Place, x: f64) -> Result<Place, Error> {
+        let frame = match (self.scale, self.coordinate(&place.frame)) {
+            // an sd of 0 has no logarithm: an independent effect of that size is added
+            (Scale::Sd(i), None) => {
+                let (k, mut frame) = (place.frame.k, place.frame.clone());
+                let free = (frame.rank * k..k * k).step_by(k);
+                let column = free.max_by(|x, y| frame.w[x + i].abs().total_cmp(&frame.w[y + i].abs()));
+                let Some(column) = column else { return Err(self.lost(place)) };
+                frame.w[column..column + k].fill(0.0);
+                frame.w[column + i] = x.exp();
+                for l in 0..k {
+                    frame.w.swap(column + l, frame.rank * k + l);
+                }
+                frame.rank += 1;
+                frame
+            }
+            _ => self.adjusted(&place.frame, x).ok_or_else(|| self.lost(place))?,
+        };
+        Place::at(self.model, place.beta.clone(), frame, COARSE)
+    }
+
+    fn lost(&self, place: &Place) -> Error {
+        Error::NotConverged {
+            iterations: STEPS,
+            decrement: f64::NAN,
+            sds: super::evaluate::sds(&place.frame),
+        }
+    }
+
+    /// Gradient and Hessian of c in (β, S), by differences in the chart.
+    fn derivatives(&self, frame: &Frame, p: usize) -> Option<(Vec<f64>, Vec<f64>)> {
+        let basis = frame.basis();
+        let (n, h) = (basis.len(), DIFFERENCE);
+        let at = |steps: &[(usize, f64)]| {
+            let mut s = vec![0.0; frame.k * frame.k];
+            for (b, by) in steps {
+                s.iter_mut().zip(&basis[*b]).for_each(|(s, b)| *s += by * b);
+            }
+            self.coordinate(&frame.moved(&s)?)
+        };
+        let (d, own) = (p + n, self.coordinate(frame)?);
+        let (mut gradient, mut hessian) = (vec![0.0; d], vec![0.0; d * d]);
+        for i in 0..n {
+            let (up, down) = (at(&[(i, h)])?, at(&[(i, -h)])?);
+            gradient[p + i] = (up - down) / (2.0 * h);
+            hessian[(p + i) * (d + 1)] = (up - 2.0 * own + down) / (h * h);
+            for j in 0..i {
+                let both = at(&[(i, h), (j, h)])? + at(&[(i, -h), (j, -h)])?
+                    - at(&[(i, h), (j, -h)])?
+                    - at(&[(i, -h), (j, h)])?;
+                hessian[(p + i) * d + p + j] = both / (4.0 * h * h);
+                hessian[(p + j) * d + p + i] = both / (4.0 * h * h);
+            }
+        }
+        Some((gradient, hessian))
+    }
+
+    /// The lowest F at c = x, from a place nearby.
+    fn minimise(&self, from: &Place, x: f64) -> Result<Level, Error> {
+        let p = self.model.design.fixed;
+        let groups = self.model.levels().len() as f64;
+        let (mut place, mut slope, mut tried, mut releases) = (from.clone(), 0.0, SMALL, 0);
+        // whether the place has c = x, and can be compared with the next
+        let (mut there, mut stalled) = (false, 0);
+        for _ in 0..STEPS {
+            let (objective, frame) = (&place.objective, &place.frame);
+            let d = objective.gradient.len();
+            let (a, bend) = self.derivatives(frame, p).ok_or_else(|| self.lost(&place))?;
+            let own = self.coordinate(frame).ok_or_else(|| self.lost(&place))?;
+            // the Hessian of the Lagrangian, convex across the constraint
+            let steep = small::inner(&a, &a);
+            let trace: f64 = objective.hessian.iter().step_by(d + 1).skip(p).map(|h| h.abs()).sum();
+            let lagrangian: Vec<f64> = (0..d * d)
+                .map(|e| objective.hessian[e] - slope * bend[e] + trace / steep * a[e % d] * a[e / d])
+                .collect();
+            let solve = |g: &[f64]| newton(&lagrangian, g).ok_or_else(|| self.lost(&place));
+            let ((down, _), (along, _)) = (solve(&objective.gradient)?, solve(&a)?);
+            let size = -small::inner(&a, &along);
+            let multiplier = -(small::inner(&a, &down) - (x - own)) / size;
+            let step: Vec<f64> = (0..d).map(|j| down[j] - multiplier * along[j]).collect();
+            // the multiplier is that of F itself: the added term has the slope trace·(x − c)
+            slope = multiplier - trace / steep * (x - own);
+            let descent: f64 = -(0..d).map(|j| (objective.gradient[j] - slope * a[j]) * step[j]).sum::<f64>();
+            if there && (descent < DONE || stalled == STALLED) {
+                match self.released(&place, slope).filter(|_| releases < RELEASES) {
+                    Some(frame) => {
+                        let frame = self.adjusted(&frame, x).ok_or_else(|| self.lost(&place))?;
+                        place = Place::at(self.model, place.beta, frame, COARSE)?;
+                        (releases, tried, stalled) = (releases + 1, 1e-4, 0);
+                        continue;
+                    }
+                    None => return Ok(Level { place, slope }),
+                }
+            }
+            let s = unpacked(frame, &step[p..]);
+            let longest = linalg::dot(&s, &s).sqrt();
+            let mut by = (LONGEST / longest).min(1.0);
+            let shortest = 1e-6 * by;
+            let slack = 1e-11 * (1.0 + objective.value.abs()) + 2.0 * COARSE * groups.sqrt();
+            let next = loop {
+                let beta: Vec<f64> = place.beta.iter().zip(&step).map(|(b, v)| b + by * v).collect();
+                let moved = frame.moved(&s.iter().map(|v| by * v).collect::<Vec<_>>());
+                if let Some(frame) = moved.and_then(|frame| self.adjusted(&frame, x)) {
+                    match Place::at(self.model, beta, frame, COARSE) {
+                        // the first step only leads to c = x
+                        Ok(next) if !there => break Some(next),
+                        Ok(next) if next.objective.value <= objective.value - 1e-4 * by * descent + slack => {
+                            break Some(next);
+                        }
+                        Err(Error::Stopped) => return Err(Error::Stopped),
+                        _ => {}
+                    }
+                }
+                by /= 3.0;
+                if by < shortest {
+                    break None;
+                }
+            };
+            match next {
+                Some(next) => {
+                    let falls = !there || objective.value - next.objective.value > DONE;
+                    stalled = if falls { 0 } else { stalled + 1 };
+                    (place, there) = (next, true);
+                }
+                None if there && descent < 1e-3 => return Ok(Level { place, slope }),
+                None => return Err(self.lost(&place)),
+            }
+            (place, tried) = self.reduced(place, x, slope, tried)?;
+        }
+        Err(self.lost(&place))
+    }
+
+    /// The place without its smallest direction, if that is small and F is not larger there.
+    fn reduced(&self, place: Place, x: f64, slope: f64, tried: f64) -> Result<(Place, f64), Error> {
+        // a row that is turned to a correlation needs every direction
+        if place.frame.rank <= 1 || matches!(self.scale, Scale::Correlation(..)) {
+            return Ok((place, tried));
+        }
+        let Some((smallest, frame)) = place.frame.reduced(self.model.rms()) else {
+            return Ok((place, tried));
+        };
+        let Some(frame) = self.adjusted(&frame, x).filter(|_| smallest < tried) else {
+            return Ok((place, tried));
+        };
+        let singular = match Place::at(self.model, place.beta.clone(), frame, COARSE) {
+            Ok(singular) => singular,
+            Err(Error::Stopped) => return Err(Error::Stopped),
+            Err(_) => return Ok((place, 0.1 * smallest)),
+        };
+        let better = singular.objective.value <= place.objective.value + DONE;
+        match better && self.released(&singular, slope).is_none() {
+            true => Ok((singular, tried)),
+            false => Ok((place, 0.1 * smallest)),
+        }
+    }
+
+    /// The frame with one more direction, if the Lagrangian falls outward.
+    fn released(&self, place: &Place, slope: f64) -> Option<Frame> {
+        let (k, r) = (place.frame.k, place.frame.rank);
+        let mut outward = place.objective.outward.clone();
+        if let Scale::Sd(i) = self.scale {
+            // ∂c/∂Σ_ii = 1/(2Σ_ii)
+            let t = place.frame.t();
+            let variance: f64 = (0..k).map(|l| t[l * k + i].powi(2)).sum();
+            let w = |a: usize| place.frame.w[a * k + i];
+            for a in r..k {
+                (r..k).for_each(|b| outward[a * k + b] -= slope * w(a) * w(b) / (2.0 * variance));
+            }
+        }
+        let (least, vector) = place.frame.outward(&outward)?;
+        (least < -1e-6).then(|| place.frame.released(&vector))
+    }
+}
