@@ -17,6 +17,9 @@ use crate::linear::TermFit;
 use crate::linear::chart::Frame;
 use crate::linear::small;
 
+/// The relative error of a group's integral behind the laws of its effects.
+const EFFECTS: f64 = 1e-8;
+
 /// How well log L is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Quadrature {
@@ -143,7 +146,7 @@ impl Model {
 
     /// The laws of the effects of all levels that have rows, at β and TTᵀ.
     pub fn effects(&self, beta: &[f64], factor: &[f64]) -> Result<Vec<LevelEffects>, Error> {
-        self.effects_to(beta, factor, FINE)
+        self.effects_to(beta, factor, EFFECTS)
     }
 
     /// The same with a relative error of every group's integral to aim at.
@@ -202,7 +205,10 @@ impl Model {
 
     fn describe(&self, found: Found) -> Result<CorrelatedFit, Error> {
         let Found { place, iterations, evaluations, decrement } = found;
-        let place = Place::at(self, place.beta, place.frame, FINEST)?;
+        let place = match place.epsilon <= FINEST {
+            true => place,
+            false => Place::at(self, place.beta, place.frame, FINEST)?,
+        };
         let (frame, p, k) = (&place.frame, self.design.fixed, self.design.effects);
         let objective = &place.objective;
         let quadrature = if objective.error.is_finite() {

@@ -25,12 +25,18 @@ const START: f64 = 0.1;
 const FULL: f64 = 0.9999;
 /// The first guess of the other sds, in the same units, where one is 0.
 const START_WITHOUT: f64 = 0.5;
+/// Where the search begins for correlations beyond it.
+const INSIDE: f64 = 0.95;
+/// The artanh of a correlation that is 1 to rounding.
+const ONE: f64 = 19.0;
 /// How close −2 log L must be to the cut, as a part of 1 + the cut.
 const CLOSE: f64 = 1e-4;
 /// Converged: half of it is what is left to gain in log L.
 const DONE: f64 = 1e-5;
 /// Steps in which F falls by less than that, as far as its integrals can tell, in a row.
 const STALLED: usize = 2;
+/// What F may lose where a small direction is left out.
+const HARDLY: f64 = 0.02;
 /// Steps at one value of the coordinate, at most.
 const STEPS: usize = 40;
 /// |S| of one step, at most.
@@ -106,12 +112,13 @@ impl Model {
         let unit = 1.0 / self.rms()[i];
         let zero = fit.term.sds[i] < NOTHING * unit;
         let guess = first_step(fit.term.log_sd_errors.get(i).copied(), cut).min(1.0);
-        let begin = if zero { profile.moved(best, (START * unit).ln())? } else { best.clone() };
-        let high = profile.end(begin.clone(), guess, f64::INFINITY, cut)?;
+        let start = if zero { START * unit } else { fit.term.sds[i] }.ln();
+        let begin = if zero { profile.moved(best, start)? } else { best.clone() };
+        let high = profile.end(begin.clone(), start, guess, f64::INFINITY, cut)?;
         let low = if zero || profile.without(best, i)? <= cut {
             Some(0.0)
         } else {
-            profile.end(begin, -guess, (NOTHING * unit).ln(), cut)?.map(f64::exp)
+            profile.end(begin, start, -guess, (NOTHING * unit).ln(), cut)?.map(f64::exp)
         };
         Ok(low.zip(high).map(|(low, high)| Interval { low, high: high.exp() }))
     }
@@ -128,15 +135,17 @@ impl Model {
         let own = fit.term.correlations[j * k + i].clamp(-FULL, FULL).atanh();
         let place = TermFit::pairs(k).position(|pair| pair == (i, j)).map(|at| k + at);
         let variance = place.and_then(|at| fit.covariance.get(at * (k + k * (k - 1) / 2 + 1)));
-        let guess = first_step(variance.map(|v| v.sqrt()), cut);
-        // from ±1 the profile begins just inside
-        let begin = if own.abs() < limit { best.clone() } else { profile.moved(best, own)? };
+        let guess =
+            first_step(variance.map(|v| v.sqrt()), cut).min(1.0) + (own.abs() - INSIDE.atanh()).max(0.0);
+        // near ±1 the chart is badly scaled
+        let near = own.clamp(-INSIDE.atanh(), INSIDE.atanh());
+        let begin = if own == near { best.clone() } else { profile.moved(best, near)? };
         let of = |up: bool| -> Result<Option<f64>, Error> {
             let sign = if up { 1.0 } else { -1.0 };
-            if own * sign >= limit {
+            if own * sign >= limit || (own * sign > INSIDE.atanh() && profile.at(best, sign * ONE)? <= cut) {
                 return Ok(Some(sign));
             }
-            let x = profile.end(begin.clone(), sign * guess, sign * limit, cut)?;
+            let x = profile.end(begin.clone(), own, sign * guess, sign * limit, cut)?;
             Ok(x.map(|x| if x * sign >= limit { sign } else { x.tanh() }))
         };
         Ok(of(false)?.zip(of(true)?).map(|(low, high)| Interval { low, high }))
@@ -156,9 +165,9 @@ struct Profile<'a> {
 }
 
 impl Profile<'_> {
-    fn end(&self, from: Place, step: f64, limit: f64, cut: f64) -> Result<Option<f64>, Error> {
+    /// The end in the direction of `step` from the coordinate `start`, the first search from the place `from`.
+    fn end(&self, from: Place, start: f64, step: f64, limit: f64, cut: f64) -> Result<Option<f64>, Error> {
         let mut place = from;
-        let start = self.coordinate(&place.frame).ok_or(Error::NotFinite { sds: Vec::new() })?;
         end(End { start, step, limit, cut, close: CLOSE }, |x| {
             let level = match self.minimise(&place, x) {
                 // an sd that vanishes is known to be beyond the cut
@@ -184,6 +193,13 @@ impl Profile<'_> {
         }
     }
 
+    /// How far −2 log L is above its minimum at c = x with everything else as it is: the profile is not higher.
+    fn at(&self, place: &Place, x: f64) -> Result<f64, Error> {
+        let frame = self.adjusted(&place.frame, x).ok_or_else(|| self.lost(place))?;
+        let there = Place::at(self.model, place.beta.clone(), frame, COARSE)?;
+        Ok(2.0 * (there.objective.value - self.least))
+    }
+
     /// How far −2 log L is above its minimum if effect i has an sd of 0; nothing of that is known (0) if the search
     /// without it ends elsewhere.
     fn without(&self, best: &Place, i: usize) -> Result<f64, Error> {
@@ -193,7 +209,15 @@ impl Profile<'_> {
         let mut w: Vec<f64> = columns.collect();
         w.resize(k * k, 0.0);
         let frame = Frame { k, rank: k - 1, w };
-        let found = descend(self.model, best.beta.clone(), frame, &mut |_, _| ControlFlow::Continue(()))?;
+        let mut watch = |_: &[f64], _: f64| ControlFlow::Continue(());
+        let found = match descend(self.model, best.beta.clone(), frame, &mut watch) {
+            // the others vanish, too
+            Err(Error::NotConverged { sds, .. }) if sds.iter().zip(rms).all(|(sd, r)| sd * r < NOTHING) => {
+                let none = Frame { rank: 0, ..Frame::start(rms, START_WITHOUT) };
+                descend(self.model, best.beta.clone(), none, &mut watch)?
+            }
+            found => found?,
+        };
         let own = (0..k).all(|l| found.place.frame.t()[l * k + i] == 0.0);
         Ok(if own { 2.0 * (found.place.objective.value - self.least) } else { 0.0 })
     }
@@ -377,13 +401,14 @@ impl Profile<'_> {
                 None if there && descent < 1e-3 => return Ok(Level { place, slope }),
                 None => return Err(self.lost(&place)),
             }
-            (place, tried) = self.reduced(place, x, slope, tried)?;
+            (place, tried) = self.reduced(place, x, tried)?;
         }
         Err(self.lost(&place))
     }
 
-    /// The place without its smallest direction, if that is small and F is not larger there.
-    fn reduced(&self, place: Place, x: f64, slope: f64, tried: f64) -> Result<(Place, f64), Error> {
+    /// The place without its smallest direction, if that is small and F hardly larger there: near a singular matrix
+    /// the chart of all directions is badly scaled, and the face is left again if F falls outward.
+    fn reduced(&self, place: Place, x: f64, tried: f64) -> Result<(Place, f64), Error> {
         // a row that is turned to a correlation needs every direction
         if place.frame.rank <= 1 || matches!(self.scale, Scale::Correlation(..)) {
             return Ok((place, tried));
@@ -394,15 +419,10 @@ impl Profile<'_> {
         let Some(frame) = self.adjusted(&frame, x).filter(|_| smallest < tried) else {
             return Ok((place, tried));
         };
-        let singular = match Place::at(self.model, place.beta.clone(), frame, COARSE) {
-            Ok(singular) => singular,
-            Err(Error::Stopped) => return Err(Error::Stopped),
-            Err(_) => return Ok((place, 0.1 * smallest)),
-        };
-        let better = singular.objective.value <= place.objective.value + DONE;
-        match better && self.released(&singular, slope).is_none() {
-            true => Ok((singular, tried)),
-            false => Ok((place, 0.1 * smallest)),
+        match Place::at(self.model, place.beta.clone(), frame, COARSE) {
+            Ok(next) if next.objective.value <= place.objective.value + HARDLY => Ok((next, tried)),
+            Err(Error::Stopped) => Err(Error::Stopped),
+            _ => Ok((place, 0.1 * smallest)),
         }
     }
 

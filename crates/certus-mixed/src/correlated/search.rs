@@ -23,8 +23,10 @@ pub(super) const COARSE: f64 = 1e-6;
 pub(super) const FINE: f64 = 1e-10;
 /// The same for the proof, whose gradient must be right.
 pub(super) const FINEST: f64 = 1e-13;
-/// Below this decrement integrals are exact to [`FINE`].
-const NEAR: f64 = 1e-3;
+/// Below the first decrement integrals are exact to [`FINE`], or below the second if it no longer falls.
+const NEAR: [f64; 2] = [1e-6, 1e-3];
+/// Below this one the next step is the last or nearly so, and is evaluated as the proof needs it, to [`FINEST`].
+const LAST: f64 = 1e-8;
 /// Converged.
 const DONE: f64 = 1e-19;
 /// A direction whose sd falls below this is tried at 0.
@@ -43,6 +45,8 @@ pub(super) struct Place {
     pub(super) beta: Vec<f64>,
     pub(super) frame: Frame,
     pub(super) objective: Objective,
+    /// The relative error of a group's integral that was aimed at.
+    pub(super) epsilon: f64,
 }
 
 /// A minimum of F.
@@ -58,7 +62,7 @@ impl Place {
     pub(super) fn at(model: &Model, beta: Vec<f64>, frame: Frame, epsilon: f64) -> Result<Self, Error> {
         let options = Options { second: true, epsilon, halved: false };
         let objective = model.evaluate(&beta, &frame, options)?;
-        Ok(Self { beta, frame, objective })
+        Ok(Self { beta, frame, objective, epsilon })
     }
 }
 
@@ -150,7 +154,8 @@ pub(super) fn descend(
         let Some((step, decrement)) = newton(hessian, gradient) else {
             return Err(not_converged(f64::NAN, &place));
         };
-        if decrement < NEAR && epsilon != FINE {
+        let near = decrement < NEAR[0] || (decrement < NEAR[1] && decrement > 0.25 * last);
+        if near && epsilon == COARSE {
             epsilon = FINE;
             place = Place::at(model, place.beta, place.frame, epsilon)?;
             (evaluations, last) = (evaluations + 1, f64::INFINITY);
@@ -176,6 +181,9 @@ pub(super) fn descend(
         let mut by = (LONGEST / linalg::dot(&s, &s).sqrt()).min(1.0);
         let (shortest, descent) = (1e-9 * by, -linalg::dot(&step, gradient));
         let slack = 1e-11 * (1.0 + value.abs()) + 2.0 * epsilon * groups.sqrt();
+        if decrement < LAST && epsilon == FINE {
+            epsilon = FINEST;
+        }
         let next = loop {
             let to: Vec<f64> = place.beta.iter().zip(&step).map(|(b, x)| b + by * x).collect();
             let moved = place.frame.moved(&s.iter().map(|x| by * x).collect::<Vec<_>>());
