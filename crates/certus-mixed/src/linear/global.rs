@@ -260,8 +260,13 @@ impl<'a> Search<'a> {
 
     fn spent(&mut self, cell: &Cell) -> Result<(), NotGlobal> {
         self.cells += 1;
-        let (columns, rest) = (self.s.layout.columns() as f64, self.s.layout.rest() as f64);
-        let each = 5.0 * (100.0 * columns + rest * rest * (rest + columns.min(1e3)));
+        let components = &self.s.components;
+        let work = |c: usize| {
+            let (n, levels) = (components.size(c) as f64, components.levels(c).len() as f64);
+            n * n * (n + (n + levels).min(1e3))
+        };
+        let rest: f64 = (0..components.count()).map(work).sum();
+        let each = 5.0 * (100.0 * self.s.layout.columns() as f64 + rest);
         if self.cells > CELLS || self.cells as f64 * each > self.budget {
             return Err(NotGlobal::Undecided { cells: self.cells, ratios: cell.low.clone() });
         }

@@ -22,8 +22,10 @@
 //! ```
 
 mod ball;
+mod blocks;
 mod boundary;
 pub(crate) mod chart;
+mod components;
 mod conditional;
 mod derivatives;
 mod deviations;

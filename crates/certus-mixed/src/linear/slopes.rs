@@ -3,15 +3,17 @@
 
 use certus::{linalg, parallel};
 
-use super::point::{Criterion, PIECE, Point, scale, transpose};
+use super::blocks::{Blocks, add_times, scale};
+use super::components::NOWHERE;
+use super::point::{Criterion, PIECE, Point};
 use super::small;
 
 /// What the derivatives in any direction are made of.
 pub(super) struct Slopes {
     /// S⁻¹.
-    pub(super) inverse: Vec<f64>,
+    pub(super) inverse: Blocks,
     /// N = Λ₂S⁻¹Λ₂ᵀ.
-    pub(super) n: Vec<f64>,
+    pub(super) n: Blocks,
     /// Per factor T⁻¹, where R is Λ⁻ᵀ(I − S⁻¹)Λ⁻¹ and not K − KNK: whichever keeps its digits.
     pub(super) inverted: Vec<Option<Vec<f64>>>,
     /// ZᵀV⁻¹[X r], all columns of Z × (p + 1).
@@ -33,15 +35,11 @@ pub(super) struct Slopes {
 impl Slopes {
     pub(super) fn new(point: &Point<'_>) -> Self {
         let (s, p) = (point.statistics, point.statistics.layout.fixed);
-        let (q, width, all) = (s.layout.rest(), p + 1, s.layout.columns());
+        let (width, all) = (p + 1, s.layout.columns());
         let inverted: Vec<_> = (0..s.layout.factors.len()).map(|f| inverse_form(point, f)).collect();
-        let inverse = if q > 0 { linalg::inverse_of_factor(&point.l, q) } else { Vec::new() };
+        let inverse = point.l.inverse_of_factor();
         let mut n = inverse.clone();
-        if q > 0 {
-            scale(s, &point.t, false, &mut n);
-            transpose(&mut n, q);
-            scale(s, &point.t, false, &mut n);
-        }
+        n.congruent(&s.layout, &point.t, false);
         let mut lx = vec![0.0; p * p];
         (0..p).for_each(|j| lx[j * p..][..p].copy_from_slice(&point.lx[j * width..][..p]));
         let mut xi = small::identity(p);
@@ -113,15 +111,15 @@ impl Slopes {
             return (Vec::new(), Vec::new());
         }
         let mut scaled = c.to_vec();
-        scale(s, &point.t, true, &mut scaled);
+        scale(&s.layout, &point.t, true, &mut scaled);
         let mut solved = vec![0.0; c.len()];
-        linalg::add_square_times(&self.inverse, q, false, &scaled, &mut solved);
+        self.inverse.add_times(&scaled, &mut solved);
         let mut through = solved.clone();
-        scale(s, &point.t, false, &mut through);
+        scale(&s.layout, &point.t, false, &mut through);
         let mut out = c.to_vec();
         if self.inverted[1..].iter().any(Option::is_none) {
             let mut back = vec![0.0; c.len()];
-            linalg::add_square_times(&point.k, q, false, &through, &mut back);
+            point.k.add_times(&through, &mut back);
             out.iter_mut().zip(&back).for_each(|(o, b)| *o -= b);
         }
         let before = s.layout.factors[0].columns();
@@ -140,78 +138,129 @@ impl Slopes {
     /// The blocks G_gA_g − G_gB_gNB_gᵀG_gᵀ of factor 1.
     fn first_blocks(&self, point: &Point<'_>) -> Vec<f64> {
         let s = point.statistics;
-        let (k, q) = (s.layout.factors[0].effects, s.layout.rest());
-        let mut out = vec![0.0; s.own[0].len()];
-        parallel::for_each_piece(&mut out, PIECE * k * k, 1, &|piece, out| {
-            let (mut u, mut nu) = (Vec::new(), Vec::new());
-            let count = out.len() / (k * k);
-            let mut products = Vec::new();
-            if s.dense {
-                let mut rows = vec![0.0; q * k * count];
-                for g in 0..count {
-                    kept_meeting(point, piece * PIECE + g, &mut u);
-                    for (t, &column) in s.meeting(piece * PIECE + g).0.iter().enumerate() {
-                        (0..k).for_each(|i| rows[(g * k + i) * q + column as usize] = u[t * k + i]);
-                    }
+        let size = s.layout.factors[0].effects.pow(2);
+        let levels = s.components.all_levels();
+        let mut sorted = vec![0.0; s.own[0].len()];
+        parallel::for_each_piece(&mut sorted, PIECE * size, 1, &|piece, mut out| {
+            let mut at = piece * PIECE;
+            while !out.is_empty() {
+                let (component, end) = s.components.run(at);
+                let count = (end - at).min(out.len() / size);
+                let (own, after) = out.split_at_mut(count * size);
+                let levels = &levels[at..at + count];
+                if component != NOWHERE && s.components.dense(component) {
+                    self.dense_blocks(point, component, levels, own);
+                } else {
+                    self.sparse_blocks(point, component, levels, own);
                 }
-                products = vec![0.0; rows.len()];
-                linalg::add_square_times(&self.n, q, false, &rows, &mut products);
-            }
-            for (g, out) in out.chunks_exact_mut(k * k).enumerate() {
-                let level = piece * PIECE + g;
-                let kept = &point.kept[level * k * k..][..k * k];
-                small::product_into(kept, false, &s.own[0][level * k * k..][..k * k], k, out);
-                kept_meeting(point, level, &mut u);
-                let columns = s.meeting(level).0;
-                for (t, &column) in columns.iter().enumerate() {
-                    // N u of this column, for every effect
-                    nu.clear();
-                    if s.dense {
-                        nu.extend((0..k).map(|j| products[(g * k + j) * q + column as usize]));
-                    } else {
-                        nu.resize(k, 0.0);
-                        let row = &self.n[column as usize * q..][..q];
-                        for (v, &other) in columns.iter().enumerate() {
-                            let by = row[other as usize];
-                            (0..k).for_each(|j| nu[j] += by * u[v * k + j]);
-                        }
-                    }
-                    for j in 0..k {
-                        (0..k).for_each(|i| out[j * k + i] -= u[t * k + i] * nu[j]);
-                    }
-                }
+                (at, out) = (at + count, after);
             }
         });
+        let mut out = vec![0.0; sorted.len()];
+        for (&g, block) in levels.iter().zip(sorted.chunks_exact(size)) {
+            out[g as usize * size..][..size].copy_from_slice(block);
+        }
         out
+    }
+
+    /// The same for levels of one component whose columns most of them meet.
+    fn dense_blocks(&self, point: &Point<'_>, component: usize, levels: &[u32], out: &mut [f64]) {
+        let s = point.statistics;
+        let (k, n) = (s.layout.factors[0].effects, s.components.size(component));
+        let mut u = Vec::new();
+        let mut rows = vec![0.0; n * k * levels.len()];
+        for (rows, &g) in rows.chunks_exact_mut(n * k).zip(levels) {
+            kept_meeting(point, g as usize, &mut u);
+            for (t, &column) in s.meeting(g as usize).0.iter().enumerate() {
+                (0..k).for_each(|i| rows[i * n + s.components.place(column)] = u[t * k + i]);
+            }
+        }
+        let mut products = vec![0.0; rows.len()];
+        linalg::add_square_times(self.n.block(component), n, false, &rows, &mut products);
+        for ((out, &g), products) in out.chunks_exact_mut(k * k).zip(levels).zip(products.chunks_exact(n * k))
+        {
+            kept_own(point, g as usize, out);
+            kept_meeting(point, g as usize, &mut u);
+            for (t, &column) in s.meeting(g as usize).0.iter().enumerate() {
+                for j in 0..k {
+                    let by = products[j * n + s.components.place(column)];
+                    (0..k).for_each(|i| out[j * k + i] -= u[t * k + i] * by);
+                }
+            }
+        }
+    }
+
+    /// The same for levels that meet few columns, or none.
+    fn sparse_blocks(&self, point: &Point<'_>, component: usize, levels: &[u32], out: &mut [f64]) {
+        let s = point.statistics;
+        let k = s.layout.factors[0].effects;
+        let (n, block) = match component {
+            NOWHERE => (0, &[][..]),
+            c => (s.components.size(c), self.n.block(c)),
+        };
+        let (mut u, mut nu) = (Vec::new(), vec![0.0; k]);
+        for (out, &g) in out.chunks_exact_mut(k * k).zip(levels) {
+            kept_own(point, g as usize, out);
+            kept_meeting(point, g as usize, &mut u);
+            let columns = s.meeting(g as usize).0;
+            for (t, &column) in columns.iter().enumerate() {
+                // N u of this column, for every effect
+                nu.fill(0.0);
+                let row = &block[s.components.place(column) * n..][..n];
+                for (v, &other) in columns.iter().enumerate() {
+                    let by = row[s.components.place(other)];
+                    (0..k).for_each(|j| nu[j] += by * u[v * k + j]);
+                }
+                for j in 0..k {
+                    (0..k).for_each(|i| out[j * k + i] -= u[t * k + i] * nu[j]);
+                }
+            }
+        }
     }
 
     /// The blocks of another factor: Λ⁻ᵀ(I − S⁻¹)Λ⁻¹ or K − KNK.
     fn rest_blocks(&self, point: &Point<'_>, f: usize) -> Vec<f64> {
         let (s, factor) = (point.statistics, point.statistics.layout.factors[f]);
-        let (q, k, start) = (s.layout.rest(), factor.effects, factor.start - s.layout.factors[0].columns());
-        let mut out = Vec::with_capacity(factor.columns() * k);
+        let (k, start) = (factor.effects, factor.start - s.layout.factors[0].columns());
         if let Some(inverse) = &self.inverted[f] {
             let turned = small::transposed(inverse, k);
+            let mut out = Vec::with_capacity(factor.columns() * k);
             let mut block = vec![0.0; k * k];
             for at in (0..factor.levels).map(|l| start + l * k) {
                 for j in 0..k {
                     for i in 0..k {
-                        block[j * k + i] = f64::from(u8::from(i == j)) - self.inverse[(at + j) * q + at + i];
+                        block[j * k + i] = f64::from(u8::from(i == j)) - self.inverse.at(at + i, at + j);
                     }
                 }
                 out.extend(small::congruence(&turned, &block, k));
             }
             return out;
         }
-        let own = &point.k[start * q..][..factor.columns() * q];
-        let mut nk = vec![0.0; own.len()];
-        linalg::add_square_times(&self.n, q, false, own, &mut nk);
-        for level in 0..factor.levels {
-            for j in 0..k {
-                for i in 0..k {
-                    let (a, b) = (level * k + i, level * k + j);
-                    out.push(own[b * q + start + a] - linalg::dot(&own[a * q..][..q], &nk[b * q..][..q]));
+        // per piece of components, the blocks of their levels
+        let pieces = s.components.pieces();
+        let mut found = vec![Vec::new(); pieces.len()];
+        parallel::for_each_piece(&mut found, 1, 1, &|i, out| {
+            let mut nk = Vec::new();
+            for c in pieces[i].clone() {
+                let (n, part) = (s.components.size(c), s.components.part(c, f));
+                let own = &point.k.block(c)[part.start * n..part.end * n];
+                nk.clear();
+                nk.resize(own.len(), 0.0);
+                add_times(self.n.block(c), n, own, &mut nk);
+                for level in (0..part.len()).step_by(k) {
+                    for (b, a) in (level..level + k).flat_map(|b| (level..level + k).map(move |a| (b, a))) {
+                        let through = linalg::dot(&own[a * n..][..n], &nk[b * n..][..n]);
+                        out[0].push(own[b * n + part.start + a] - through);
+                    }
                 }
+            }
+        });
+        let mut out = vec![0.0; factor.columns() * k];
+        let mut found = found.iter().flatten();
+        for c in 0..s.components.count() {
+            for column in &s.components.members(c)[s.components.part(c, f)] {
+                let at = (*column as usize - start) * k;
+                out[at..at + k].iter_mut().zip(&mut found).for_each(|(o, x)| *o = *x);
             }
         }
         out
@@ -288,7 +337,7 @@ impl Slopes {
         }
         let (mut through, mut rest) = (Vec::new(), Vec::new());
         if q > 0 {
-            linalg::add_square_times(&point.k, q, false, &v2, &mut met);
+            point.k.add_times(&v2, &mut met);
             (through, rest) = self.residual(point, &met);
         }
         let mut out = vec![0.0; v.len()];
@@ -326,16 +375,23 @@ pub(super) fn kept_meeting(point: &Point<'_>, g: usize, out: &mut Vec<f64>) {
     }
 }
 
+/// G_gA_g.
+fn kept_own(point: &Point<'_>, g: usize, out: &mut [f64]) {
+    let (s, k) = (point.statistics, point.statistics.layout.factors[0].effects);
+    let at = g * k * k;
+    small::product_into(&point.kept[at..at + k * k], false, &s.own[0][at..at + k * k], k, out);
+}
+
 /// T⁻¹ of a factor of Z₂ if all its scales are above what its columns of K allow to tell from 0 (λ² max K_jj ≥ 1).
 fn inverse_form(point: &Point<'_>, f: usize) -> Option<Vec<f64>> {
     if f == 0 {
         return None;
     }
     let s = point.statistics;
-    let (factor, q) = (s.layout.factors[f], s.layout.rest());
+    let factor = s.layout.factors[f];
     let (k, start) = (factor.effects, factor.start - s.layout.factors[0].columns());
-    let size =
-        |e: usize| (0..factor.levels).map(|l| point.k[(start + l * k + e) * (q + 1)]).fold(0.0, f64::max);
+    let columns = |e: usize| (start + e..start + factor.columns()).step_by(k);
+    let size = |e: usize| columns(e).map(|at| point.k.at(at, at)).fold(0.0, f64::max);
     let sizes: Vec<f64> = (0..k).map(size).collect();
     // TᵀdiagKT has smallest eigenvalue ≥ 1
     let t = &point.t[f];
