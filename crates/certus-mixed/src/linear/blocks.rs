@@ -276,3 +276,191 @@ pub(super) fn transpose(a: &mut [f64], dim: usize) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::chart::Frame;
+    use super::super::derivatives::{Derivatives, directions, traces};
+    use super::super::limit::sum_of_squares;
+    use super::super::moments::Moments;
+    use super::super::point::Criterion;
+    use super::super::sample::{Noise, with_codes};
+    use super::super::search::Place;
+    use super::super::statistics::Statistics;
+    use super::super::{deviation_len, deviations, fit, modes};
+    use super::*;
+
+    /// The same statistics with all columns of Z₂ in one component.
+    fn joined(s: &Statistics) -> Statistics {
+        let pairs: Vec<(u32, u32)> = (1..s.layout.rest() as u32).map(|i| (0, i)).collect();
+        let components = Arc::new(Components::new(&s.layout, &s.offsets, &s.columns, &pairs));
+        assert_eq!(components.count(), 1);
+        let mut rest = Blocks::zeros(&components);
+        for c in 0..s.components.count() {
+            let members = s.components.members(c).iter().map(|&i| i as usize);
+            for (i, j) in members.clone().flat_map(|i| members.clone().map(move |j| (i, j))) {
+                rest.set(i, j, s.rest.at(i, j));
+            }
+        }
+        Statistics { components, rest, ..s.clone() }
+    }
+
+    /// (name, levels, terms, rows, components, codes): nested factors of two and three levels, with slopes, a level that
+    /// no row has, components on both sides of [`SMALL`] with dense and sparse meetings, factors that are crossed in two
+    /// halves.
+    type Case =
+        (&'static str, &'static [usize], &'static [(usize, usize)], usize, usize, fn(&mut Noise) -> Vec<u32>);
+
+    fn below(noise: &mut Noise, most: u32) -> u32 {
+        ((noise.next() + 1.0) * 0.5 * f64::from(most)) as u32
+    }
+
+    const CASES: [Case; 7] = [
+        ("a/b", &[12, 60], &[(0, 1), (1, 1)], 300, 12, |noise| {
+            let b = below(noise, 60);
+            vec![b % 12, b]
+        }),
+        ("slopes of a/b", &[13, 48], &[(0, 2), (1, 1)], 300, 13, |noise| {
+            let b = below(noise, 48);
+            vec![b % 12, b]
+        }),
+        ("slopes of both", &[12, 36], &[(0, 3), (1, 2), (0, 1)], 400, 12, |noise| {
+            let b = below(noise, 36);
+            vec![b % 12, b]
+        }),
+        ("a/b/c", &[5, 20, 80], &[(0, 1), (1, 1), (2, 1)], 400, 5, |noise| {
+            let c = below(noise, 80);
+            vec![c % 5, c % 20, c]
+        }),
+        ("a/b/c with slopes", &[3, 24, 96], &[(0, 1), (1, 2), (2, 2)], 600, 3, |noise| {
+            let c = below(noise, 96);
+            vec![c % 3, c % 24, c]
+        }),
+        ("a/b/c, few of many meet", &[2, 50, 200], &[(0, 1), (1, 1), (2, 1)], 600, 2, |noise| {
+            let c = below(noise, 200);
+            vec![c % 2, c % 50, c]
+        }),
+        ("crossed in two halves", &[60, 40], &[(0, 2), (1, 1)], 700, 2, |noise| {
+            let (a, b, half) = (below(noise, 30), below(noise, 20), below(noise, 2));
+            vec![2 * a + half, 2 * b + half]
+        }),
+    ];
+
+    fn near(a: &[f64], b: &[f64], sizes: impl Fn(usize) -> f64, what: &str) {
+        assert_eq!(a.len(), b.len(), "{what}");
+        for (i, (x, y)) in a.iter().zip(b).enumerate() {
+            assert!((x - y).abs() <= 1e-10 * sizes(i), "{what} {i}: {x} {y}");
+        }
+    }
+
+    /// Blocks and one dense matrix: value, gradient, Hessian and Q at infinity agree, with scales on both sides of where
+    /// the form of R changes, for all factors and for some.
+    #[test]
+    fn components_are_one_dense_block() {
+        let mut noise = Noise(17);
+        for (name, levels, terms, rows, count, codes) in CASES {
+            let s = with_codes(levels, terms, rows, &mut noise, &codes);
+            let one = joined(&s);
+            assert_eq!(s.components.count(), count, "{name}");
+            for (criterion, scales) in [Criterion::Reml, Criterion::Ml]
+                .into_iter()
+                .flat_map(|c| [[0.05, 0.05], [1.0, 1.0], [5.0, 5.0], [0.05, 4.0]].map(|s| (c, s)))
+            {
+                let frames: Vec<Frame> = terms
+                    .iter()
+                    .map(|&(f, k)| {
+                        let scale = scales[f % 2];
+                        let mut w: Vec<f64> = (0..k * k).map(|_| 0.4 * scale * noise.next()).collect();
+                        (0..k).for_each(|i| w[i * (k + 1)] += scale);
+                        Frame { k, rank: k, w }
+                    })
+                    .collect();
+                let at = |s: &Statistics| {
+                    let place = Place::at(s, criterion, frames.clone()).unwrap();
+                    let directions = directions(s, &frames);
+                    let derivatives = Derivatives::new(&place.point, &place.slopes, &directions);
+                    let e = traces(&Moments::new(&place.point, &place.slopes), &directions);
+                    let (value, m) = (place.point.value, place.point.freedom());
+                    (value, derivatives.hessian(&e), derivatives, e, m)
+                };
+                let (value, hessian, found, e, m) = at(&s);
+                let (other, other_hessian, reference, ..) = at(&one);
+                let what = format!("{name} {criterion:?} {scales:?}");
+                near(&[value], &[other], |_| other.abs(), &what);
+                let d = found.gradient.len();
+                let trace = |i: usize| reference.trace[i].abs() + m * reference.q1[i].abs();
+                near(&found.gradient, &reference.gradient, trace, &what);
+                let own = |i: usize| e[i * (d + 1)] + m * reference.q2[i * (d + 1)];
+                let both = |i: usize| (own(i % d) * own(i / d)).sqrt();
+                near(&hessian, &other_hessian, both, &what);
+            }
+            if terms.len() == 2 && terms.iter().all(|t| t.1 == 1) {
+                for ratios in [[f64::INFINITY, 0.3], [0.3, f64::INFINITY], [f64::INFINITY; 2]] {
+                    let (found, reference) = (sum_of_squares(&s, &ratios), sum_of_squares(&one, &ratios));
+                    match (found, reference) {
+                        (Some(a), Some(b)) => near(&[a.0], &[b.0], |_| b.0, name),
+                        // the columns of one block are fewer combinations of each other than its components have
+                        _ => assert!(ratios == [f64::INFINITY; 2] && found.is_some(), "{name}"),
+                    }
+                }
+            }
+        }
+    }
+
+    /// So do what is reported of a fit and draws of the effects.
+    #[test]
+    fn effects_of_components_are_those_of_one_dense_block() {
+        let mut noise = Noise(18);
+        for (name, levels, terms, rows, _, codes) in CASES {
+            let s = with_codes(levels, terms, rows, &mut noise, &codes);
+            let one = joined(&s);
+            let found = fit(&s, Criterion::Reml).unwrap();
+            let reference = fit(&one, Criterion::Reml).unwrap();
+            near(&[found.value], &[reference.value], |_| found.value.abs(), name);
+            let pairs = modes(&s, &found).unwrap().into_iter().zip(modes(&one, &found).unwrap());
+            for (own, other) in pairs {
+                let size = |x: &[f64]| x.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+                for (own, other) in [
+                    (&own.means, &other.means),
+                    (&own.variances, &other.variances),
+                    (&own.given_fixed, &other.given_fixed),
+                    (&own.with_fixed, &other.with_fixed),
+                ] {
+                    near(own, other, |_| size(other), name);
+                }
+            }
+            let normals: Vec<f64> = (0..2 * deviation_len(&s)).map(|_| noise.next()).collect();
+            let (own, other) = (deviations(&s, &found, &normals), deviations(&one, &found, &normals));
+            near(&own.unwrap(), &other.unwrap(), |_| 1.0, name);
+        }
+    }
+
+    /// Columns belong together if they meet in a row, or a common level of factor 1.
+    #[test]
+    fn components_are_those_of_common_levels() {
+        // two factors beside the first: 0 and 1 of the second meet level 5 of the first, 1 and 2 meet no common level
+        let rows = [[0, 0, 0], [5, 0, 0], [5, 1, 0], [3, 2, 1], [4, 3, 1], [1, 1, 0], [2, 0, 0]];
+        let next = std::cell::Cell::new(0);
+        let codes = |_: &mut Noise| {
+            next.set(next.get() + 1);
+            rows[(next.get() - 1) % rows.len()].to_vec()
+        };
+        let terms = [(0, 1), (1, 1), (2, 2)];
+        let s = with_codes(&[7, 5, 2], &terms, 70, &mut Noise(1), &codes);
+        let members: Vec<Vec<u32>> =
+            (0..s.components.count()).map(|c| s.components.members(c).to_vec()).collect();
+        // the factor with two effects comes after that with five levels; level 4 of it is in no row
+        assert_eq!(members, [vec![0, 1, 5, 6], vec![2, 3, 7, 8], vec![4]]);
+        assert_eq!(s.components.levels(0), [0, 1, 2, 5]);
+        assert_eq!(s.components.levels(1), [3, 4]);
+        assert_eq!((s.components.used(), s.components.run(6).0), (2, super::super::components::NOWHERE));
+        assert_eq!(s.components.part(1, 2), 2..4);
+        let x: Vec<f64> = (0..18).map(f64::from).collect();
+        let gathered = s.components.gather(&x);
+        assert_eq!(gathered[..8], [0.0, 1.0, 5.0, 6.0, 9.0, 10.0, 14.0, 15.0]);
+        let mut back = vec![0.0; 18];
+        s.components.scatter(&gathered, &mut back);
+        assert_eq!(back, x);
+    }
+}

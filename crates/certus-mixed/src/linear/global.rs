@@ -17,6 +17,8 @@ use super::statistics::Statistics;
 const FAR: f64 = 1e6;
 /// Cells at most.
 const CELLS: usize = 200_000;
+/// Cells that a proof has at least, for one term and for two: less is not begun.
+const FEWEST: [f64; 2] = [8.0, 100.0];
 
 /// L3: no variances at all give a likelihood as high as those in the ball or on the face of L1 and L2.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +49,12 @@ pub enum NotGlobal {
         /// By how much the criterion is lower there.
         below: f64,
     },
+    /// Large models.
+    #[error("the branch and bound was not begun: it could look at {cells} cells, too few for a proof")]
+    Large {
+        /// Cells that it could look at.
+        cells: usize,
+    },
     /// A cell could not be excluded.
     #[error("the branch and bound left variances that it could not exclude (after {cells} cells)")]
     Undecided {
@@ -70,6 +78,10 @@ pub fn global(statistics: &Statistics, fit: &LinearMixedFit, budget: f64) -> Res
     let sizes: Vec<f64> = statistics.rms().iter().map(|r| r[0] * r[0]).collect();
     let (criterion, value) = (fit.criterion, fit.value);
     let mut search = Search { s: statistics, criterion, value, allowance: 0.0, budget, cells: 0 };
+    let affordable = budget / search.each();
+    if affordable < FEWEST[terms - 1] {
+        return Err(NotGlobal::Large { cells: affordable as usize });
+    }
     search.allowance = search.at(&estimate).ok_or(NotGlobal::Local)?.allowance;
     let scale = Scale { estimate: &estimate, sizes: &sizes };
     let far: Vec<f64> = sizes.iter().map(|s| FAR / s).collect();
@@ -258,16 +270,20 @@ impl<'a> Search<'a> {
         Some((first.max(second) + constant - allowance, at, least + constant + allowance))
     }
 
-    fn spent(&mut self, cell: &Cell) -> Result<(), NotGlobal> {
-        self.cells += 1;
+    /// Multiplications of a cell.
+    fn each(&self) -> f64 {
         let components = &self.s.components;
         let work = |c: usize| {
             let (n, levels) = (components.size(c) as f64, components.levels(c).len() as f64);
             n * n * (n + (n + levels).min(1e3))
         };
         let rest: f64 = (0..components.count()).map(work).sum();
-        let each = 5.0 * (100.0 * self.s.layout.columns() as f64 + rest);
-        if self.cells > CELLS || self.cells as f64 * each > self.budget {
+        5.0 * (100.0 * self.s.layout.columns() as f64 + rest)
+    }
+
+    fn spent(&mut self, cell: &Cell) -> Result<(), NotGlobal> {
+        self.cells += 1;
+        if self.cells > CELLS || self.cells as f64 * self.each() > self.budget {
             return Err(NotGlobal::Undecided { cells: self.cells, ratios: cell.low.clone() });
         }
         Ok(())

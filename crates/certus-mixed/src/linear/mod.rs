@@ -29,6 +29,7 @@ mod components;
 mod conditional;
 mod derivatives;
 mod deviations;
+mod diagonal;
 mod error;
 mod fit;
 mod global;

@@ -5,7 +5,7 @@ use certus::{linalg, parallel};
 
 use super::blocks::{add_times, scale_column, transpose};
 use super::point::{Criterion, PIECE, Point};
-use super::slopes::{Slopes, kept_meeting};
+use super::slopes::Slopes;
 use super::small;
 
 /// For factors f ≤ g the sum over levels of vec(R_ij)vec(R_ij)ᵀ, R_ij k_f × k_g by columns. For ML, R is ZᵀV⁻¹Z.
@@ -179,7 +179,7 @@ impl<'a> Each<'a> {
         let (mut u, mut places) = (Vec::new(), Vec::new());
         let mut dense = vec![vec![0.0; if is_dense { n * PIECE } else { 0 }]; k];
         for (at, &g) in levels.iter().enumerate() {
-            kept_meeting(self.point, g as usize, &mut u);
+            self.point.kept_meeting(g as usize, &mut u);
             places.clear();
             places.extend(s.meeting(g as usize).0.iter().map(|&column| s.components.place(column)));
             for (ac, out) in beside.iter_mut().enumerate().filter(|_| p > 0) {

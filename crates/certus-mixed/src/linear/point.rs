@@ -117,6 +117,16 @@ impl<'a> Point<'a> {
     pub(super) fn freedom(&self) -> f64 {
         freedom(self.statistics, self.criterion)
     }
+
+    /// U_g = G_gB_g, one column of k numbers per column of Z₂ that the level meets.
+    pub(super) fn kept_meeting(&self, g: usize, out: &mut Vec<f64>) {
+        let k = self.statistics.layout.factors[0].effects;
+        let (kept, (_, b)) = (&self.kept[g * k * k..][..k * k], self.statistics.meeting(g));
+        out.resize(b.len(), 0.0);
+        for (out, b) in out.chunks_exact_mut(k).zip(b.chunks_exact(k)) {
+            (0..k).for_each(|i| out[i] = (0..k).map(|l| kept[l * k + i] * b[l]).sum());
+        }
+    }
 }
 
 /// −2 log L at T of every term and σ: F + m(ρ − log ρ − 1) with ρ = Q/(mσ²).
@@ -263,7 +273,7 @@ fn component(s: &Statistics, half: &[f64], c: usize, out: &mut [f64], cross: &mu
     let mut jc = vec![0.0; k * width];
     let rows = if is_dense { (PIECE / k).max(1) } else { 1 };
     let mut dense = vec![0.0; if is_dense { n * rows * k } else { 0 }];
-    let mut jb = Vec::new();
+    let (mut jb, mut places) = (Vec::new(), Vec::new());
     let levels = components.levels(c);
     for (at, &g) in levels.iter().enumerate() {
         let g = g as usize;
@@ -272,18 +282,18 @@ fn component(s: &Statistics, half: &[f64], c: usize, out: &mut [f64], cross: &mu
         jb.resize(b.len(), 0.0);
         half_cross(j, b, k, &mut jb);
         half_cross(j, &s.cross[0][g * k * width..][..k * width], k, &mut jc);
-        for (t, &column) in columns.iter().enumerate() {
+        places.clear();
+        places.extend(columns.iter().map(|&column| components.place(column)));
+        for (t, &place) in places.iter().enumerate() {
             let own = &jb[t * k..][..k];
             for r in 0..width {
-                cross[r * n + components.place(column)] -= small::inner(own, &jc[r * k..][..k]);
+                cross[r * n + place] -= small::inner(own, &jc[r * k..][..k]);
             }
         }
         if is_dense {
             for i in 0..k {
                 let to = &mut dense[((at % rows) * k + i) * n..][..n];
-                for (t, &column) in columns.iter().enumerate() {
-                    to[components.place(column)] = jb[t * k + i];
-                }
+                places.iter().enumerate().for_each(|(t, &place)| to[place] = jb[t * k + i]);
             }
             if at % rows + 1 == rows || at + 1 == levels.len() {
                 let used = (at % rows + 1) * k * n;
@@ -291,10 +301,10 @@ fn component(s: &Statistics, half: &[f64], c: usize, out: &mut [f64], cross: &mu
                 dense.fill(0.0);
             }
         } else {
-            for (t, &column) in columns.iter().enumerate() {
-                let (own, to) = (&jb[t * k..][..k], &mut out[components.place(column) * n..][..n]);
-                for (u, &row) in columns.iter().enumerate().skip(t) {
-                    to[components.place(row)] -= small::inner(own, &jb[u * k..][..k]);
+            for (t, &column) in places.iter().enumerate() {
+                let (own, to) = (&jb[t * k..][..k], &mut out[column * n..][..n]);
+                for (u, &row) in places.iter().enumerate().skip(t) {
+                    to[row] -= small::inner(own, &jb[u * k..][..k]);
                 }
             }
         }

@@ -3,8 +3,8 @@
 
 use certus::{linalg, parallel};
 
-use super::blocks::{Blocks, add_times, scale};
-use super::components::NOWHERE;
+use super::blocks::{Blocks, scale};
+use super::diagonal;
 use super::point::{Criterion, PIECE, Point};
 use super::small;
 
@@ -63,9 +63,12 @@ impl Slopes {
             outer: Vec::new(),
         };
         out.crossed(point);
-        out.blocks = vec![out.first_blocks(point)];
+        out.blocks = vec![diagonal::first(point, &out.n)];
         for f in 1..s.layout.factors.len() {
-            out.blocks.push(out.rest_blocks(point, f));
+            out.blocks.push(match &out.inverted[f] {
+                Some(inverse) => diagonal::inverted(point, &out.inverse, inverse, f),
+                None => diagonal::rest(point, &out.n, f),
+            });
         }
         out.totals(point);
         out
@@ -78,11 +81,12 @@ impl Slopes {
         let (first, width) = (s.layout.factors[0], p + 1);
         let k = first.effects;
         let (through, rest) = self.residual(point, &point.c);
+        let mut left = vec![0.0; k];
         for g in 0..first.levels {
             let kept = &point.kept[g * k * k..][..k * k];
             let (columns, b) = s.meeting(g);
             for c in 0..width {
-                let mut left = s.cross[0][(g * width + c) * k..][..k].to_vec();
+                left.copy_from_slice(&s.cross[0][(g * width + c) * k..][..k]);
                 for (t, &column) in columns.iter().enumerate() {
                     let by = through[c * q + column as usize];
                     (0..k).for_each(|i| left[i] -= b[t * k + i] * by);
@@ -135,148 +139,21 @@ impl Slopes {
         (through, out)
     }
 
-    /// The blocks G_gA_g − G_gB_gNB_gᵀG_gᵀ of factor 1.
-    fn first_blocks(&self, point: &Point<'_>) -> Vec<f64> {
-        let s = point.statistics;
-        let size = s.layout.factors[0].effects.pow(2);
-        let levels = s.components.all_levels();
-        let mut sorted = vec![0.0; s.own[0].len()];
-        parallel::for_each_piece(&mut sorted, PIECE * size, 1, &|piece, mut out| {
-            let mut at = piece * PIECE;
-            while !out.is_empty() {
-                let (component, end) = s.components.run(at);
-                let count = (end - at).min(out.len() / size);
-                let (own, after) = out.split_at_mut(count * size);
-                let levels = &levels[at..at + count];
-                if component != NOWHERE && s.components.dense(component) {
-                    self.dense_blocks(point, component, levels, own);
-                } else {
-                    self.sparse_blocks(point, component, levels, own);
-                }
-                (at, out) = (at + count, after);
-            }
-        });
-        let mut out = vec![0.0; sorted.len()];
-        for (&g, block) in levels.iter().zip(sorted.chunks_exact(size)) {
-            out[g as usize * size..][..size].copy_from_slice(block);
-        }
-        out
-    }
-
-    /// The same for levels of one component whose columns most of them meet.
-    fn dense_blocks(&self, point: &Point<'_>, component: usize, levels: &[u32], out: &mut [f64]) {
-        let s = point.statistics;
-        let (k, n) = (s.layout.factors[0].effects, s.components.size(component));
-        let mut u = Vec::new();
-        let mut rows = vec![0.0; n * k * levels.len()];
-        for (rows, &g) in rows.chunks_exact_mut(n * k).zip(levels) {
-            kept_meeting(point, g as usize, &mut u);
-            for (t, &column) in s.meeting(g as usize).0.iter().enumerate() {
-                (0..k).for_each(|i| rows[i * n + s.components.place(column)] = u[t * k + i]);
-            }
-        }
-        let mut products = vec![0.0; rows.len()];
-        linalg::add_square_times(self.n.block(component), n, false, &rows, &mut products);
-        for ((out, &g), products) in out.chunks_exact_mut(k * k).zip(levels).zip(products.chunks_exact(n * k))
-        {
-            kept_own(point, g as usize, out);
-            kept_meeting(point, g as usize, &mut u);
-            for (t, &column) in s.meeting(g as usize).0.iter().enumerate() {
-                for j in 0..k {
-                    let by = products[j * n + s.components.place(column)];
-                    (0..k).for_each(|i| out[j * k + i] -= u[t * k + i] * by);
-                }
-            }
-        }
-    }
-
-    /// The same for levels that meet few columns, or none.
-    fn sparse_blocks(&self, point: &Point<'_>, component: usize, levels: &[u32], out: &mut [f64]) {
-        let s = point.statistics;
-        let k = s.layout.factors[0].effects;
-        let (n, block) = match component {
-            NOWHERE => (0, &[][..]),
-            c => (s.components.size(c), self.n.block(c)),
-        };
-        let (mut u, mut nu) = (Vec::new(), vec![0.0; k]);
-        for (out, &g) in out.chunks_exact_mut(k * k).zip(levels) {
-            kept_own(point, g as usize, out);
-            kept_meeting(point, g as usize, &mut u);
-            let columns = s.meeting(g as usize).0;
-            for (t, &column) in columns.iter().enumerate() {
-                // N u of this column, for every effect
-                nu.fill(0.0);
-                let row = &block[s.components.place(column) * n..][..n];
-                for (v, &other) in columns.iter().enumerate() {
-                    let by = row[s.components.place(other)];
-                    (0..k).for_each(|j| nu[j] += by * u[v * k + j]);
-                }
-                for j in 0..k {
-                    (0..k).for_each(|i| out[j * k + i] -= u[t * k + i] * nu[j]);
-                }
-            }
-        }
-    }
-
-    /// The blocks of another factor: Λ⁻ᵀ(I − S⁻¹)Λ⁻¹ or K − KNK.
-    fn rest_blocks(&self, point: &Point<'_>, f: usize) -> Vec<f64> {
-        let (s, factor) = (point.statistics, point.statistics.layout.factors[f]);
-        let (k, start) = (factor.effects, factor.start - s.layout.factors[0].columns());
-        if let Some(inverse) = &self.inverted[f] {
-            let turned = small::transposed(inverse, k);
-            let mut out = Vec::with_capacity(factor.columns() * k);
-            let mut block = vec![0.0; k * k];
-            for at in (0..factor.levels).map(|l| start + l * k) {
-                for j in 0..k {
-                    for i in 0..k {
-                        block[j * k + i] = f64::from(u8::from(i == j)) - self.inverse.at(at + i, at + j);
-                    }
-                }
-                out.extend(small::congruence(&turned, &block, k));
-            }
-            return out;
-        }
-        // per piece of components, the blocks of their levels
-        let pieces = s.components.pieces();
-        let mut found = vec![Vec::new(); pieces.len()];
-        parallel::for_each_piece(&mut found, 1, 1, &|i, out| {
-            let mut nk = Vec::new();
-            for c in pieces[i].clone() {
-                let (n, part) = (s.components.size(c), s.components.part(c, f));
-                let own = &point.k.block(c)[part.start * n..part.end * n];
-                nk.clear();
-                nk.resize(own.len(), 0.0);
-                add_times(self.n.block(c), n, own, &mut nk);
-                for level in (0..part.len()).step_by(k) {
-                    for (b, a) in (level..level + k).flat_map(|b| (level..level + k).map(move |a| (b, a))) {
-                        let through = linalg::dot(&own[a * n..][..n], &nk[b * n..][..n]);
-                        out[0].push(own[b * n + part.start + a] - through);
-                    }
-                }
-            }
-        });
-        let mut out = vec![0.0; factor.columns() * k];
-        let mut found = found.iter().flatten();
-        for c in 0..s.components.count() {
-            for column in &s.components.members(c)[s.components.part(c, f)] {
-                let at = (*column as usize - start) * k;
-                out[at..at + k].iter_mut().zip(&mut found).for_each(|(o, x)| *o = *x);
-            }
-        }
-        out
-    }
-
     /// The block of (XᵀV⁻¹X)⁻¹ that estimated coefficients take away: D_jΞD_jᵀ at column `at` of Z.
     pub(super) fn explained(&self, at: usize, k: usize) -> Vec<f64> {
-        let (p, all) = (self.beta.len(), self.u.len());
         let mut out = vec![0.0; k * k];
+        self.add_explained(at, k, 1.0, &mut out);
+        out
+    }
+
+    fn add_explained(&self, at: usize, k: usize, sign: f64, out: &mut [f64]) {
+        let (p, all) = (self.beta.len(), self.u.len());
         for j in 0..k {
             for c in 0..p {
                 let by: f64 = (0..p).map(|e| self.xi[e * p + c] * self.d[e * all + at + j]).sum();
-                (0..k).for_each(|i| out[j * k + i] += self.d[c * all + at + i] * by);
+                (0..k).for_each(|i| out[j * k + i] += sign * self.d[c * all + at + i] * by);
             }
         }
-        out
     }
 
     /// trace and outer.
@@ -292,8 +169,7 @@ impl Slopes {
                     let block = &blocks[level * k * k..][..k * k];
                     trace.iter_mut().zip(block).for_each(|(t, b)| *t += b);
                     if reml {
-                        let less = self.explained(at, k);
-                        trace.iter_mut().zip(&less).for_each(|(t, b)| *t -= b);
+                        self.add_explained(at, k, -1.0, &mut trace);
                     }
                     let u = &self.u[at..at + k];
                     for j in 0..k {
@@ -363,23 +239,6 @@ impl Slopes {
         }
         out
     }
-}
-
-/// U_g = G_gB_g, one column of k numbers per column of Z₂ that the level meets.
-pub(super) fn kept_meeting(point: &Point<'_>, g: usize, out: &mut Vec<f64>) {
-    let k = point.statistics.layout.factors[0].effects;
-    let (kept, (_, b)) = (&point.kept[g * k * k..][..k * k], point.statistics.meeting(g));
-    out.resize(b.len(), 0.0);
-    for (out, b) in out.chunks_exact_mut(k).zip(b.chunks_exact(k)) {
-        (0..k).for_each(|i| out[i] = (0..k).map(|l| kept[l * k + i] * b[l]).sum());
-    }
-}
-
-/// G_gA_g.
-fn kept_own(point: &Point<'_>, g: usize, out: &mut [f64]) {
-    let (s, k) = (point.statistics, point.statistics.layout.factors[0].effects);
-    let at = g * k * k;
-    small::product_into(&point.kept[at..at + k * k], false, &s.own[0][at..at + k * k], k, out);
 }
 
 /// T⁻¹ of a factor of Z₂ if all its scales are above what its columns of K allow to tell from 0 (λ² max K_jj ≥ 1).
