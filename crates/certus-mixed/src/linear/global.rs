@@ -17,8 +17,9 @@ use super::statistics::Statistics;
 const FAR: f64 = 1e6;
 /// Cells at most.
 const CELLS: usize = 200_000;
-/// Cells that a proof has at least, for one term and for two: less is not begun.
-const FEWEST: [f64; 2] = [8.0, 100.0];
+/// Cells that a proof takes at least, about: of one term whose sd is 0; of one that is positive, or of two that are 0;
+/// of two terms otherwise. What can't afford as many is not begun.
+const FEWEST: [f64; 3] = [8.0, 30.0, 150.0];
 
 /// L3: no variances at all give a likelihood as high as those in the ball or on the face of L1 and L2.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,7 +80,8 @@ pub fn global(statistics: &Statistics, fit: &LinearMixedFit, budget: f64) -> Res
     let (criterion, value) = (fit.criterion, fit.value);
     let mut search = Search { s: statistics, criterion, value, allowance: 0.0, budget, cells: 0 };
     let affordable = budget / search.each();
-    if affordable < FEWEST[terms - 1] {
+    let positive = usize::from(estimate.iter().any(|ratio| *ratio > 0.0));
+    if affordable < FEWEST[terms - 1 + positive] {
         return Err(NotGlobal::Large { cells: affordable as usize });
     }
     search.allowance = search.at(&estimate).ok_or(NotGlobal::Local)?.allowance;
@@ -428,6 +430,18 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// A budget for a tenth of the cells that are needed is not spent.
+    #[test]
+    fn what_is_too_large_is_not_begun() {
+        let mut noise = Noise(5);
+        let s = random(&[9, 4], &[(0, 1), (1, 1)], 200, &mut noise);
+        let found = super::super::fit(&s, Criterion::Reml).unwrap();
+        let cells = global(&s, &found, 1e10).unwrap().cells as f64;
+        let each = search(&s, Criterion::Reml).each();
+        assert!(matches!(global(&s, &found, 0.1 * cells * each), Err(NotGlobal::Large { .. })));
+        assert!(global(&s, &found, (cells + 1.0) * each).is_ok());
     }
 
     /// An estimate at the higher of two minima is not called the global one.

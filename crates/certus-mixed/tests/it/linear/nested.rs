@@ -84,7 +84,8 @@ fn threads_do_not_change_a_bit() {
     let n = 60_000;
     let mut noise = Uniform(4);
     let effects: Vec<[f64; 4]> = (0..c).map(|_| [0; 4].map(|_| 0.5 * noise.normal())).collect();
-    let rows: Vec<([u32; 3], [f64; 4], [f64; 2], f64)> = (0..n)
+    type Pupil = ([u32; 3], [f64; 4], [f64; 2], f64);
+    let rows: Vec<Pupil> = (0..n)
         .map(|_| {
             let (own, x) = ((noise.next() * c as f64) as usize, noise.normal());
             let (of_a, of_b) = (effects[own % a], effects[own % b]);
