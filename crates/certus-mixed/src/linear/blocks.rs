@@ -1,5 +1,5 @@
-//! Block-diagonal matrices over the columns of Z₂, one dense block per connected component (docs/mixed.md, L0): what of a
-//! q₂ × q₂ matrix is not 0, whatever the number of components.
+//! Block-diagonal matrices over the columns of Z₂, one dense block per connected component (docs/mixed.md, L0): what of
+//! a q₂ × q₂ matrix is not 0, whatever the number of components.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,8 +44,8 @@ impl Blocks {
         &self.values[self.components.square(c)]
     }
 
-    /// Calls `work` on every block and on its part of `beside`, which has `width` numbers per column of Z₂, component by
-    /// component. Pieces are fixed, so that threads do not change a bit.
+    /// Calls `work` on every block and on its part of `beside`, which has `width` numbers per column of Z₂, component
+    /// by component. Pieces are fixed, so that threads do not change a bit.
     pub(super) fn for_each_with(
         &mut self,
         beside: &mut [f64],
@@ -306,9 +306,9 @@ mod tests {
         Statistics { components, rest, ..s.clone() }
     }
 
-    /// (name, levels, terms, rows, components, codes): nested factors of two and three levels, with slopes, a level that
-    /// no row has, components on both sides of [`SMALL`] with dense and sparse meetings, factors that are crossed in two
-    /// halves.
+    /// (name, levels, terms, rows, components, codes): nested factors of two and three levels, with slopes, a level
+    /// that no row has, components on both sides of [`SMALL`] with dense and sparse meetings, factors that are crossed
+    /// in two halves.
     type Case =
         (&'static str, &'static [usize], &'static [(usize, usize)], usize, usize, fn(&mut Noise) -> Vec<u32>);
 
@@ -354,8 +354,8 @@ mod tests {
         }
     }
 
-    /// Blocks and one dense matrix: value, gradient, Hessian and Q at infinity agree, with scales on both sides of where
-    /// the form of R changes, for all factors and for some.
+    /// Blocks and one dense matrix: value, gradient, Hessian and Q at infinity agree, with scales on both sides of
+    /// where the form of R changes, for all factors and for some.
     #[test]
     fn components_are_one_dense_block() {
         let mut noise = Noise(17);

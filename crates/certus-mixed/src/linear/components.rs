@@ -1,5 +1,5 @@
-//! Connected components of the columns of Z₂, what remains when factor 1 is eliminated: two levels belong together if they
-//! meet in a row or meet a common level of factor 1 (docs/mixed.md, L0). Nested factors have many.
+//! Connected components of the columns of Z₂, what remains when factor 1 is eliminated: two levels belong together if
+//! they meet in a row or meet a common level of factor 1 (docs/mixed.md, L0). Nested factors have many.
 
 use std::ops::Range;
 
@@ -198,6 +198,11 @@ impl Components {
     /// Components that are worked on together, of about equal work.
     pub(super) fn pieces(&self) -> &[Range<usize>] {
         &self.pieces
+    }
+
+    /// Σ n³, the multiplications that a factorisation takes.
+    pub(super) fn cubes(&self) -> f64 {
+        (0..self.count()).map(|c| (self.size(c) as f64).powi(3)).sum()
     }
 
     /// Components that rows belong to.

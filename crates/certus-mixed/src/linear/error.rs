@@ -23,9 +23,9 @@ pub enum Error {
     NoTerm,
     /// The dense parts of the model are too large.
     #[error(
-        "{columns} columns of group effects remain after the largest factor is eliminated, up to {largest} of them \
-         connected by common groups: that takes {numbers} numbers, and at most {limit} are possible; leave out a factor, \
-         or use fewer levels"
+        "{columns} columns of group effects remain after the largest factor is eliminated, up to {largest} of \
+         them connected by common groups: that takes {numbers} numbers, and at most {limit} are possible; leave out a \
+         factor, or use fewer levels"
     )]
     TooLarge {
         /// Columns of the factors that are not eliminated.

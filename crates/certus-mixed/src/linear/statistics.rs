@@ -280,6 +280,12 @@ impl Statistics {
         self.layout.places.len()
     }
 
+    /// Multiplications that the factors take that are not eliminated level by level: the cubes of the sizes of their
+    /// connected components.
+    pub fn cubes(&self) -> f64 {
+        self.components.cubes()
+    }
+
     /// B_g: the columns of Z₂ that level g of factor 1 meets, and its k₁ × (columns) block.
     pub(super) fn meeting(&self, g: usize) -> (&[u32], &[f64]) {
         let (k, at) = (self.layout.factors[0].effects, self.offsets[g]..self.offsets[g + 1]);
