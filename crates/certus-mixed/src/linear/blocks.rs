@@ -317,7 +317,7 @@ mod tests {
     }
 
     const CASES: [Case; 7] = [
-        ("a/b", &[12, 60], &[(0, 1), (1, 1)], 300, 12, |noise| {
+        ("a/b", &[13, 60], &[(0, 1), (1, 1)], 300, 13, |noise| {
             let b = below(noise, 60);
             vec![b % 12, b]
         }),
