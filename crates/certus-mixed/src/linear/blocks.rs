@@ -284,7 +284,8 @@ mod tests {
     use super::super::derivatives::{Derivatives, directions, traces};
     use super::super::limit::sum_of_squares;
     use super::super::moments::Moments;
-    use super::super::point::Criterion;
+    use super::super::point::{Criterion, Point};
+    use super::super::proof::perturbation;
     use super::super::sample::{Noise, with_codes};
     use super::super::search::Place;
     use super::super::statistics::Statistics;
@@ -406,6 +407,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// R1: the factor of S has the rounding of its largest block, not of all columns together, and it grows with S.
+    #[test]
+    fn rounding_is_that_of_the_blocks() {
+        let (_, levels, terms, rows, _, codes) = CASES[0];
+        let s = with_codes(levels, terms, rows, &mut Noise(5), &codes);
+        let one = joined(&s);
+        let at = |s: &Statistics, t: f64| {
+            perturbation(&Point::new(s, Criterion::Reml, &[vec![t], vec![0.1]]).unwrap())
+        };
+        assert!(at(&s, 1e6) > 10.0 * at(&s, 1.0) && at(&one, 1e6) > 5.0 * at(&s, 1e6));
     }
 
     /// So do what is reported of a fit and draws of the effects.

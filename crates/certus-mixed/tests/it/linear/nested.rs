@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use certus_mixed::linear::{
-    Criterion, Design, Error, Proof, Row, Scale, Statistics, Term, deviation_len, deviations, fit, modes,
-    profile,
+    Criterion, Design, Error, Proof, Row, Scale, Statistics, Term, deviation_len, deviations, fit, global,
+    modes, profile,
 };
+
+use super::data::load;
 
 /// Numbers in (0, 1) without a pattern.
 struct Uniform(u64);
@@ -116,6 +118,21 @@ fn threads_do_not_change_a_bit() {
     let one = run(1);
     assert_eq!(one, run(3));
     assert_eq!(one.0.terms[0].rank, 2);
+}
+
+/// Levels that no row has change nothing, also where variances are infinite and levels of one factor sum up to those of
+/// the other in every component.
+#[test]
+fn empty_levels_change_nothing() {
+    let data = load("pastes");
+    let mut larger = data.clone();
+    larger.design.levels.iter_mut().for_each(|levels| *levels += 1);
+    let found = [data, larger].map(|data| {
+        let s = data.statistics();
+        let found = fit(&s, Criterion::Reml).unwrap();
+        (found.value, global(&s, &found, 1e10).unwrap())
+    });
+    assert_eq!(found[0], found[1]);
 }
 
 /// Crossed factors of many levels are one component, and too large.
