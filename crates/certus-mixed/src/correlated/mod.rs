@@ -33,6 +33,7 @@
 mod ball;
 #[cfg(test)]
 mod checks;
+mod coordinate;
 mod error;
 mod errors;
 mod evaluate;

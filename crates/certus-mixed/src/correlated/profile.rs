@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 
 use certus::linalg;
 
+use super::coordinate::Scale;
 use super::error::Error;
 use super::fit::CorrelatedFit;
 use super::rows::Model;
@@ -43,15 +44,6 @@ const STEPS: usize = 40;
 const LONGEST: f64 = 1.0;
 /// Times that a singular matrix is left again, at most.
 const RELEASES: usize = 3;
-/// The step of differences of c in the chart.
-const DIFFERENCE: f64 = 1e-3;
-
-/// What is profiled.
-#[derive(Clone, Copy)]
-enum Scale {
-    Sd(usize),
-    Correlation(usize, usize),
-}
 
 /// The minimum at one value of the coordinate.
 struct Level {
@@ -195,7 +187,7 @@ impl Profile<'_> {
 
     /// How far −2 log L is above its minimum at c = x with everything else as it is: the profile is not higher.
     fn at(&self, place: &Place, x: f64) -> Result<f64, Error> {
-        let frame = self.adjusted(&place.frame, x).ok_or_else(|| self.lost(place))?;
+        let frame = self.scale.adjusted(&place.frame, x).ok_or_else(|| self.lost(place))?;
         let there = Place::at(self.model, place.beta.clone(), frame, COARSE)?;
         Ok(2.0 * (there.objective.value - self.least))
     }
@@ -222,60 +214,9 @@ impl Profile<'_> {
         Ok(if own { 2.0 * (found.place.objective.value - self.least) } else { 0.0 })
     }
 
-    /// c at a matrix.
-    fn coordinate(&self, frame: &Frame) -> Option<f64> {
-        let (k, t) = (frame.k, frame.t());
-        let square = |i: usize, j: usize| (0..k).map(|l| t[l * k + i] * t[l * k + j]).sum::<f64>();
-        let out = match self.scale {
-            Scale::Sd(i) => 0.5 * square(i, i).ln(),
-            Scale::Correlation(i, j) => (square(i, j) / (square(i, i) * square(j, j)).sqrt()).atanh(),
-        };
-        out.is_finite().then_some(out)
-    }
-
-    /// The matrix with c = x: a row of T scaled, so that correlations stay, or a row turned, so that sds stay.
-    fn adjusted(&self, frame: &Frame, x: f64) -> Option<Frame> {
-        let (k, mut out) = (frame.k, frame.clone());
-        match self.scale {
-            Scale::Sd(i) => {
-                let by = (x - self.coordinate(frame)?).exp();
-                (0..k).for_each(|l| out.w[l * k + i] *= by);
-            }
-            Scale::Correlation(i, j) => {
-                let t = frame.t();
-                let row = |i: usize| (0..k).map(|l| t[l * k + i]).collect::<Vec<f64>>();
-                let (a, b) = (row(i), row(j));
-                let (long, size) = (small::inner(&a, &a).sqrt(), small::inner(&b, &b).sqrt());
-                let away = |v: &[f64]| -> Vec<f64> {
-                    let along = small::inner(v, &a) / (long * long);
-                    v.iter().zip(&a).map(|(v, a)| v - along * a).collect()
-                };
-                let mut across = away(&b);
-                if small::inner(&across, &across).sqrt() < 1e-8 * size {
-                    // the rows are parallel: across them in the direction that is farthest from both
-                    let far = (0..k).min_by(|x, y| a[*x].abs().total_cmp(&a[*y].abs()))?;
-                    across = away(&(0..k).map(|l| f64::from(u8::from(l == far))).collect::<Vec<_>>());
-                }
-                let width = small::inner(&across, &across).sqrt();
-                let (r, rest) = (x.tanh(), 1.0 / x.cosh());
-                for l in 0..k {
-                    out.w[l * k + j] = size * (r * a[l] / long + rest * across[l] / width);
-                }
-                out.w
-                    .iter_mut()
-                    .zip(&t)
-                    .enumerate()
-                    .filter(|(e, _)| e % k != j)
-                    .for_each(|(_, (w, t))| *w = *t);
-                out.rank = k;
-            }
-        }
-        out.w.iter().all(|w| w.is_finite()).then_some(out)
-    }
-
     /// The same coefficients at c = x.
     fn moved(&self, place: &Place, x: f64) -> Result<Place, Error> {
-        let frame = match (self.scale, self.coordinate(&place.frame)) {
+        let frame = match (self.scale, self.scale.coordinate(&place.frame)) {
             // an sd of 0 has no logarithm: an independent effect of that size is added
             (Scale::Sd(i), None) => {
                 let (k, mut frame) = (place.frame.k, place.frame.clone());
@@ -290,7 +231,7 @@ impl Profile<'_> {
                 frame.rank += 1;
                 frame
             }
-            _ => self.adjusted(&place.frame, x).ok_or_else(|| self.lost(place))?,
+            _ => self.scale.adjusted(&place.frame, x).ok_or_else(|| self.lost(place))?,
         };
         Place::at(self.model, place.beta.clone(), frame, COARSE)
     }
@@ -303,34 +244,6 @@ impl Profile<'_> {
         }
     }
 
-    /// Gradient and Hessian of c in (β, S), by differences in the chart.
-    fn derivatives(&self, frame: &Frame, p: usize) -> Option<(Vec<f64>, Vec<f64>)> {
-        let basis = frame.basis();
-        let (n, h) = (basis.len(), DIFFERENCE);
-        let at = |steps: &[(usize, f64)]| {
-            let mut s = vec![0.0; frame.k * frame.k];
-            for (b, by) in steps {
-                s.iter_mut().zip(&basis[*b]).for_each(|(s, b)| *s += by * b);
-            }
-            self.coordinate(&frame.moved(&s)?)
-        };
-        let (d, own) = (p + n, self.coordinate(frame)?);
-        let (mut gradient, mut hessian) = (vec![0.0; d], vec![0.0; d * d]);
-        for i in 0..n {
-            let (up, down) = (at(&[(i, h)])?, at(&[(i, -h)])?);
-            gradient[p + i] = (up - down) / (2.0 * h);
-            hessian[(p + i) * (d + 1)] = (up - 2.0 * own + down) / (h * h);
-            for j in 0..i {
-                let both = at(&[(i, h), (j, h)])? + at(&[(i, -h), (j, -h)])?
-                    - at(&[(i, h), (j, -h)])?
-                    - at(&[(i, -h), (j, h)])?;
-                hessian[(p + i) * d + p + j] = both / (4.0 * h * h);
-                hessian[(p + j) * d + p + i] = both / (4.0 * h * h);
-            }
-        }
-        Some((gradient, hessian))
-    }
-
     /// The lowest F at c = x, from a place nearby.
     fn minimise(&self, from: &Place, x: f64) -> Result<Level, Error> {
         let p = self.model.design.fixed;
@@ -341,8 +254,8 @@ impl Profile<'_> {
         for _ in 0..STEPS {
             let (objective, frame) = (&place.objective, &place.frame);
             let d = objective.gradient.len();
-            let (a, bend) = self.derivatives(frame, p).ok_or_else(|| self.lost(&place))?;
-            let own = self.coordinate(frame).ok_or_else(|| self.lost(&place))?;
+            let (a, bend) = self.scale.derivatives(frame, p).ok_or_else(|| self.lost(&place))?;
+            let own = self.scale.coordinate(frame).ok_or_else(|| self.lost(&place))?;
             // the Hessian of the Lagrangian, convex across the constraint
             let steep = small::inner(&a, &a);
             let trace: f64 = objective.hessian.iter().step_by(d + 1).skip(p).map(|h| h.abs()).sum();
@@ -360,7 +273,7 @@ impl Profile<'_> {
             if there && (descent < DONE || stalled == STALLED) {
                 match self.released(&place, slope).filter(|_| releases < RELEASES) {
                     Some(frame) => {
-                        let frame = self.adjusted(&frame, x).ok_or_else(|| self.lost(&place))?;
+                        let frame = self.scale.adjusted(&frame, x).ok_or_else(|| self.lost(&place))?;
                         place = Place::at(self.model, place.beta, frame, COARSE)?;
                         (releases, tried, stalled) = (releases + 1, 1e-4, 0);
                         continue;
@@ -376,7 +289,7 @@ impl Profile<'_> {
             let next = loop {
                 let beta: Vec<f64> = place.beta.iter().zip(&step).map(|(b, v)| b + by * v).collect();
                 let moved = frame.moved(&s.iter().map(|v| by * v).collect::<Vec<_>>());
-                if let Some(frame) = moved.and_then(|frame| self.adjusted(&frame, x)) {
+                if let Some(frame) = moved.and_then(|frame| self.scale.adjusted(&frame, x)) {
                     match Place::at(self.model, beta, frame, COARSE) {
                         // the first step only leads to c = x
                         Ok(next) if !there => break Some(next),
@@ -416,7 +329,7 @@ impl Profile<'_> {
         let Some((smallest, frame)) = place.frame.reduced(self.model.rms()) else {
             return Ok((place, tried));
         };
-        let Some(frame) = self.adjusted(&frame, x).filter(|_| smallest < tried) else {
+        let Some(frame) = self.scale.adjusted(&frame, x).filter(|_| smallest < tried) else {
             return Ok((place, tried));
         };
         match Place::at(self.model, place.beta.clone(), frame, COARSE) {

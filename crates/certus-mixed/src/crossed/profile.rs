@@ -2,8 +2,8 @@
 //! exceeds its minimum by a given amount (docs/mixed.md, profiles).
 //!
 //! At a fixed sd the minimum of −Λ − c is found with c replaced by its tangent at the estimate, so that gradients are
-//! exact and cheap; c itself, with the draws of the fit, enters the height of the profile there. What that changes is of
-//! second order in how far the two minima are apart.
+//! exact and cheap; c itself, with the draws of the fit, enters the height of the profile there. What that changes is
+//! of second order in how far the two minima are apart.
 
 use std::ops::ControlFlow;
 
@@ -31,8 +31,8 @@ const DONE: f64 = 1e-5;
 const STEPS: usize = 40;
 
 /// The intervals of the terms' standard deviations in which the profile is at most `cut` above the minimum (the χ²₁
-/// quantile of the level: 3.841 for 95 %); nothing for terms of several effects and where the search failed. Other terms
-/// whose sd is 0 at the estimate stay there. `watch` may end the search, which is then an error.
+/// quantile of the level: 3.841 for 95 %); nothing for terms of several effects and where the search failed. Other
+/// terms whose sd is 0 at the estimate stay there. `watch` may end the search, which is then an error.
 pub fn profiles(
     model: &CrossedModel,
     fit: &CrossedFit,

@@ -1,10 +1,9 @@
 //! Draws of what is not known of coefficients and group effects, the variances given (docs/mixed.md, L0).
 
-use certus::linalg;
-
+use super::blocks::scale;
 use super::error::Error;
 use super::fit::LinearMixedFit;
-use super::point::{Point, levels, scale};
+use super::point::{Point, levels};
 use super::small;
 use super::statistics::Statistics;
 
@@ -29,8 +28,8 @@ pub fn deviations(statistics: &Statistics, fit: &LinearMixedFit, normals: &[f64]
     (0..p).for_each(|j| lx[j * p..][..p].copy_from_slice(&point.lx[j * width..][..p]));
     let mut y = point.c[..q * p].to_vec();
     if q > 0 {
-        scale(s, &point.t, true, &mut y);
-        linalg::solve_lower(&point.l, q, false, &mut y);
+        scale(&s.layout, &point.t, true, &mut y);
+        point.l.solve_lower(false, &mut y);
     }
     let each = normals.chunks_exact(length);
     Ok(each.flat_map(|z| one(&point, &half, &lx, &y, fit.sigma, z)).collect())
@@ -58,8 +57,8 @@ pub(super) fn one(
         b2.iter_mut().zip(&y[c * q..]).for_each(|(b, y)| *b -= y * by);
     }
     if q > 0 {
-        linalg::solve_lower(&point.l, q, true, b2);
-        scale(s, &point.t, false, b2);
+        point.l.solve_lower(true, b2);
+        scale(layout, &point.t, false, b2);
     }
     for g in 0..first.levels {
         let (j, (columns, meeting)) = (&half[g * k * k..][..k * k], s.meeting(g));

@@ -21,15 +21,20 @@ pub enum Error {
     /// There is no term.
     #[error("a mixed model needs a term with group effects; use a linear model without groups instead")]
     NoTerm,
-    /// The dense part of the model is too large.
+    /// The dense parts of the model are too large.
     #[error(
-        "{columns} columns of group effects remain after the largest factor is eliminated, \
-         at most {limit} are possible; leave out a factor, or use fewer levels"
+        "{columns} columns of group effects remain after the largest factor is eliminated, up to {largest} of \
+         them connected by common groups: that takes {numbers} numbers, and at most {limit} are possible; leave out a \
+         factor, or use fewer levels"
     )]
     TooLarge {
         /// Columns of the factors that are not eliminated.
         columns: usize,
-        /// The largest number possible.
+        /// Columns of the largest connected component.
+        largest: usize,
+        /// The squares of the components' sizes, summed up.
+        numbers: usize,
+        /// The largest sum possible.
         limit: usize,
     },
     /// A row has the wrong number of levels, effects or coefficients.

@@ -17,6 +17,9 @@ use super::statistics::Statistics;
 const FAR: f64 = 1e6;
 /// Cells at most.
 const CELLS: usize = 200_000;
+/// Cells that a proof takes at least, about: of one term whose sd is 0; of one that is positive, or of two that are 0;
+/// of two terms otherwise. What can't afford as many is not begun.
+const FEWEST: [f64; 3] = [8.0, 30.0, 150.0];
 
 /// L3: no variances at all give a likelihood as high as those in the ball or on the face of L1 and L2.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +50,12 @@ pub enum NotGlobal {
         /// By how much the criterion is lower there.
         below: f64,
     },
+    /// Large models.
+    #[error("the branch and bound was not begun: it could look at {cells} cells, too few for a proof")]
+    Large {
+        /// Cells that it could look at.
+        cells: usize,
+    },
     /// A cell could not be excluded.
     #[error("the branch and bound left variances that it could not exclude (after {cells} cells)")]
     Undecided {
@@ -70,6 +79,11 @@ pub fn global(statistics: &Statistics, fit: &LinearMixedFit, budget: f64) -> Res
     let sizes: Vec<f64> = statistics.rms().iter().map(|r| r[0] * r[0]).collect();
     let (criterion, value) = (fit.criterion, fit.value);
     let mut search = Search { s: statistics, criterion, value, allowance: 0.0, budget, cells: 0 };
+    let affordable = budget / search.each();
+    let positive = usize::from(estimate.iter().any(|ratio| *ratio > 0.0));
+    if affordable < FEWEST[terms - 1 + positive] {
+        return Err(NotGlobal::Large { cells: affordable as usize });
+    }
     search.allowance = search.at(&estimate).ok_or(NotGlobal::Local)?.allowance;
     let scale = Scale { estimate: &estimate, sizes: &sizes };
     let far: Vec<f64> = sizes.iter().map(|s| FAR / s).collect();
@@ -258,11 +272,20 @@ impl<'a> Search<'a> {
         Some((first.max(second) + constant - allowance, at, least + constant + allowance))
     }
 
+    /// Multiplications of a cell.
+    fn each(&self) -> f64 {
+        let components = &self.s.components;
+        let work = |c: usize| {
+            let (n, levels) = (components.size(c) as f64, components.levels(c).len() as f64);
+            n * n * (n + (n + levels).min(1e3))
+        };
+        let rest: f64 = (0..components.count()).map(work).sum();
+        5.0 * (100.0 * self.s.layout.columns() as f64 + rest)
+    }
+
     fn spent(&mut self, cell: &Cell) -> Result<(), NotGlobal> {
         self.cells += 1;
-        let (columns, rest) = (self.s.layout.columns() as f64, self.s.layout.rest() as f64);
-        let each = 5.0 * (100.0 * columns + rest * rest * (rest + columns.min(1e3)));
-        if self.cells > CELLS || self.cells as f64 * each > self.budget {
+        if self.cells > CELLS || self.cells as f64 * self.each() > self.budget {
             return Err(NotGlobal::Undecided { cells: self.cells, ratios: cell.low.clone() });
         }
         Ok(())
@@ -407,6 +430,18 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// A budget for a tenth of the cells that are needed is not spent.
+    #[test]
+    fn what_is_too_large_is_not_begun() {
+        let mut noise = Noise(5);
+        let s = random(&[9, 4], &[(0, 1), (1, 1)], 200, &mut noise);
+        let found = super::super::fit(&s, Criterion::Reml).unwrap();
+        let cells = global(&s, &found, 1e10).unwrap().cells as f64;
+        let each = search(&s, Criterion::Reml).each();
+        assert!(matches!(global(&s, &found, 0.1 * cells * each), Err(NotGlobal::Large { .. })));
+        assert!(global(&s, &found, (cells + 1.0) * each).is_ok());
     }
 
     /// An estimate at the higher of two minima is not called the global one.

@@ -2,9 +2,6 @@
 
 use super::error::Error;
 
-/// Columns of group effects that may remain after the largest factor is eliminated (2 GiB of dense matrix).
-const LIMIT: usize = 16_384;
-
 /// Correlated effects of the levels of one factor. Several terms of one factor are independent of each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Term {
@@ -82,10 +79,6 @@ impl Layout {
         for &index in &order {
             let start = factors.last().map_or(0, |f| f.start + f.columns());
             factors.push(Factor { index, levels: design.levels[index], effects: effects[index], start });
-        }
-        let columns: usize = factors[1..].iter().map(Factor::columns).sum();
-        if columns > LIMIT {
-            return Err(Error::TooLarge { columns, limit: LIMIT });
         }
         let mut used = vec![0; count];
         let mut places = Vec::new();

@@ -1,5 +1,7 @@
 //! The sum of squares Q where variances are infinite: their effects are fixed effects then (docs/mixed.md, L3).
 
+use std::sync::Mutex;
+
 use certus::linalg;
 
 use super::point::{fixed, remaining};
@@ -37,23 +39,39 @@ pub(super) fn sum_of_squares(s: &Statistics, ratios: &[f64]) -> Option<(f64, f64
             .zip(&scales[1..])
             .flat_map(|(f, own)| (0..f.levels).flat_map(move |_| own.iter().copied()))
             .collect();
-        let whole: Vec<f64> = (0..q).map(|i| of[i].0.powi(2) * s.rest[i * (q + 1)] + of[i].1).collect();
-        for j in 0..q {
-            for i in 0..q {
-                k[j * q + i] *= of[i].0 * of[j].0;
-            }
-            k[j * (q + 1)] += of[j].1;
-        }
         for column in c.chunks_exact_mut(q) {
             column.iter_mut().zip(&of).for_each(|(c, of)| *c *= of.0);
         }
+        c = s.components.gather(&c);
+        let found = Mutex::new((0, least));
+        k.for_each_with(&mut c, width, &|component, k, c| {
+            let n = s.components.size(component);
+            let of: Vec<_> =
+                s.components.members(component).iter().map(|&i| (i as usize, of[i as usize])).collect();
+            let whole: Vec<f64> = of.iter().map(|&(i, (t, d))| t.powi(2) * s.rest.at(i, i) + d).collect();
+            for j in 0..n {
+                for i in 0..n {
+                    k[j * n + i] *= of[i].1.0 * of[j].1.0;
+                }
+                k[j * (n + 1)] += of[j].1.1;
+            }
+            let mut least = 1.0;
+            let (kept, dropped) = factor(k, n, &whole, &mut least);
+            c.chunks_exact_mut(n).for_each(|column| forward(k, n, &kept, column));
+            if let Ok(mut found) = found.lock() {
+                *found = (found.0 + dropped, found.1.min(least));
+            }
+        });
+        let (dropped, smallest) = found.into_inner().ok()?;
+        least = smallest;
         // effects of two crossed or nested factors sum up to the same in every part of the rows
         let both = infinite.iter().all(|x| *x) && layout.factors.len() == 2;
-        let combinations = if both && s.relations.intercepts() { s.components() } else { 0 };
-        let kept = factor(&mut k, q, &whole, combinations, &mut least)?;
-        for column in c.chunks_exact_mut(q) {
-            forward(&k, q, &kept, column);
+        let combinations = if both && s.relations.intercepts() { s.components.used() } else { 0 };
+        if dropped != combinations {
+            return None;
         }
+        let gathered = c.clone();
+        s.components.scatter(&gathered, &mut c);
         for j in 0..width {
             for i in 0..width {
                 xx[j * width + i] -= linalg::dot(&c[i * q..][..q], &c[j * q..][..q]);
@@ -64,7 +82,10 @@ pub(super) fn sum_of_squares(s: &Statistics, ratios: &[f64]) -> Option<(f64, f64
     let whole: Vec<f64> = (0..p).map(|j| s.fixed[j * (width + 1)]).collect();
     let mut x: Vec<f64> = (0..p * p).map(|e| xx[e / p * width + e % p]).collect();
     let mut r = xx[p * width..][..p].to_vec();
-    let kept = factor(&mut x, p, &whole, s.relations.of_fixed(&infinite), &mut least)?;
+    let (kept, dropped) = factor(&mut x, p, &whole, &mut least);
+    if dropped != s.relations.of_fixed(&infinite) {
+        return None;
+    }
     forward(&x, p, &kept, &mut r);
     let left = xx[width * width - 1] - linalg::dot(&r, &r);
     let all = s.fixed[width * width - 1];
@@ -81,7 +102,10 @@ fn levels(s: &Statistics, scales: &[(f64, f64)]) -> Option<(Vec<f64>, f64)> {
         let mut w: Vec<f64> = (0..k * k).map(|e| scales[e % k].0 * a[e] * scales[e / k].0).collect();
         (0..k).for_each(|i| w[i * (k + 1)] += scales[i].1);
         let whole: Vec<f64> = (0..k).map(|i| w[i * (k + 1)]).collect();
-        let kept = factor(&mut w, k, &whole, 0, &mut least)?;
+        let (kept, dropped) = factor(&mut w, k, &whole, &mut least);
+        if dropped > 0 {
+            return None;
+        }
         for i in 0..k {
             let mut column = vec![0.0; k];
             column[i] = scales[i].0;
@@ -92,10 +116,9 @@ fn levels(s: &Statistics, scales: &[(f64, f64)]) -> Option<(Vec<f64>, f64)> {
     Some((out, least))
 }
 
-/// The Cholesky factor of a semidefinite matrix in its lower triangle, and which columns are not combinations of
-/// earlier ones, of which there must be `combinations` (beside columns of 0); `whole` are the sums of squares that the
-/// diagonal began with.
-fn factor(a: &mut [f64], d: usize, whole: &[f64], combinations: usize, least: &mut f64) -> Option<Vec<bool>> {
+/// The Cholesky factor of a semidefinite matrix in its lower triangle, which columns are not combinations of earlier
+/// ones, and how many are (beside columns of 0); `whole` are the sums of squares that the diagonal began with.
+fn factor(a: &mut [f64], d: usize, whole: &[f64], least: &mut f64) -> (Vec<bool>, usize) {
     let (mut kept, mut dropped) = (vec![false; d], 0);
     for j in 0..d {
         let left = a[j * (d + 1)];
@@ -114,7 +137,7 @@ fn factor(a: &mut [f64], d: usize, whole: &[f64], combinations: usize, least: &m
             to[i..].iter_mut().zip(&column[i..]).for_each(|(to, c)| *to -= column[i] * c);
         }
     }
-    (dropped == combinations).then_some(kept)
+    (kept, dropped)
 }
 
 /// x ← L⁻¹x without the columns that are not kept, whose entries become 0.

@@ -22,11 +22,14 @@
 //! ```
 
 mod ball;
+mod blocks;
 mod boundary;
 pub(crate) mod chart;
+mod components;
 mod conditional;
 mod derivatives;
 mod deviations;
+mod diagonal;
 mod error;
 mod fit;
 mod global;

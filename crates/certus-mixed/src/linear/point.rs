@@ -3,6 +3,7 @@
 
 use certus::{linalg, parallel};
 
+use super::blocks::{Blocks, scale};
 use super::error::Error;
 use super::small;
 use super::statistics::Statistics;
@@ -28,13 +29,13 @@ pub(super) struct Point<'a> {
     /// G_g = I − A_gM_g per level: Z₁ᵀV₁⁻¹ = GZ₁ᵀ.
     pub(super) kept: Vec<f64>,
     /// K = Z₂ᵀV₁⁻¹Z₂.
-    pub(super) k: Vec<f64>,
+    pub(super) k: Blocks,
     /// Z₂ᵀV₁⁻¹[X r].
     pub(super) c: Vec<f64>,
     /// L, LLᵀ = S = I + Λ₂ᵀKΛ₂.
-    pub(super) l: Vec<f64>,
-    /// tr S.
-    pub(super) size: f64,
+    pub(super) l: Blocks,
+    /// tr S of every connected component.
+    pub(super) sizes: Vec<f64>,
     /// The largest tr W_g of factor 1.
     pub(super) largest_block: f64,
     /// The Cholesky factor of [X r]ᵀV⁻¹[X r].
@@ -67,24 +68,19 @@ impl<'a> Point<'a> {
         let mut log_det = blocks;
         let mut xx = fixed(s, &half);
         let (k, c) = remaining(s, &half);
-        let (mut l, mut size) = (Vec::new(), 0.0);
+        let mut l = k.clone();
+        let mut sizes = Vec::new();
         if q > 0 {
-            l = k.clone();
-            scale(s, &t, true, &mut l);
-            transpose(&mut l, q);
-            scale(s, &t, true, &mut l);
-            for i in 0..q {
-                l[i * (q + 1)] += 1.0;
-                size += l[i * (q + 1)];
-            }
-            if !linalg::cholesky(&mut l, q) {
+            l.congruent(&s.layout, &t, true);
+            sizes = l.add_identity();
+            if !l.cholesky() {
                 return None;
             }
-            log_det += 2.0 * l.iter().step_by(q + 1).map(|x| x.ln()).sum::<f64>();
+            log_det += 2.0 * l.log_diagonal();
             // Y = L⁻¹Λ₂ᵀC₂
             let mut y = c.clone();
-            scale(s, &t, true, &mut y);
-            linalg::solve_lower(&l, q, false, &mut y);
+            scale(&s.layout, &t, true, &mut y);
+            l.solve_lower(false, &mut y);
             for j in 0..width {
                 for i in 0..width {
                     xx[j * width + i] -= linalg::dot(&y[i * q..][..q], &y[j * q..][..q]);
@@ -109,7 +105,7 @@ impl<'a> Point<'a> {
             k,
             c,
             l,
-            size,
+            sizes,
             largest_block,
             lx,
             q: sum,
@@ -120,6 +116,16 @@ impl<'a> Point<'a> {
     /// m.
     pub(super) fn freedom(&self) -> f64 {
         freedom(self.statistics, self.criterion)
+    }
+
+    /// U_g = G_gB_g, one column of k numbers per column of Z₂ that the level meets.
+    pub(super) fn kept_meeting(&self, g: usize, out: &mut Vec<f64>) {
+        let k = self.statistics.layout.factors[0].effects;
+        let (kept, (_, b)) = (&self.kept[g * k * k..][..k * k], self.statistics.meeting(g));
+        out.resize(b.len(), 0.0);
+        for (out, b) in out.chunks_exact_mut(k).zip(b.chunks_exact(k)) {
+            (0..k).for_each(|i| out[i] = (0..k).map(|l| kept[l * k + i] * b[l]).sum());
+        }
     }
 }
 
@@ -250,89 +256,58 @@ pub(super) fn fixed(s: &Statistics, half: &[f64]) -> Vec<f64> {
 }
 
 /// Step 2, the other factors: K = Z₂ᵀZ₂ − Σ_g B_gᵀM_gB_g and Z₂ᵀ[X r] − Σ_g B_gᵀM_gC_g.
-pub(super) fn remaining(s: &Statistics, half: &[f64]) -> (Vec<f64>, Vec<f64>) {
-    let (q, width) = (s.layout.rest(), s.layout.fixed + 1);
-    let (mut out, mut c) = (s.rest.clone(), s.rest_cross.clone());
-    if q == 0 {
-        return (out, c);
-    }
-    let k = s.layout.factors[0].effects;
+pub(super) fn remaining(s: &Statistics, half: &[f64]) -> (Blocks, Vec<f64>) {
+    let width = s.layout.fixed + 1;
+    let mut out = s.rest.clone();
+    let mut own = s.components.gather(&s.rest_cross);
+    out.for_each_with(&mut own, width, &|c, block, cross| component(s, half, c, block, cross));
+    let mut cross = own.clone();
+    s.components.scatter(&own, &mut cross);
+    (out, cross)
+}
+
+/// The same for one component.
+fn component(s: &Statistics, half: &[f64], c: usize, out: &mut [f64], cross: &mut [f64]) {
+    let (n, width, components) = (s.components.size(c), s.layout.fixed + 1, &s.components);
+    let (k, is_dense) = (s.layout.factors[0].effects, components.dense(c));
     let mut jc = vec![0.0; k * width];
-    let rows = if s.dense { (PIECE / k).max(1) } else { 1 };
-    let mut dense = vec![0.0; if s.dense { q * rows * k } else { 0 }];
-    let mut jb = Vec::new();
-    let levels = s.layout.factors[0].levels;
-    for g in 0..levels {
+    let rows = if is_dense { (PIECE / k).max(1) } else { 1 };
+    let mut dense = vec![0.0; if is_dense { n * rows * k } else { 0 }];
+    let (mut jb, mut places) = (Vec::new(), Vec::new());
+    let levels = components.levels(c);
+    for (at, &g) in levels.iter().enumerate() {
+        let g = g as usize;
         let j = &half[g * k * k..][..k * k];
         let (columns, b) = s.meeting(g);
         jb.resize(b.len(), 0.0);
         half_cross(j, b, k, &mut jb);
         half_cross(j, &s.cross[0][g * k * width..][..k * width], k, &mut jc);
-        for (t, &column) in columns.iter().enumerate() {
+        places.clear();
+        places.extend(columns.iter().map(|&column| components.place(column)));
+        for (t, &place) in places.iter().enumerate() {
             let own = &jb[t * k..][..k];
             for r in 0..width {
-                c[r * q + column as usize] -= small::inner(own, &jc[r * k..][..k]);
+                cross[r * n + place] -= small::inner(own, &jc[r * k..][..k]);
             }
         }
-        if s.dense {
+        if is_dense {
             for i in 0..k {
-                let to = &mut dense[((g % rows) * k + i) * q..][..q];
-                for (t, &column) in columns.iter().enumerate() {
-                    to[column as usize] = jb[t * k + i];
-                }
+                let to = &mut dense[((at % rows) * k + i) * n..][..n];
+                places.iter().enumerate().for_each(|(t, &place)| to[place] = jb[t * k + i]);
             }
-            if g % rows + 1 == rows || g + 1 == levels {
-                let used = (g % rows + 1) * k * q;
-                linalg::add_outer(&mut out, q, -1.0, &dense[..used], &dense[..used]);
+            if at % rows + 1 == rows || at + 1 == levels.len() {
+                let used = (at % rows + 1) * k * n;
+                linalg::add_outer(out, n, -1.0, &dense[..used], &dense[..used]);
                 dense.fill(0.0);
             }
         } else {
-            for (t, &column) in columns.iter().enumerate() {
-                let (own, to) = (&jb[t * k..][..k], &mut out[column as usize * q..][..q]);
-                for (u, &row) in columns.iter().enumerate().skip(t) {
-                    to[row as usize] -= small::inner(own, &jb[u * k..][..k]);
+            for (t, &column) in places.iter().enumerate() {
+                let (own, to) = (&jb[t * k..][..k], &mut out[column * n..][..n]);
+                for (u, &row) in places.iter().enumerate().skip(t) {
+                    to[row] -= small::inner(own, &jb[u * k..][..k]);
                 }
             }
         }
     }
-    linalg::mirror(&mut out, q);
-    (out, c)
-}
-
-/// x ← Λ₂x, or Λ₂ᵀx, for the columns of a q₂ × anything matrix.
-pub(super) fn scale(s: &Statistics, t: &[Vec<f64>], transpose: bool, x: &mut [f64]) {
-    let q = s.layout.rest();
-    let before = s.layout.factors[0].columns();
-    parallel::for_each_piece(x, q, 16, &|_, x| {
-        for (factor, t) in s.layout.factors.iter().zip(t).skip(1) {
-            let k = factor.effects;
-            let mut old = vec![0.0; k];
-            let part = &mut x[factor.start - before..][..factor.columns()];
-            if k == 1 {
-                part.iter_mut().for_each(|x| *x *= t[0]);
-                continue;
-            }
-            for x in part.chunks_exact_mut(k) {
-                old.copy_from_slice(x);
-                for i in 0..k {
-                    let at = |l: usize| if transpose { t[i * k + l] } else { t[l * k + i] };
-                    x[i] = (0..k).map(|l| at(l) * old[l]).sum();
-                }
-            }
-        }
-    });
-}
-
-/// A ← Aᵀ, tile by tile.
-pub(super) fn transpose(a: &mut [f64], dim: usize) {
-    const TILE: usize = 16;
-    for j0 in (0..dim).step_by(TILE) {
-        for i0 in (j0..dim).step_by(TILE) {
-            for j in j0..(j0 + TILE).min(dim) {
-                for i in i0.max(j + 1)..(i0 + TILE).min(dim) {
-                    a.swap(i * dim + j, j * dim + i);
-                }
-            }
-        }
-    }
+    linalg::mirror(out, n);
 }

@@ -44,8 +44,9 @@ pub(super) fn perturbation(point: &Point<'_>) -> f64 {
     // effects that can hardly be told apart lose as many digits as their condition number has
     let conditions = s.conditions();
     let rest = conditions[1..].iter().copied().fold(1.0, f64::max);
-    let levels =
-        factor(s.layout.rest() as f64, point.size) * rest + factor(k, point.largest_block) * conditions[0];
+    // the factor of S has the rounding of its blocks
+    let blocks = point.sizes.iter().enumerate().map(|(c, size)| factor(s.components.size(c) as f64, *size));
+    let levels = blocks.fold(0.0, f64::max) * rest + factor(k, point.largest_block) * conditions[0];
     // columns of X are rounded where they are centred and scaled
     (levels + gamma(rows)) * inflation(point) + 4.0 * u * s.spread * (s.weight / point.q).sqrt()
 }

@@ -22,6 +22,19 @@ pub(crate) fn random(
     rows: usize,
     noise: &mut Noise,
 ) -> Statistics {
+    let code = |noise: &mut Noise, most: usize| ((noise.next() + 1.0) * 0.5 * most as f64) as u32;
+    let codes = |noise: &mut Noise| levels.iter().map(|&l| code(noise, l)).collect();
+    with_codes(levels, terms, rows, noise, &codes)
+}
+
+/// The same with the levels that `codes` draws for a row.
+pub(crate) fn with_codes(
+    levels: &[usize],
+    terms: &[(usize, usize)],
+    rows: usize,
+    noise: &mut Noise,
+    codes: &dyn Fn(&mut Noise) -> Vec<u32>,
+) -> Statistics {
     let design = Design {
         levels: levels.to_vec(),
         terms: terms.iter().map(|&(factor, effects)| Term { factor, effects }).collect(),
@@ -30,8 +43,7 @@ pub(crate) fn random(
     let count: usize = terms.iter().map(|t| t.1).sum();
     let mut cells = Vec::new();
     for _ in 0..rows {
-        let codes: Vec<u32> =
-            levels.iter().map(|&l| ((noise.next() + 1.0) * 0.5 * l as f64) as u32).collect();
+        let codes = codes(noise);
         let z: Vec<f64> = (0..count).map(|i| if i == 0 { 1.0 } else { noise.next() }).collect();
         let x = vec![1.0, noise.next()];
         let y = 3.0

@@ -3,15 +3,17 @@
 
 use certus::{linalg, parallel};
 
-use super::point::{Criterion, PIECE, Point, scale, transpose};
+use super::blocks::{Blocks, scale};
+use super::diagonal;
+use super::point::{Criterion, PIECE, Point};
 use super::small;
 
 /// What the derivatives in any direction are made of.
 pub(super) struct Slopes {
     /// S⁻¹.
-    pub(super) inverse: Vec<f64>,
+    pub(super) inverse: Blocks,
     /// N = Λ₂S⁻¹Λ₂ᵀ.
-    pub(super) n: Vec<f64>,
+    pub(super) n: Blocks,
     /// Per factor T⁻¹, where R is Λ⁻ᵀ(I − S⁻¹)Λ⁻¹ and not K − KNK: whichever keeps its digits.
     pub(super) inverted: Vec<Option<Vec<f64>>>,
     /// ZᵀV⁻¹[X r], all columns of Z × (p + 1).
@@ -33,15 +35,11 @@ pub(super) struct Slopes {
 impl Slopes {
     pub(super) fn new(point: &Point<'_>) -> Self {
         let (s, p) = (point.statistics, point.statistics.layout.fixed);
-        let (q, width, all) = (s.layout.rest(), p + 1, s.layout.columns());
+        let (width, all) = (p + 1, s.layout.columns());
         let inverted: Vec<_> = (0..s.layout.factors.len()).map(|f| inverse_form(point, f)).collect();
-        let inverse = if q > 0 { linalg::inverse_of_factor(&point.l, q) } else { Vec::new() };
+        let inverse = point.l.inverse_of_factor();
         let mut n = inverse.clone();
-        if q > 0 {
-            scale(s, &point.t, false, &mut n);
-            transpose(&mut n, q);
-            scale(s, &point.t, false, &mut n);
-        }
+        n.congruent(&s.layout, &point.t, false);
         let mut lx = vec![0.0; p * p];
         (0..p).for_each(|j| lx[j * p..][..p].copy_from_slice(&point.lx[j * width..][..p]));
         let mut xi = small::identity(p);
@@ -65,9 +63,12 @@ impl Slopes {
             outer: Vec::new(),
         };
         out.crossed(point);
-        out.blocks = vec![out.first_blocks(point)];
+        out.blocks = vec![diagonal::first(point, &out.n)];
         for f in 1..s.layout.factors.len() {
-            out.blocks.push(out.rest_blocks(point, f));
+            out.blocks.push(match &out.inverted[f] {
+                Some(inverse) => diagonal::inverted(point, &out.inverse, inverse, f),
+                None => diagonal::rest(point, &out.n, f),
+            });
         }
         out.totals(point);
         out
@@ -80,11 +81,12 @@ impl Slopes {
         let (first, width) = (s.layout.factors[0], p + 1);
         let k = first.effects;
         let (through, rest) = self.residual(point, &point.c);
+        let mut left = vec![0.0; k];
         for g in 0..first.levels {
             let kept = &point.kept[g * k * k..][..k * k];
             let (columns, b) = s.meeting(g);
             for c in 0..width {
-                let mut left = s.cross[0][(g * width + c) * k..][..k].to_vec();
+                left.copy_from_slice(&s.cross[0][(g * width + c) * k..][..k]);
                 for (t, &column) in columns.iter().enumerate() {
                     let by = through[c * q + column as usize];
                     (0..k).for_each(|i| left[i] -= b[t * k + i] * by);
@@ -113,15 +115,15 @@ impl Slopes {
             return (Vec::new(), Vec::new());
         }
         let mut scaled = c.to_vec();
-        scale(s, &point.t, true, &mut scaled);
+        scale(&s.layout, &point.t, true, &mut scaled);
         let mut solved = vec![0.0; c.len()];
-        linalg::add_square_times(&self.inverse, q, false, &scaled, &mut solved);
+        self.inverse.add_times(&scaled, &mut solved);
         let mut through = solved.clone();
-        scale(s, &point.t, false, &mut through);
+        scale(&s.layout, &point.t, false, &mut through);
         let mut out = c.to_vec();
         if self.inverted[1..].iter().any(Option::is_none) {
             let mut back = vec![0.0; c.len()];
-            linalg::add_square_times(&point.k, q, false, &through, &mut back);
+            point.k.add_times(&through, &mut back);
             out.iter_mut().zip(&back).for_each(|(o, b)| *o -= b);
         }
         let before = s.layout.factors[0].columns();
@@ -137,97 +139,21 @@ impl Slopes {
         (through, out)
     }
 
-    /// The blocks G_gA_g − G_gB_gNB_gᵀG_gᵀ of factor 1.
-    fn first_blocks(&self, point: &Point<'_>) -> Vec<f64> {
-        let s = point.statistics;
-        let (k, q) = (s.layout.factors[0].effects, s.layout.rest());
-        let mut out = vec![0.0; s.own[0].len()];
-        parallel::for_each_piece(&mut out, PIECE * k * k, 1, &|piece, out| {
-            let (mut u, mut nu) = (Vec::new(), Vec::new());
-            let count = out.len() / (k * k);
-            let mut products = Vec::new();
-            if s.dense {
-                let mut rows = vec![0.0; q * k * count];
-                for g in 0..count {
-                    kept_meeting(point, piece * PIECE + g, &mut u);
-                    for (t, &column) in s.meeting(piece * PIECE + g).0.iter().enumerate() {
-                        (0..k).for_each(|i| rows[(g * k + i) * q + column as usize] = u[t * k + i]);
-                    }
-                }
-                products = vec![0.0; rows.len()];
-                linalg::add_square_times(&self.n, q, false, &rows, &mut products);
-            }
-            for (g, out) in out.chunks_exact_mut(k * k).enumerate() {
-                let level = piece * PIECE + g;
-                let kept = &point.kept[level * k * k..][..k * k];
-                small::product_into(kept, false, &s.own[0][level * k * k..][..k * k], k, out);
-                kept_meeting(point, level, &mut u);
-                let columns = s.meeting(level).0;
-                for (t, &column) in columns.iter().enumerate() {
-                    // N u of this column, for every effect
-                    nu.clear();
-                    if s.dense {
-                        nu.extend((0..k).map(|j| products[(g * k + j) * q + column as usize]));
-                    } else {
-                        nu.resize(k, 0.0);
-                        let row = &self.n[column as usize * q..][..q];
-                        for (v, &other) in columns.iter().enumerate() {
-                            let by = row[other as usize];
-                            (0..k).for_each(|j| nu[j] += by * u[v * k + j]);
-                        }
-                    }
-                    for j in 0..k {
-                        (0..k).for_each(|i| out[j * k + i] -= u[t * k + i] * nu[j]);
-                    }
-                }
-            }
-        });
-        out
-    }
-
-    /// The blocks of another factor: Λ⁻ᵀ(I − S⁻¹)Λ⁻¹ or K − KNK.
-    fn rest_blocks(&self, point: &Point<'_>, f: usize) -> Vec<f64> {
-        let (s, factor) = (point.statistics, point.statistics.layout.factors[f]);
-        let (q, k, start) = (s.layout.rest(), factor.effects, factor.start - s.layout.factors[0].columns());
-        let mut out = Vec::with_capacity(factor.columns() * k);
-        if let Some(inverse) = &self.inverted[f] {
-            let turned = small::transposed(inverse, k);
-            let mut block = vec![0.0; k * k];
-            for at in (0..factor.levels).map(|l| start + l * k) {
-                for j in 0..k {
-                    for i in 0..k {
-                        block[j * k + i] = f64::from(u8::from(i == j)) - self.inverse[(at + j) * q + at + i];
-                    }
-                }
-                out.extend(small::congruence(&turned, &block, k));
-            }
-            return out;
-        }
-        let own = &point.k[start * q..][..factor.columns() * q];
-        let mut nk = vec![0.0; own.len()];
-        linalg::add_square_times(&self.n, q, false, own, &mut nk);
-        for level in 0..factor.levels {
-            for j in 0..k {
-                for i in 0..k {
-                    let (a, b) = (level * k + i, level * k + j);
-                    out.push(own[b * q + start + a] - linalg::dot(&own[a * q..][..q], &nk[b * q..][..q]));
-                }
-            }
-        }
-        out
-    }
-
     /// The block of (XᵀV⁻¹X)⁻¹ that estimated coefficients take away: D_jΞD_jᵀ at column `at` of Z.
     pub(super) fn explained(&self, at: usize, k: usize) -> Vec<f64> {
-        let (p, all) = (self.beta.len(), self.u.len());
         let mut out = vec![0.0; k * k];
+        self.add_explained(at, k, 1.0, &mut out);
+        out
+    }
+
+    fn add_explained(&self, at: usize, k: usize, sign: f64, out: &mut [f64]) {
+        let (p, all) = (self.beta.len(), self.u.len());
         for j in 0..k {
             for c in 0..p {
                 let by: f64 = (0..p).map(|e| self.xi[e * p + c] * self.d[e * all + at + j]).sum();
-                (0..k).for_each(|i| out[j * k + i] += self.d[c * all + at + i] * by);
+                (0..k).for_each(|i| out[j * k + i] += sign * self.d[c * all + at + i] * by);
             }
         }
-        out
     }
 
     /// trace and outer.
@@ -243,8 +169,7 @@ impl Slopes {
                     let block = &blocks[level * k * k..][..k * k];
                     trace.iter_mut().zip(block).for_each(|(t, b)| *t += b);
                     if reml {
-                        let less = self.explained(at, k);
-                        trace.iter_mut().zip(&less).for_each(|(t, b)| *t -= b);
+                        self.add_explained(at, k, -1.0, &mut trace);
                     }
                     let u = &self.u[at..at + k];
                     for j in 0..k {
@@ -288,7 +213,7 @@ impl Slopes {
         }
         let (mut through, mut rest) = (Vec::new(), Vec::new());
         if q > 0 {
-            linalg::add_square_times(&point.k, q, false, &v2, &mut met);
+            point.k.add_times(&v2, &mut met);
             (through, rest) = self.residual(point, &met);
         }
         let mut out = vec![0.0; v.len()];
@@ -316,26 +241,16 @@ impl Slopes {
     }
 }
 
-/// U_g = G_gB_g, one column of k numbers per column of Z₂ that the level meets.
-pub(super) fn kept_meeting(point: &Point<'_>, g: usize, out: &mut Vec<f64>) {
-    let k = point.statistics.layout.factors[0].effects;
-    let (kept, (_, b)) = (&point.kept[g * k * k..][..k * k], point.statistics.meeting(g));
-    out.resize(b.len(), 0.0);
-    for (out, b) in out.chunks_exact_mut(k).zip(b.chunks_exact(k)) {
-        (0..k).for_each(|i| out[i] = (0..k).map(|l| kept[l * k + i] * b[l]).sum());
-    }
-}
-
 /// T⁻¹ of a factor of Z₂ if all its scales are above what its columns of K allow to tell from 0 (λ² max K_jj ≥ 1).
 fn inverse_form(point: &Point<'_>, f: usize) -> Option<Vec<f64>> {
     if f == 0 {
         return None;
     }
     let s = point.statistics;
-    let (factor, q) = (s.layout.factors[f], s.layout.rest());
+    let factor = s.layout.factors[f];
     let (k, start) = (factor.effects, factor.start - s.layout.factors[0].columns());
-    let size =
-        |e: usize| (0..factor.levels).map(|l| point.k[(start + l * k + e) * (q + 1)]).fold(0.0, f64::max);
+    let columns = |e: usize| (start + e..start + factor.columns()).step_by(k);
+    let size = |e: usize| columns(e).map(|at| point.k.at(at, at)).fold(0.0, f64::max);
     let sizes: Vec<f64> = (0..k).map(size).collect();
     // TᵀdiagKT has smallest eigenvalue ≥ 1
     let t = &point.t[f];

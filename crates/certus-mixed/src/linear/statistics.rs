@@ -1,8 +1,12 @@
 //! The sufficient statistics of a linear mixed model: cross-products of rows around their least-squares fit
 //! (docs/mixed.md, L0). After them no step looks at a row again.
 
+use std::sync::Arc;
+
 use certus::linalg;
 
+use super::blocks::Blocks;
+use super::components::Components;
 use super::error::Error;
 use super::layout::{Design, Factor, Layout};
 use super::relations::Relations;
@@ -13,8 +17,8 @@ use super::sums::{Row, Sums};
 const COLLINEAR: f64 = 1e-13;
 /// Residuals of the fixed effects below this many roundings of the largest response are none.
 const PERFECT: f64 = 64.0;
-/// From this part of non-zero blocks on, products with Z₁ᵀZ₂ are dense.
-const DENSE: f64 = 0.1;
+/// Entries that the blocks of Z₂ᵀZ₂ may have (2 GiB).
+const LIMIT: usize = 16_384 * 16_384;
 
 /// Cross-products for the least-squares fit alone: a first pass, for the base of [`Sums`].
 #[derive(Debug, Clone)]
@@ -95,8 +99,10 @@ pub struct Statistics {
     pub(super) own: Vec<Vec<f64>>,
     /// Per factor, per level: Z_fᵀ[X r] (k × (p + 1)).
     pub(super) cross: Vec<Vec<f64>>,
+    /// The columns of Z₂ that belong together.
+    pub(super) components: Arc<Components>,
     /// Z₂ᵀZ₂.
-    pub(super) rest: Vec<f64>,
+    pub(super) rest: Blocks,
     /// Z₂ᵀ[X r] (q₂ × (p + 1)).
     pub(super) rest_cross: Vec<f64>,
     /// [X r]ᵀ[X r].
@@ -107,8 +113,6 @@ pub struct Statistics {
     pub(super) columns: Vec<u32>,
     /// B_g: per level k₁ × (its columns), by columns.
     pub(super) meetings: Vec<f64>,
-    /// Whether products with Z₁ᵀZ₂ are dense.
-    pub(super) dense: bool,
     /// Rows of the largest level of factor 1.
     pub(super) largest: usize,
     /// [`Sums::spread`].
@@ -158,17 +162,11 @@ impl Sums {
         }
         let largest = counts.iter().copied().max().unwrap_or(0) as usize;
         let (first, q) = (layout.factors[0], layout.rest());
-        let mut rest = vec![0.0; q * q];
         let mut rest_cross = vec![0.0; q * width];
         for (f, factor) in layout.factors.iter().enumerate().skip(1) {
             let (k, start) = (factor.effects, factor.start - first.columns());
             for level in 0..factor.levels {
                 let at = start + level * k;
-                for j in 0..k {
-                    for i in 0..k {
-                        rest[(at + j) * q + at + i] = own[f][(level * k + j) * k + i];
-                    }
-                }
                 for c in 0..width {
                     for i in 0..k {
                         rest_cross[c * q + at + i] = cross[f][(level * width + c) * k + i];
@@ -179,18 +177,16 @@ impl Sums {
         // pairs in the order of their columns; those of factor 1 apart
         let mut from = 0;
         let mut met: Vec<(u32, u32, usize)> = Vec::new();
+        let mut beside: Vec<(u32, u32)> = Vec::new();
+        let mut beside_from = Vec::new();
         for &(a, b) in &pairs {
             let (ka, kb) = (layout.effects_of(a), layout.effects_of(b));
             if (a as usize) < first.columns() {
                 met.push((a, b, from));
             } else {
-                let (a, b) = (a as usize - first.columns(), b as usize - first.columns());
-                for j in 0..kb {
-                    for i in 0..ka {
-                        let value = blocks[from + j * ka + i];
-                        (rest[(b + j) * q + a + i], rest[(a + i) * q + b + j]) = (value, value);
-                    }
-                }
+                let before = first.columns() as u32;
+                beside.push((a - before, b - before));
+                beside_from.push(from);
             }
             from += ka * kb;
         }
@@ -205,7 +201,28 @@ impl Sums {
             }
             offsets.push(columns.len());
         }
-        let dense = columns.len() as f64 > DENSE * (first.levels * q) as f64;
+        let components = Arc::new(Components::new(&layout, &offsets, &columns, &beside));
+        if components.numbers() > LIMIT {
+            let largest = (0..components.count()).map(|c| components.size(c)).max().unwrap_or(0);
+            return Err(Error::TooLarge { columns: q, largest, numbers: components.numbers(), limit: LIMIT });
+        }
+        let mut rest = Blocks::zeros(&components);
+        for (factor, own) in layout.factors.iter().zip(&own).skip(1) {
+            let (k, start) = (factor.effects, factor.start - first.columns());
+            for (at, own) in (start..).step_by(k).zip(own.chunks_exact(k * k)) {
+                (0..k * k).for_each(|e| rest.set(at + e % k, at + e / k, own[e]));
+            }
+        }
+        for (&(a, b), from) in beside.iter().zip(beside_from) {
+            let first = first.columns() as u32;
+            let (ka, kb) = (layout.effects_of(a + first), layout.effects_of(b + first));
+            let (a, b) = (a as usize, b as usize);
+            for (j, i) in (0..kb).flat_map(|j| (0..ka).map(move |i| (j, i))) {
+                let value = blocks[from + j * ka + i];
+                rest.set(a + i, b + j, value);
+                rest.set(b + j, a + i, value);
+            }
+        }
         Ok(Statistics {
             layout,
             base,
@@ -213,13 +230,13 @@ impl Sums {
             weight,
             own,
             cross,
+            components,
             rest,
             rest_cross,
             fixed,
             offsets,
             columns,
             meetings,
-            dense,
             largest,
             spread,
             relations: self.relations,
@@ -263,28 +280,10 @@ impl Statistics {
         self.layout.places.len()
     }
 
-    /// Parts of the rows that share no level: components of the graph of levels of factor 1 and of the others.
-    pub(super) fn components(&self) -> usize {
-        let (levels, q) = (self.layout.factors[0].levels, self.layout.rest());
-        let mut parent: Vec<usize> = (0..levels + q).collect();
-        fn root(parent: &mut [usize], mut x: usize) -> usize {
-            while parent[x] != x {
-                parent[x] = parent[parent[x]];
-                x = parent[x];
-            }
-            x
-        }
-        let mut used = vec![false; levels + q];
-        for g in 0..levels {
-            let (columns, _) = self.meeting(g);
-            for &column in columns {
-                let to = levels + column as usize;
-                (used[g], used[to]) = (true, true);
-                let (a, b) = (root(&mut parent, g), root(&mut parent, to));
-                parent[a] = b;
-            }
-        }
-        (0..levels + q).filter(|&x| used[x] && parent[x] == x).count()
+    /// Multiplications that the factors take that are not eliminated level by level: the cubes of the sizes of their
+    /// connected components.
+    pub fn cubes(&self) -> f64 {
+        self.components.cubes()
     }
 
     /// B_g: the columns of Z₂ that level g of factor 1 meets, and its k₁ × (columns) block.

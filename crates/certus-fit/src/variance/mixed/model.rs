@@ -106,16 +106,13 @@ impl LinearMixed {
         result.map_err(|error| refused(&error, &self.terms.coefficients, &self.terms.names))
     }
 
-    /// What an evaluation takes, in terms of a sum over rows: levels with their matrices, and a dense factor of the
-    /// factors but one.
+    /// What an evaluation takes, in terms of a sum over rows: levels with their matrices, and dense factors of the
+    /// connected components of the factors but one.
     pub(crate) fn cost(&self) -> f64 {
         let design = self.terms.design();
-        let mut columns = vec![0; design.levels.len()];
-        design.terms.iter().for_each(|t| columns[t.factor] += t.effects * design.levels[t.factor]);
-        let all: usize = columns.iter().sum();
-        let rest = (all - columns.iter().max().copied().unwrap_or(0)) as f64;
+        let all: usize = design.terms.iter().map(|t| t.effects * design.levels[t.factor]).sum();
         let width = (self.dim() + 1) as f64;
-        10.0 * all as f64 * (1.0 + 0.1 * width * width) + rest.powi(3) / 20.0
+        10.0 * all as f64 * (1.0 + 0.1 * width * width) + self.statistics.cubes() / 20.0
     }
 }
 

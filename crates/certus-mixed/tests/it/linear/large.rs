@@ -4,7 +4,10 @@
 
 use std::time::Instant;
 
-use certus_mixed::linear::{Criterion, Design, Proof, Row, Statistics, Term, fit};
+use certus_mixed::linear::{
+    Criterion, Design, Proof, Row, Scale, Statistics, Term, deviation_len, deviations, fit, global, modes,
+    profile,
+};
 
 use super::data::{codes, columns, numbers};
 
@@ -108,5 +111,82 @@ fn many_groups() {
         term.sds.iter().zip(term.log_sd_errors.iter().zip([0.6, (0.04f64 + 0.09).sqrt()]))
     {
         assert!((sd / truth).ln().abs() < 5.0 * error, "{sd} {truth} {error}");
+    }
+}
+
+/// CPU seconds of this process and the most memory that it has held, in MiB; what Linux says of them.
+fn used() -> (f64, f64) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let ticks = stat.rsplit(')').next().unwrap_or("").split_whitespace();
+    let cpu: f64 = ticks.skip(11).take(2).filter_map(|t| t.parse::<f64>().ok()).sum();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak = peak.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    (cpu / 100.0, peak.unwrap_or(f64::NAN) / 1024.0)
+}
+
+/// `(1 | school/class)`: 10⁶ rows, 10⁵ classes, in 10⁴ schools; CERTUS_SCHOOLS may be other numbers, with ten classes
+/// of ten rows per school, and 10⁵ classes at most.
+#[test]
+#[ignore = "a measurement"]
+fn schools() {
+    let sizes = std::env::var("CERTUS_SCHOOLS").unwrap_or_else(|_| "10000".into());
+    let further = std::env::var("CERTUS_FURTHER").is_ok();
+    for schools in sizes.split(',').map(|s| s.parse::<usize>().unwrap()) {
+        let (classes, rows) =
+            if schools < 100_000 { (10 * schools, 100 * schools) } else { (300_000, 1_000_000) };
+        let mut state = 5u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+        let of_school: Vec<f64> = (0..schools).map(|_| 0.5 * normal()).collect();
+        let of_class: Vec<f64> = (0..classes).map(|_| 0.3 * normal()).collect();
+        let data: Vec<([u32; 2], [f64; 2], f64)> = (0..rows)
+            .map(|i| {
+                let class = (i * 7919) % classes;
+                let (school, x) = (class % schools, normal());
+                let y = 1.0 - 0.2 * x + of_school[school] + of_class[class] + normal();
+                ([school as u32, class as u32], [1.0, x], y)
+            })
+            .collect();
+        let term = |factor| Term { factor, effects: 1 };
+        let design = Design { levels: vec![schools, classes], terms: vec![term(0), term(1)], fixed: 2 };
+        let (mut before, start) = (used().0, Instant::now());
+        let mut step = |what: &str| {
+            let (cpu, peak) = used();
+            println!("{schools} schools: {what} {:.2} CPU s, peak {peak:.0} MiB", cpu - before);
+            before = cpu;
+        };
+        let given = |(levels, fixed, y): &'static ([u32; 2], [f64; 2], f64)| Row {
+            levels,
+            effects: &[1.0, 1.0],
+            fixed,
+            response: *y,
+            weight: 1.0,
+        };
+        let data: &'static [_] = data.leak();
+        let statistics = Statistics::from_rows(&design, data.iter().map(given)).unwrap();
+        step("statistics");
+        let found = fit(&statistics, Criterion::Reml).unwrap();
+        step(&format!("fit of {} steps, {} evaluations,", found.iterations, found.evaluations));
+        for (term, truth) in found.terms.iter().zip([0.5f64, 0.3]) {
+            let (sd, error) = (term.sds[0], term.log_sd_errors[0]);
+            assert!((sd / truth).ln().abs() < 5.0 * error, "{sd} {truth} {error}");
+        }
+        assert!(matches!(found.proof, Proof::Ball(_)), "{:?}", found.proof);
+        modes(&statistics, &found).unwrap();
+        step("modes");
+        let normals = vec![0.5; deviation_len(&statistics)];
+        deviations(&statistics, &found, &normals).unwrap();
+        step("one draw of the effects");
+        let global = global(&statistics, &found, 1e9);
+        step(&format!("global {global:?},"));
+        if further {
+            profile(&statistics, &found, Scale::Effect { term: 0, effect: 0 }, 3.841).unwrap();
+            step("profile of one sd");
+        }
+        println!("{schools} schools: {:.1} s in all, {:?}", start.elapsed().as_secs_f64(), found.terms);
     }
 }

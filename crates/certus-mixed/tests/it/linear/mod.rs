@@ -4,3 +4,4 @@ pub(crate) mod data;
 mod estimates;
 mod global;
 mod large;
+mod nested;
