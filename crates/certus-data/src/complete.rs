@@ -44,6 +44,11 @@ impl Column {
 impl Table {
     /// The columns `names` of a source, each once, without the rows in which one of them is missing.
     pub fn complete(source: &dyn Source, names: &[&str]) -> Result<Self, DataError> {
+        Self::some_complete(source, names, 1)
+    }
+
+    /// One of every so many of these rows, beginning with the first.
+    pub fn some_complete(source: &dyn Source, names: &[&str], every: usize) -> Result<Self, DataError> {
         let mut wanted = Vec::new();
         for name in names {
             let place = find(source.columns(), name)?;
@@ -52,6 +57,7 @@ impl Table {
             }
         }
         let mut columns: Vec<Option<Column>> = vec![None; wanted.len()];
+        let mut seen = 0_usize;
         source.scan(&wanted, &mut |batch| {
             let whole = |i: &usize| {
                 (0..wanted.len()).all(|c| {
@@ -59,7 +65,11 @@ impl Table {
                     !column.is_missing(row)
                 })
             };
-            let kept: Vec<usize> = (0..batch.rows()).filter(whole).collect();
+            let mut kept: Vec<usize> = (0..batch.rows()).filter(whole).collect();
+            kept.retain(|_| {
+                seen += 1;
+                (seen - 1).is_multiple_of(every)
+            });
             for (c, own) in columns.iter_mut().enumerate() {
                 let (cells, start) = batch.cell(c, 0);
                 let own = own.get_or_insert_with(|| cells.emptied());
@@ -131,5 +141,10 @@ mod tests {
         assert_eq!(other.column("x"), Some(&Column::Number(vec![7.0])));
         assert_eq!(other.column("g"), both.column("g"));
         assert!(both.column("x").unwrap().filled("seven").is_none() && both.column("y").is_none());
+        let seven = (0..7).map(|i| if i == 3 { f64::NAN } else { f64::from(i) }).collect();
+        let seven = Table::new(vec![("x".into(), Column::Number(seven))]).unwrap();
+        // of the rows 0, 1, 2, 4, 5, 6
+        let some = Table::some_complete(&seven, &["x"], 2).unwrap();
+        assert_eq!(some.column("x"), Some(&Column::Number(vec![0.0, 2.0, 5.0])));
     }
 }
