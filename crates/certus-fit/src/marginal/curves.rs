@@ -1,6 +1,7 @@
 //! Expected responses along each predictor, averaged over rows of the fit: adjusted predictions, for pictures.
 
 use certus_data::{Column, ColumnEncoding, Encoding, Table};
+use certus_likelihood::Link;
 
 use super::average::Average;
 use super::{INTERVAL, answer, of_groups, set};
@@ -29,7 +30,8 @@ const WORK: [usize; 2] = [20_000_000, 400_000];
 impl Fit {
     /// The curves of the first predictors over some rows of a table.
     pub fn curves(&self, table: &Table) -> Result<Curves, Error> {
-        let kind = usize::from(Average::costs_a_population(self)?);
+        // that of a logarithm has a closed form
+        let kind = usize::from(Average::costs_a_population(self)? && self.link()? != Link::Log);
         let (table, weights) = self.rows_of(table, table.rows().div_ceil(ROWS[kind]).max(1))?;
         let encoding = &self.meaning()?.encoding;
         let mut columns: Vec<(String, Places)> = Vec::new();

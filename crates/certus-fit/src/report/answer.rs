@@ -41,13 +41,11 @@ pub(super) fn part(out: &mut String, record: &Record, extras: &Extras) {
     };
     let _ = write!(
         out,
-        "<div class=\"scroll\"><table class=\"answer\"><caption>About: {whose} in the units of the data, and the ends of \
-         intervals that contain the true value with probability 0.9, if the model is right.",
+        "<div class=\"scroll\"><table class=\"answer\"><caption>Estimates ({whose}) in the units of the data, and \
+         the ends of intervals that contain the true value with probability 0.9, if the model is right.",
     );
-    if factor.is_some() {
-        out.push_str(
-            " The last column is what one more unit multiplies by, from the middle of the distribution.",
-        );
+    if let Some([_, what]) = factor {
+        let _ = write!(out, " The last column is what one more unit multiplies the {what} by (the median).");
     }
     out.push_str("</caption><thead><tr><th scope=\"col\">parameter</th>");
     for head in ["estimate", "from", "to"].into_iter().chain(factor.map(|[head, _]| head)) {
@@ -98,6 +96,7 @@ fn multiplied(p: &Parameter, encoding: Option<&Encoding>) -> String {
 pub(super) fn number(x: f64) -> String {
     match x {
         0.0 => "0".into(),
+        x if !x.is_finite() => "–".into(),
         x if (1e-3..1e5).contains(&x.abs()) => significant(x, 3),
         x => format!("{x:.2e}"),
     }

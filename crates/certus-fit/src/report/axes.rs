@@ -63,7 +63,7 @@ impl Axes {
 
     fn points(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
         let one = |(x, y): (f64, f64)| format!("{:.1},{:.1}", WIDTH * self.across(x), self.up(y));
-        points.map(one).collect::<Vec<_>>().join(" ")
+        points.filter(|(x, y)| x.is_finite() && y.is_finite()).map(one).collect::<Vec<_>>().join(" ")
     }
 
     /// Between two curves: places, lower and upper ends.
@@ -97,12 +97,18 @@ impl Axes {
 
     /// A point.
     pub(super) fn point(&mut self, x: f64, y: f64, radius: f64, class: &str) {
+        if !(x.is_finite() && y.is_finite()) {
+            return;
+        }
         let (x, y) = (percent(self.across(x)), self.up(y));
         let _ = write!(self.placed, r#"<circle class="{class}" cx="{x}" cy="{y:.1}" r="{radius}"/>"#);
     }
 
     /// An interval.
     pub(super) fn whisker(&mut self, x: f64, low: f64, high: f64) {
+        if ![x, low, high].iter().all(|x| x.is_finite()) {
+            return;
+        }
         let (x, low, high) = (percent(self.across(x)), self.up(low), self.up(high));
         let _ =
             write!(self.placed, r#"<line class="whisker" x1="{x}" x2="{x}" y1="{low:.1}" y2="{high:.1}"/>"#);

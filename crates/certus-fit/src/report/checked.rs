@@ -83,7 +83,7 @@ fn effects(out: &mut String, curves: &Curves, axis: &str) {
     let _ = write!(
         out,
         "<p>Each picture shows the {} if every row had the same value of one predictor and kept its other values, \
-         averaged over {} rows{}; the shades are 90 % intervals.</p><div class=\"plots\">",
+         averaged over {} rows{}; the shades are 90\u{a0}% intervals.</p><div class=\"plots\">",
         escape(axis),
         count(curves.averaged as u64),
         if curves.population { " and over the population of groups" } else { "" }
@@ -109,6 +109,9 @@ fn one_effect(out: &mut String, curve: &Curve, up: [f64; 2], axis: &str) {
     match &curve.places {
         Places::Numbers(x) => {
             let (Some(&first), Some(&last)) = (x.first(), x.last()) else { return };
+            if first >= last {
+                return;
+            }
             let mut axes = Axes::new([first, last], up);
             let each = || x.iter().zip(&curve.points);
             axes.band(&each().map(|(x, [_, low, high])| [*x, *low, *high]).collect::<Vec<_>>());
@@ -205,7 +208,8 @@ fn shares(out: &mut String, ppc: &Ppc) {
     }
     let off = groups.iter().filter(|g| g.predicted < g.low || g.predicted > g.high).count();
     let words = format!(
-        "{} groups with 90 % binomial intervals (Wilson); {off} of the intervals {} the line, about {:.0} would where all is right",
+        "{} groups with 90\u{a0}% binomial intervals (Wilson); {off} of the intervals {} the line, and about {:.0} \
+         would where all is right",
         groups.len(),
         if off == 1 { "misses" } else { "miss" },
         0.1 * groups.len() as f64
@@ -280,10 +284,7 @@ fn frequencies(out: &mut String, ppc: &Ppc) {
     }
     let off = all.iter().filter(|f| f.observed < f.low || f.observed > f.high).count();
     let bins = all.len();
-    let words = format!(
-        "{off} of {bins} points are beyond the lines, about {:.0} would be where all is right",
-        0.1 * bins as f64
-    );
+    let words = format!("{off} of {bins} points are beyond the lines");
     out.push_str(&axes.figure(["count", "rows"], &words, &(escape(&words) + ".")));
 }
 
@@ -318,7 +319,7 @@ fn residuals(out: &mut String, ppc: &Ppc, _: Response) {
         out,
         "<p>A residual says where a response lies among those that the model predicts for its row, as a standard normal \
          number (randomised quantile residuals). Where the model is right, they form a shapeless cloud about 0, with \
-         sd 1: here their mean is about {:.2} and their sd about {:.2}, and {} of {} are beyond ±3 (about {:.1} \
+         sd 1 or a little less: here their mean is about {:.2} and their sd about {:.2}, and {} of {} are beyond ±3 (about {:.1} \
          expected).</p><div class=\"plots\">",
         ppc.residual_mean,
         ppc.residual_sd,
@@ -368,7 +369,7 @@ fn predictive(out: &mut String, ppc: &Ppc, _: Response) {
     let _ = write!(
         out,
         "<p>The fitted model simulates {} data sets for the same rows. Each line below compares a property of the data \
-         (the ring) with the middle 90 % of the simulated data sets (the bar).</p>\
+         (the ring) with the middle 90\u{a0}% of the simulated data sets (the bar).</p>\
          <div class=\"forest wide\" role=\"img\" aria-label=\"Properties of the data beside those of simulated data \
          sets; the table below has the numbers.\">",
         count(ppc.draws as u64)

@@ -96,7 +96,11 @@ fn asked(out: &mut String, record: &Record, encoding: &Encoding, outcome: &Outco
         false => format!("How does {expected} depend on {}?", listed(&terms)),
     };
     let _ = write!(out, "<p class=\"question\">{question}</p>");
-    let mut words = format!("It is answered by a {} regression.", escape(&record.model));
+    let kind = match record.model.as_str() {
+        "poisson" => "Poisson".into(),
+        other => escape(&other.replace('-', " ")),
+    };
+    let mut words = format!("It is answered by a {kind} regression.");
     for group in &encoding.groups {
         let varying: Vec<String> = group
             .slopes

@@ -150,7 +150,7 @@ impl Effect {
         Some(Self([middle, p.q05?, p.q95?].map(|x| step * x))).filter(|e| e.0.iter().all(|x| x.is_finite()))
     }
 
-    /// "the odds that y is 1 are multiplied by about 1.03 (90 % interval 1.01 to 1.05), so they are higher".
+    /// "the odds that y is 1 are multiplied by about 1.03 (90\u{a0}% interval 1.01 to 1.05), so they are higher".
     fn said(&self, outcome: &Outcome, link: Link) -> String {
         let [middle, low, high] = self.0;
         let plural = outcome.changed.starts_with("the odds");
@@ -159,7 +159,7 @@ impl Effect {
         let huge = factors.iter().any(|x| !(HUGE.recip()..HUGE).contains(x));
         let multiplies = matches!(link, Link::Logit | Link::Log) && !huge;
         let [shown, from, to] = if multiplies { factors } else { self.0 }.map(number);
-        let interval = format!("90 % interval {from} to {to}");
+        let interval = format!("90\u{a0}% interval {from} to {to}");
         let none = if multiplies { "1" } else { "0" };
         let direction = match (low > 0.0, high < 0.0) {
             (true, _) => "higher",
@@ -175,7 +175,7 @@ impl Effect {
                     true => [middle, high, low].map(|x| number(-x)),
                     false => [middle, low, high].map(number),
                 };
-                let what = format!("{changed} {is} about {size} {word} (90 % interval {a} to {b})");
+                let what = format!("{changed} {is} about {size} {word} (90\u{a0}% interval {a} to {b})");
                 return if direction.is_empty() { format!("{what}: {open}") } else { what };
             }
             Link::Probit => format!("{changed} moves by about {shown} on the probit scale ({interval})"),
@@ -205,7 +205,7 @@ mod tests {
         let odds = Effect([log(2.0), log(1.5), log(3.0)]).said(&outcome("the odds of it"), Link::Logit);
         assert_eq!(
             odds,
-            "the odds of it are multiplied by about 2.00 (90 % interval 1.50 to 3.00): they are higher"
+            "the odds of it are multiplied by about 2.00 (90\u{a0}% interval 1.50 to 3.00): they are higher"
         );
         let open = Effect([log(2.0), log(0.5), log(8.0)]).said(&outcome("the count"), Link::Log);
         assert!(
@@ -213,9 +213,12 @@ mod tests {
             "{open}"
         );
         let mean = Effect([-3.0, -4.0, -2.0]).said(&outcome("the mean"), Link::Identity);
-        assert_eq!(mean, "the mean is about 3.00 lower (90 % interval 2.00 to 4.00)");
+        assert_eq!(mean, "the mean is about 3.00 lower (90\u{a0}% interval 2.00 to 4.00)");
         let open = Effect([-3.0, -7.0, 1.0]).said(&outcome("the mean"), Link::Identity);
-        assert!(open.contains("3.00 lower (90 % interval -1.00 to 7.00): the interval includes 0"), "{open}");
+        assert!(
+            open.contains("3.00 lower (90\u{a0}% interval -1.00 to 7.00): the interval includes 0"),
+            "{open}"
+        );
         let huge = Effect([20.0, 18.0, 22.0]).said(&outcome("the odds of it"), Link::Logit);
         assert!(huge.starts_with("the logarithm of the odds of it changes by about 20.0 (90 %"), "{huge}");
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use certus::Status;
-use certus::certificate::words::{figure, nearest, probability};
+use certus::certificate::words::{figure, probability};
 
 use super::html::{escape, sentence};
 use super::{paragraphs, scale, section, words};
@@ -120,7 +120,7 @@ fn moved(error: f64, level: RecordedLevel, delta: Option<f64>) -> String {
         ),
         RecordedLevel::Estimated | RecordedLevel::None => format!(
             "An exact computation would move an estimate above by about {} of its {sd}. This is estimated, not proved.",
-            nearest(error, 2)
+            figure(error)
         ),
     }
 }
