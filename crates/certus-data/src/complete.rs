@@ -3,6 +3,7 @@
 use crate::encoding::Encoding;
 use crate::error::{ColumnError, DataError};
 use crate::spec::find;
+use crate::summary::mix;
 use crate::table::{Column, Source, Table};
 
 impl Column {
@@ -47,7 +48,7 @@ impl Table {
         Self::some_complete(source, names, 1)
     }
 
-    /// One of every so many of these rows, beginning with the first.
+    /// About one of every so many of these rows, see [`is_chosen`].
     pub fn some_complete(source: &dyn Source, names: &[&str], every: usize) -> Result<Self, DataError> {
         let mut wanted = Vec::new();
         for name in names {
@@ -68,7 +69,7 @@ impl Table {
             let mut kept: Vec<usize> = (0..batch.rows()).filter(whole).collect();
             kept.retain(|_| {
                 seen += 1;
-                (seen - 1).is_multiple_of(every)
+                is_chosen(seen - 1, every)
             });
             for (c, own) in columns.iter_mut().enumerate() {
                 let (cells, start) = batch.cell(c, 0);
@@ -100,6 +101,13 @@ impl Table {
         };
         Self::new(self.names().enumerate().map(cells).collect())
     }
+}
+
+/// True for about one row of every so many. Which are chosen is fixed, but no pattern, because rows may be in an order
+/// with one.
+pub fn is_chosen(row: usize, every: usize) -> bool {
+    let spread = (1..=3).fold(row as u64 + 1, mix);
+    every <= 1 || spread.is_multiple_of(every as u64)
 }
 
 /// The cells of a column as text, row by row; nothing where a value is missing.
@@ -141,10 +149,23 @@ mod tests {
         assert_eq!(other.column("x"), Some(&Column::Number(vec![7.0])));
         assert_eq!(other.column("g"), both.column("g"));
         assert!(both.column("x").unwrap().filled("seven").is_none() && both.column("y").is_none());
-        let seven = (0..7).map(|i| if i == 3 { f64::NAN } else { f64::from(i) }).collect();
-        let seven = Table::new(vec![("x".into(), Column::Number(seven))]).unwrap();
-        // of the rows 0, 1, 2, 4, 5, 6
-        let some = Table::some_complete(&seven, &["x"], 2).unwrap();
-        assert_eq!(some.column("x"), Some(&Column::Number(vec![0.0, 2.0, 5.0])));
+        // of 30,000 rows without the gap of row 3, a tenth, wherever one looks
+        let gap = |i: u32| if i == 3 { f64::NAN } else { f64::from(i) };
+        let many = Table::new(vec![("x".into(), Column::Number((0..30_000).map(gap).collect()))]).unwrap();
+        let Some(Column::Number(some)) =
+            Table::some_complete(&many, &["x"], 10).unwrap().column("x").cloned()
+        else {
+            panic!("numbers")
+        };
+        for part in [0.0..10_000.0, 10_000.0..20_000.0, 20_000.0..30_000.0] {
+            let found = some.iter().filter(|x| part.contains(x)).count();
+            // five standard errors
+            assert!((850..=1150).contains(&found), "{found}");
+        }
+        // and of every residue of 10
+        for residue in 0..10 {
+            let found = some.iter().filter(|x| **x as usize % 10 == residue).count();
+            assert!((215..=385).contains(&found), "{residue}: {found}");
+        }
     }
 }

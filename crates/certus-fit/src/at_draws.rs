@@ -1,6 +1,7 @@
 //! The rows of a fit at draws of its posterior: linear predictors, and the parameter of the likelihood.
 
 use certus::parallel;
+use certus_data::is_chosen;
 use certus_likelihood::Response;
 use certus_models::rows::{Leaf, leaves};
 
@@ -53,7 +54,7 @@ pub(crate) struct AtDraws<'a> {
     pub(crate) note: Option<&'static str>,
     /// Which of the draws are those of [`Fit::draws`], in their order.
     pub(crate) order: Vec<usize>,
-    /// One row of every so many is looked at, beginning with the first.
+    /// About one row of every so many is looked at, see [`is_chosen`].
     pub(crate) every: usize,
 }
 
@@ -86,7 +87,7 @@ impl<'a> AtDraws<'a> {
         let mut installed = Ok(());
         for index in 0..leaves(&*prepared.rows) {
             prepared.rows.leaf(index, &mut |leaf| {
-                let chosen = (0..leaf.y.len()).filter(|i| (leaf.first + i).is_multiple_of(self.every));
+                let chosen = (0..leaf.y.len()).filter(|i| is_chosen(leaf.first + i, self.every));
                 let mut own: Vec<(usize, Option<T>)> = chosen.map(|i| (i, None)).collect();
                 let one = |_: usize, out: &mut [(usize, Option<T>)]| {
                     out.iter_mut().for_each(|(i, made)| *made = Some(of_row(&leaf, *i)));

@@ -119,7 +119,7 @@ pub struct Checks {
     pub curves: Result<Curves, String>,
     /// The data beside simulated data sets.
     pub rows: Result<Ppc, String>,
-    /// One row of every so many was looked at.
+    /// About one row of every so many was looked at.
     pub every: usize,
 }
 

@@ -3,7 +3,7 @@
 
 use std::iter::repeat_n;
 
-use certus_data::{Column, DataError, Offset, Source, Table};
+use certus_data::{Column, DataError, Offset, Source, Table, is_chosen};
 use certus_models::rows::leaves;
 
 use crate::checks::Checks;
@@ -63,7 +63,7 @@ impl Problem {
         let mut columns: Vec<Vec<f64>> = repeat_n(Vec::new(), p + roles.len()).collect();
         for index in 0..leaves(&*prepared.rows) {
             let mut take = |leaf: &certus_models::rows::Leaf<'_>| {
-                for i in (0..leaf.y.len()).filter(|i| (leaf.first + i).is_multiple_of(every)) {
+                for i in (0..leaf.y.len()).filter(|i| is_chosen(leaf.first + i, every)) {
                     (0..p).for_each(|j| columns[j].push(leaf.x.get(i, j)));
                     let own = [leaf.offset_of(i), leaf.datum(i).trials, leaf.weight_of(i)];
                     columns[p..].iter_mut().zip(own).for_each(|(column, x)| column.push(x));

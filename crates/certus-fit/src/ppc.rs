@@ -165,7 +165,7 @@ impl Fit {
         self.ppc_of_some(problem, DRAWS, 1)
     }
 
-    /// The same with `draws` data sets of one row of every so many.
+    /// The same with `draws` data sets of about one row of every so many.
     pub(crate) fn ppc_of_some(&self, problem: &Problem, draws: usize, every: usize) -> Result<Ppc, Error> {
         let response: Response = self.record.model.parse()?;
         let mut at = self.at_draws(problem, draws, SEED)?;

@@ -6,9 +6,8 @@ use certus::Gaussian;
 use certus::factor::Workspace;
 use certus_data::Storage;
 use certus_fit::record::Parameter;
-use certus_fit::report::{Extras, report};
 use certus_fit::{
-    Arrays, Checks, Contrast, Fit, FitDirectory, Groups, Held, Levels, Question, Record, predict_draws,
+    Arrays, Contrast, Fit, FitDirectory, Groups, Held, Levels, Question, Record, predict_draws,
 };
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
 use pyo3::exceptions::PyUserWarning;
@@ -17,7 +16,6 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::columns::table;
 use crate::error::{data, raise, store, usage};
-use crate::model::Model;
 
 /// A fit.
 #[pyclass(frozen, module = "certus._certus")]
@@ -243,33 +241,6 @@ impl Fitted {
         let question = Question { contrasts, slopes, held, interval };
         let found = py.detach(|| self.0.effects(&table, &question, None)).map_err(|e| data(py, &e))?;
         Ok(serde_json::to_string(&found).expect("answers are plain values"))
-    }
-
-    /// The report, one HTML page, with what the rows of the model show; without it, with the reason why they are absent.
-    #[pyo3(signature = (model, reason))]
-    fn report(&self, py: Python<'_>, model: Option<&Model>, reason: String) -> String {
-        py.detach(|| {
-            let checks = match model {
-                Some(model) => self.0.checks(model.problem(), model.sample()),
-                None => Checks::absent(reason),
-            };
-            report(&self.0.record, &Extras { checks, ..self.0.extras() })
-        })
-    }
-
-    /// The log likelihoods of the rows of the model at the draws of `sample`, times their weights: one draw per row.
-    fn log_likelihood<'py>(
-        &self,
-        py: Python<'py>,
-        model: &Model,
-        n: usize,
-        seed: u64,
-    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let problem = model.problem();
-        let by_row = py.detach(|| self.0.log_likelihood(problem, n, seed)).map_err(|e| data(py, &e))?;
-        let rows = by_row.len() / n.max(1);
-        let values = (0..n * rows).map(|k| by_row[(k % rows) * n + k / rows]).collect();
-        matrix(py, values, n, rows)
     }
 
     /// Writes the fit directory.

@@ -3,11 +3,10 @@
 
 use std::fmt::Write;
 
-use certus::certificate::significant;
 use certus_data::Encoding;
 use certus_likelihood::{Link, Response};
 
-use super::html::{count, escape, short};
+use super::html::{count, escape, number};
 use super::sentences::sentences;
 use super::{Extras, section};
 use crate::record::{Parameter, Record};
@@ -55,7 +54,7 @@ pub(super) fn part(out: &mut String, record: &Record, extras: &Extras) {
     for p in chosen.iter().take(LISTED) {
         let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&p.name));
         [p.mean, p.q05, p.q95].iter().for_each(|x| {
-            let _ = write!(out, "<td>{}</td>", short(*x));
+            let _ = write!(out, "<td>{}</td>", x.map_or("–".into(), number));
         });
         if factor.is_some() {
             let _ = write!(out, "<td>{}</td>", multiplied(p, extras.encoding.as_ref()));
@@ -89,15 +88,5 @@ fn multiplied(p: &Parameter, encoding: Option<&Encoding>) -> String {
     match p.q50.or(p.mean).filter(|_| slope).map(f64::exp) {
         Some(x) if x.is_finite() && x > 0.0 => number(x),
         _ => "–".into(),
-    }
-}
-
-/// Three significant digits.
-pub(super) fn number(x: f64) -> String {
-    match x {
-        0.0 => "0".into(),
-        x if !x.is_finite() => "–".into(),
-        x if (1e-3..1e5).contains(&x.abs()) => significant(x, 3),
-        x => format!("{x:.2e}"),
     }
 }

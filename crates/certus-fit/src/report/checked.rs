@@ -1,16 +1,14 @@
-//! The pictures: what each predictor does on the scale of the response, and the data beside what the model predicts.
+//! The data beside what the model predicts: calibration, residuals, and data sets that the model simulates.
 
 use std::fmt::Write;
 
 use certus::gaussian::NORMAL_95;
 use certus_likelihood::{Response, Values};
 
-use super::answer::number;
-use super::axes::{Axes, range, tick};
-use super::html::{count, escape, percent};
-use super::question::outcome;
-use super::{Extras, section};
-use crate::checks::{CheckedRow, Checks, Curve, Curves, Frequency, Places, Ppc, Statistic};
+use super::axes::{Axes, range};
+use super::html::{count, escape, number, percent};
+use super::{Extras, predictors, section};
+use crate::checks::{CheckedRow, Checks, Frequency, Ppc, Statistic};
 use crate::record::Record;
 
 /// Points of a picture.
@@ -25,14 +23,9 @@ const RARE: f64 = 0.01;
 /// All of them.
 pub(super) fn part(out: &mut String, record: &Record, extras: &Extras) {
     let checks = &extras.checks;
-    let axis = extras.encoding.as_ref().and_then(|e| outcome(record, e)).map(|o| o.axis);
-    let axis = axis.unwrap_or_else(|| "expected response".into());
     section(out, "effects", "What each predictor does");
     match &checks.curves {
-        Ok(curves) if curves.list.is_empty() => {
-            out.push_str("<p>There is no predictor that could be drawn.</p>");
-        }
-        Ok(curves) => effects(out, curves, &axis),
+        Ok(curves) => predictors::pictures(out, curves, record, extras),
         Err(reason) => absent(out, reason),
     }
     out.push_str("</section>\n");
@@ -67,7 +60,7 @@ fn how(out: &mut String, ppc: &Ppc, checks: &Checks, record: &Record) {
     let mut words = match checks.every {
         1 => format!("From all {} rows", count(ppc.rows as u64)),
         every => format!(
-            "From {} rows, one of every {every}{}",
+            "From {} rows, chosen by a fixed rule, about one of every {every}{}",
             count(ppc.rows as u64),
             record.data.rows.map_or(String::new(), |all| format!(" of {}", count(all)))
         ),
@@ -77,96 +70,6 @@ fn how(out: &mut String, ppc: &Ppc, checks: &Checks, record: &Record) {
         let _ = write!(words, " Assumed: {}.", escape(note));
     }
     let _ = write!(out, "<p class=\"small\">{words}</p>");
-}
-
-fn effects(out: &mut String, curves: &Curves, axis: &str) {
-    let _ = write!(
-        out,
-        "<p>Each picture shows the {} if every row had the same value of one predictor and kept its other values, \
-         averaged over {} rows{}; the shades are 90\u{a0}% intervals.</p><div class=\"plots\">",
-        escape(axis),
-        count(curves.averaged as u64),
-        if curves.population { " and over the population of groups" } else { "" }
-    );
-    let ends = || curves.list.iter().flat_map(|c| &c.points).flat_map(|[_, low, high]| [*low, *high]);
-    if let Some(up) = range(ends()) {
-        curves.list.iter().for_each(|curve| one_effect(out, curve, up, axis));
-    }
-    let left = match curves.left {
-        0 => String::new(),
-        1 => " One more predictor is not drawn.".into(),
-        n => format!(" {n} more predictors are not drawn."),
-    };
-    let _ = write!(
-        out,
-        "</div><p class=\"small\">From {} draws; the scale of the response is the same in all pictures.{left}</p>",
-        count(curves.draws as u64)
-    );
-}
-
-fn one_effect(out: &mut String, curve: &Curve, up: [f64; 2], axis: &str) {
-    let column = &curve.column;
-    match &curve.places {
-        Places::Numbers(x) => {
-            let (Some(&first), Some(&last)) = (x.first(), x.last()) else { return };
-            if first >= last {
-                return;
-            }
-            let mut axes = Axes::new([first, last], up);
-            let each = || x.iter().zip(&curve.points);
-            axes.band(&each().map(|(x, [_, low, high])| [*x, *low, *high]).collect::<Vec<_>>());
-            axes.curve(&each().map(|(x, [m, ..])| [*x, *m]).collect::<Vec<_>>(), "curve");
-            let said = |k: usize| curve.points.get(k).map_or(String::new(), |p| number(p[0]));
-            let words = format!(
-                "{column}: about {} at {}, about {} at {}",
-                said(0),
-                tick(first),
-                said(x.len() - 1),
-                tick(last)
-            );
-            out.push_str(&axes.figure([column, axis], &words, &(escape(&words) + ".")));
-        }
-        Places::Levels(names) => levels(out, curve, names, up, axis),
-    }
-}
-
-/// A line for each level.
-fn levels(out: &mut String, curve: &Curve, names: &[String], up: [f64; 2], axis: &str) {
-    let place = |x: f64| percent((x - up[0]) / (up[1] - up[0]));
-    let column = escape(&curve.column);
-    let _ = write!(
-        out,
-        r#"<figure class="plot"><p class="axis">{column}</p><div class="forest" role="img" aria-label="{} for each level of {column}">"#,
-        escape(axis)
-    );
-    let ticks = super::plots::ticks(up[0], up[1]);
-    for (name, [middle, low, high]) in names.iter().zip(&curve.points) {
-        let name = escape(name);
-        let _ = write!(
-            out,
-            r#"<div class="line"><span class="name" title="{name}">{name}</span><svg width="100%" height="24" aria-hidden="true">"#
-        );
-        for t in &ticks {
-            let _ = write!(out, r#"<line class="grid" x1="{x}" x2="{x}" y1="0" y2="100%"/>"#, x = place(*t));
-        }
-        let _ = write!(
-            out,
-            r#"<line class="spread" x1="{}" x2="{}" y1="12" y2="12"/><circle class="dot" cx="{}" cy="12" r="4"/></svg><span class="value">{}</span></div>"#,
-            place(*low),
-            place(*high),
-            place(*middle),
-            number(*middle)
-        );
-    }
-    out.push_str(r#"<div class="line"><span></span><svg width="100%" height="20" aria-hidden="true">"#);
-    for t in &ticks {
-        let _ = write!(out, r#"<text x="{}" y="15" text-anchor="middle">{}</text>"#, place(*t), tick(*t));
-    }
-    let _ = writeln!(
-        out,
-        "</svg><span></span></div></div><p class=\"axis across\">{}</p></figure>",
-        escape(axis)
-    );
 }
 
 /// Some rows, in a fixed way: one of every so many.
@@ -369,7 +272,8 @@ fn predictive(out: &mut String, ppc: &Ppc, _: Response) {
     let _ = write!(
         out,
         "<p>The fitted model simulates {} data sets for the same rows. Each line below compares a property of the data \
-         (the ring) with the middle 90\u{a0}% of the simulated data sets (the bar).</p>\
+         (the ring) with the middle 90\u{a0}% of the simulated data sets (the bar). The \
+         last column of the table is the share of simulated data sets that have more.</p>\
          <div class=\"forest wide\" role=\"img\" aria-label=\"Properties of the data beside those of simulated data \
          sets; the table below has the numbers.\">",
         count(ppc.draws as u64)
@@ -378,7 +282,7 @@ fn predictive(out: &mut String, ppc: &Ppc, _: Response) {
         statistic(out, s);
     }
     out.push_str("</div><div class=\"scroll\"><table class=\"predictive\"><thead><tr>");
-    for head in ["property", "data", "simulated", "5 %", "95 %", "share above"] {
+    for head in ["property", "data", "simulated", "5 %", "95 %", "above"] {
         let _ = write!(out, "<th scope=\"col\">{head}</th>");
     }
     out.push_str("</tr></thead><tbody>");

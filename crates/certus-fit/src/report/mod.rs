@@ -9,6 +9,7 @@ mod axes;
 mod checked;
 mod html;
 mod plots;
+mod predictors;
 mod question;
 mod scale;
 mod sentences;

@@ -3,10 +3,11 @@
 
 use std::fmt::Write;
 
+use certus::certificate::significant;
 use certus_data::{Coding, ColumnEncoding, Encoding, Feature};
 use certus_likelihood::{Link, Response};
 
-use super::answer::number;
+use super::html::number;
 use super::question::{Outcome, listed, outcome, strong};
 use crate::record::{Parameter, Record};
 
@@ -158,7 +159,7 @@ impl Effect {
         let factors = self.0.map(f64::exp);
         let huge = factors.iter().any(|x| !(HUGE.recip()..HUGE).contains(x));
         let multiplies = matches!(link, Link::Logit | Link::Log) && !huge;
-        let [shown, from, to] = if multiplies { factors } else { self.0 }.map(number);
+        let [shown, from, to] = told(if multiplies { factors } else { self.0 });
         let interval = format!("90\u{a0}% interval {from} to {to}");
         let none = if multiplies { "1" } else { "0" };
         let direction = match (low > 0.0, high < 0.0) {
@@ -172,8 +173,8 @@ impl Effect {
             Link::Identity => {
                 let word = if middle < 0.0 { "lower" } else { "higher" };
                 let [size, a, b] = match middle < 0.0 {
-                    true => [middle, high, low].map(|x| number(-x)),
-                    false => [middle, low, high].map(number),
+                    true => told([-middle, -high, -low]),
+                    false => told(self.0),
                 };
                 let what = format!("{changed} {is} about {size} {word} (90\u{a0}% interval {a} to {b})");
                 return if direction.is_empty() { format!("{what}: {open}") } else { what };
@@ -188,6 +189,13 @@ impl Effect {
             direction => format!("{what}: {} {is} {direction}", if plural { "they" } else { "it" }),
         }
     }
+}
+
+/// With three digits, or five where these do not tell the numbers apart.
+fn told(numbers: [f64; 3]) -> [String; 3] {
+    let short = numbers.map(number);
+    let apart = short[0] != short[1] && short[0] != short[2] && short[1] != short[2];
+    if apart { short } else { numbers.map(|x| significant(x, 5)) }
 }
 
 #[cfg(test)]
@@ -221,6 +229,12 @@ mod tests {
         );
         let huge = Effect([20.0, 18.0, 22.0]).said(&outcome("the odds of it"), Link::Logit);
         assert!(huge.starts_with("the logarithm of the odds of it changes by about 20.0 (90 %"), "{huge}");
+    }
+
+    #[test]
+    fn numbers_are_told_apart() {
+        assert_eq!(told([1.0127, 1.0122, 1.0131]), ["1.0127", "1.0122", "1.0131"]);
+        assert_eq!(told([2.0, 1.5, 3.0]), ["2.00", "1.50", "3.00"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The technical part of the report: what the certificate states, every number, the run, the data, the evidence, and how
-//! to check it.
+//! The technical part of the report: what the certificate states, every number, the run, the data, the evidence, and
+//! how to check it.
 
 use std::fmt::Write;
 

@@ -65,7 +65,7 @@ def contents(fit: Fit, draws: int, seed: int) -> tuple[Groups, dict[str, Any], d
             coords["row"] = np.arange(source.rows)
             # all of it at the draws of the posterior, which some fits do not have
             with contextlib.suppress(UsageError):
-                groups["log_likelihood"] = {response: fit._fitted.log_likelihood(source._model, draws, seed)}
+                groups["log_likelihood"] = {response: _certus.log_likelihood(fit._fitted, source._model, draws, seed).T}
             with contextlib.suppress(UsageError):
                 groups["posterior_predictive"] = {response: fit.simulate(draws, seed)}
     weights = fit.log_weights(draws, seed)

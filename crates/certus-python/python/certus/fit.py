@@ -336,7 +336,7 @@ class Fit:
             model, reason = None, "the fit is one of a log density, whose rows are not known"
         else:
             model, reason = None if source is None else source._model, "the fit was loaded or unpickled, so it has no rows"
-        Path(path).write_text(self._fitted.report(model, reason), encoding="utf-8")
+        Path(path).write_text(_certus.report(self._fitted, model, reason), encoding="utf-8")
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Writes a fit directory, which `certus.load` and the command line read."""
