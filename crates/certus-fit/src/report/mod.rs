@@ -1,5 +1,5 @@
-//! The report: one HTML file for readers who never heard of certus: the question, the data, the answer, how far to trust
-//! it; then pictures of the predictors and of the data beside the model; then the technical part.
+//! The report: one HTML file for readers who never heard of certus: the question, the data, the answer, how far to
+//! trust it; then pictures of the predictors and of the data beside the model; then the technical part.
 //!
 //! It holds its own style and pictures, no script and no address, so it works offline, prints, and follows the reader's
 //! light or dark theme. Everything that comes from outside is escaped.

@@ -442,18 +442,16 @@ fn hostile_columns_stay_text() {
 #[test]
 fn linear_mixed_models_have_joint_draws() {
     let table = table(NAMES, 240);
-    for formula in
-        ["y ~ age + (1 | ward)", "y ~ age + (1 + age | ward)", "y ~ age + (1 | ward) + (0 + age | ward)"]
-    {
+    for formula in ["y ~ age + arm + (1 | ward)", "y ~ age + arm + (1 + arm | ward)"] {
         let problem = problem(&table, "linear", formula);
         let fit = fit_of(&problem, &settings("linear", formula));
         let (ppc, loo) = (fit.ppc(&problem).unwrap(), fit.loo(&problem).unwrap());
-        // the noise takes about 1, so residuals of 240 rows have sd 1 ± 0.05, less what eight coefficients take
+        // the noise takes about 1, so residuals of 240 rows have sd 1 ± 0.05, less what some eight coefficients take
         assert!((0.9..1.1).contains(&ppc.residual_sd) && ppc.residual_mean.abs() < 0.1, "{formula}: {ppc:?}");
         assert_eq!(ppc.note, None);
         // log p of a row under N(0, 1) is −1.42 on average
         assert!((-1.65..-1.25).contains(&(loo.loo.elpd / 240.0)), "{formula}: {:?}", loo.loo);
-        assert!((6.0..14.0).contains(&loo.loo.p), "{formula}: {:?}", loo.loo);
+        assert!((5.0..16.0).contains(&loo.loo.p), "{formula}: {:?}", loo.loo);
         // draw k of the log likelihoods is draw k of the parameters
         let (draws, own) = (fit.draws(50, 9), fit.log_likelihood(&problem, 50, 9).unwrap());
         assert_eq!(own.len(), 240 * 50);
