@@ -22,7 +22,7 @@ const NUMBERS: usize = 40_000_000;
 const ENOUGH: usize = 100;
 
 impl Fit {
-    /// What can be shown of the rows of the fit; `problem` is built from them, `table` is [`Problem::some_rows`] of them.
+    /// What can be shown of the rows; `problem` is built from them, `table` is [`Problem::some_rows`] of them.
     pub fn checks(&self, problem: &Problem, table: &Table) -> Checks {
         let rows = problem.prepared.rows_used;
         let every = rows.div_ceil(ROWS).max(1);

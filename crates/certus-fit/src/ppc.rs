@@ -208,7 +208,7 @@ impl Fit {
         })
     }
 
-    /// `count` data sets that the posterior predicts for the rows of the fit, set k at draw k of [`Fit::draws`] with the
+    /// `count` data sets that the posterior predicts for the rows, set k at draw k of [`Fit::draws`] with the
     /// same seed: the responses of the first row in all sets, then those of the second, …
     pub fn simulate(&self, problem: &Problem, count: usize, seed: u64) -> Result<Vec<f64>, Error> {
         let response: Response = self.record.model.parse()?;

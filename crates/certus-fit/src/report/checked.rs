@@ -220,10 +220,10 @@ fn scatter(out: &mut String, ppc: &Ppc) {
 fn residuals(out: &mut String, ppc: &Ppc, _: Response) {
     let _ = write!(
         out,
-        "<p>A residual says where a response lies among those that the model predicts for its row, as a standard normal \
-         number (randomised quantile residuals). Where the model is right, they form a shapeless cloud about 0, with \
-         sd 1 or a little less: here their mean is about {:.2} and their sd about {:.2}, and {} of {} are beyond ±3 (about {:.1} \
-         expected).</p><div class=\"plots\">",
+        "<p>A residual says where a response lies among those that the model predicts for its row, as a standard \
+         normal number (randomised quantile residuals). Where the model is right, they form a shapeless cloud about \
+         0, with sd 1 or a little less: here their mean is about {:.2} and their sd about {:.2}, and {} of {} are \
+         beyond ±3 (about {:.1} expected).</p><div class=\"plots\">",
         ppc.residual_mean,
         ppc.residual_sd,
         ppc.far,

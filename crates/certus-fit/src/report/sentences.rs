@@ -1,4 +1,4 @@
-//! A plain sentence for every predictor whose part in the model is one number (or one for each level): its direction and
+//! A sentence for every predictor whose part in the model is one number (or one for each level): its direction and
 //! its size. Of predictors in interactions or curves no single number is true, so they are sent to the pictures.
 
 use std::fmt::Write;
@@ -64,8 +64,8 @@ fn of_coding(encoding: &Encoding, c: usize) -> impl Iterator<Item = &Feature> {
     encoding.features.iter().filter(move |f| f.parts.iter().any(|p| p.column == c))
 }
 
-/// True if the columns of a coding enter the model through this coding alone, without interactions, and as one number or
-/// as levels.
+/// True if the columns of a coding enter the model through it alone, without interactions, and as one number or as
+/// levels.
 fn alone(encoding: &Encoding, c: usize) -> bool {
     let single = of_coding(encoding, c).all(|f| f.parts.len() == 1 && f.parts[0].function.is_none());
     let own = encoding.columns[c].columns();

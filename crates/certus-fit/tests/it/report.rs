@@ -234,7 +234,7 @@ fn draws_are_set_beside_the_gaussian() {
     assert_eq!(page.matches("<circle class=\"draws\"").count(), 2);
 }
 
-/// A table with a response of each kind, two predictors, a factor, and groups; the names of the columns are the caller's.
+/// A table with a response of each kind, a predictor, a factor, and groups; names of columns are the caller's.
 fn table(names: [&str; 4], rows: usize) -> Table {
     let mut dice = Dice::new(7);
     let (mut x, mut arm, mut group) = (Vec::new(), Vec::new(), Vec::new());

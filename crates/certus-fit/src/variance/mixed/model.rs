@@ -101,8 +101,8 @@ impl LinearMixed {
         self.named(Conditional::new(&self.statistics, &factors, sigma))
     }
 
-    /// Of the effects given coefficients and scales, in the order of the model: means, variances, and deviations from the
-    /// means at standard normal numbers.
+    /// Of the effects given coefficients and scales, in the order of the model: means, variances, and deviations
+    /// from the means at standard normal numbers.
     pub(super) fn effects_given(
         &self,
         beta: &[f64],
