@@ -150,9 +150,9 @@ impl Axes {
                 escape(&words)
             );
         }
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "</svg></div><p class=\"axis across\">{}</p><figcaption>{caption}</figcaption></figure>\n",
+            "</svg></div><p class=\"axis across\">{}</p><figcaption>{caption}</figcaption></figure>",
             escape(across)
         );
         out
