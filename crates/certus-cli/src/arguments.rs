@@ -110,6 +110,9 @@ pub enum Command {
     Report {
         /// The directory of the fit
         dir: PathBuf,
+        /// The data of the fit, if they have moved
+        #[arg(long, value_name = "FILE")]
+        data: Option<PathBuf>,
     },
     /// Compare models of the same responses: criteria, evidence, tests of nested ones; of two, their parameters
     Compare {

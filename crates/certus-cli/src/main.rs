@@ -16,6 +16,7 @@ mod plan;
 mod ppc;
 mod progress;
 mod ranks;
+mod report;
 mod request;
 mod results;
 mod saving;
@@ -123,7 +124,7 @@ fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failur
             let asked = effects::question(&contrast, slope, &at, interval)?;
             effects::effects(&dir, &asked, data.as_deref(), &format)
         }
-        Command::Report { dir } => results::report(&dir),
+        Command::Report { dir, data } => report::report(&dir, data.as_deref()),
         Command::Compare { fits } => results::compare(&fits),
         Command::Loo { fits, data, json } => loo::loo(&fits, data.as_deref(), json),
         Command::Ppc { dir, data, json } => ppc::ppc(&dir, data.as_deref(), json),

@@ -1,15 +1,13 @@
-//! What is made from an existing fit: draws, predictions, a report, a comparison.
+//! What is made from an existing fit: draws, predictions, a comparison.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use certus::certificate::{counted, figure};
 use certus_data::{DataError, Source, Storage};
-use certus_fit::directory::{MEANING, REPORT};
 use certus_fit::record::Parameter;
-use certus_fit::report::Extras;
 use certus_fit::{
-    ColumnFile, DevianceTest, Fit, FitDirectory, Levels, ModelComparison, ModelRow, Record, Settings, extras,
+    ColumnFile, DevianceTest, Fit, FitDirectory, Levels, ModelComparison, ModelRow, Record, Settings,
 };
 use clap::Args;
 
@@ -188,23 +186,6 @@ pub fn predict(arguments: &PredictArguments) -> Result<Code, Failure> {
         }
         _ => print(&columns.to_csv()?)?,
     }
-    Ok(Code::Reached)
-}
-
-/// `certus report`; for a fit without a Gaussian, what its record says.
-pub fn report(dir: &Path) -> Result<Code, Failure> {
-    let directory = opened(dir)?;
-    let record = Record::read(&directory)?;
-    let extras = match Fit::read(&directory) {
-        Ok(fit) => fit.extras(),
-        Err(_) => {
-            let meaning = directory.read(MEANING).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-            extras(&record, meaning.as_ref())
-        }
-    };
-    let extras = Extras { directory: Some(dir.display().to_string()), ..extras };
-    certus_fit::report::write(&directory, &record, &extras)?;
-    print(&format!("{}\n", directory.file(REPORT).display()))?;
     Ok(Code::Reached)
 }
 

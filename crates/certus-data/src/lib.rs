@@ -37,7 +37,7 @@ pub mod terms;
 pub mod units;
 
 pub use basis::FittedBasis;
-pub use complete::labels;
+pub use complete::{is_chosen, labels};
 pub use encoding::{Coding, ColumnEncoding, Encoded, Encoding, Feature, Gaps, Group, Part};
 pub use error::{
     ColumnError, DataError, Difference, ErrorKind, FileError, MissingIn, NoFeature, SpecError, Subject,

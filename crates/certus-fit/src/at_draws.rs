@@ -1,20 +1,25 @@
 //! The rows of a fit at draws of its posterior: linear predictors, and the parameter of the likelihood.
 
 use certus::parallel;
+use certus_data::is_chosen;
 use certus_likelihood::Response;
 use certus_models::rows::{Leaf, leaves};
 
 use crate::error::Error;
 use crate::fit::Fit;
-use crate::predict::{DRAWS, KnownGroups, PredictedRow, SEED, unknown_parameter};
+use crate::joint_effects::JointEffects;
+use crate::predict::{KnownGroups, PredictedRow, unknown_parameter};
 use crate::problem::Problem;
 use crate::refusal::RequestError;
+use crate::variance::names::UnknownScales;
 
 /// Linear predictors at draws.
 enum Predictors<'a> {
     /// Of latents: draws of the first, of the second, …
     Latents(Vec<f64>, usize),
     Groups(KnownGroups<'a>),
+    /// Of coefficients, scales and effects that were drawn together.
+    Joint(JointEffects<'a>),
 }
 
 impl Predictors<'_> {
@@ -28,6 +33,7 @@ impl Predictors<'_> {
                 t
             }
             Self::Groups(groups) => groups.linear(row),
+            Self::Joint(joint) => joint.linear(row),
         }
     }
 }
@@ -46,11 +52,15 @@ pub(crate) struct AtDraws<'a> {
     pub(crate) parameters: Vec<Option<f64>>,
     /// What was assumed beyond the draws.
     pub(crate) note: Option<&'static str>,
+    /// Which of the draws are those of [`Fit::draws`], in their order.
+    pub(crate) order: Vec<usize>,
+    /// About one row of every so many is looked at, see [`is_chosen`].
+    pub(crate) every: usize,
 }
 
 impl<'a> AtDraws<'a> {
-    fn new(predictors: Predictors<'a>, parameters: Vec<Option<f64>>, note: Option<&'static str>) -> Self {
-        Self { predictors, parameters, note }
+    fn new(predictors: Predictors<'a>, parameters: Vec<Option<f64>>, order: Vec<usize>) -> Self {
+        Self { predictors, parameters, note: None, order, every: 1 }
     }
 
     /// Does `work` on every row of the problem, given its linear predictor at every draw, and hands what it made to
@@ -77,13 +87,16 @@ impl<'a> AtDraws<'a> {
         let mut installed = Ok(());
         for index in 0..leaves(&*prepared.rows) {
             prepared.rows.leaf(index, &mut |leaf| {
-                let mut own: Vec<Option<T>> = (0..leaf.y.len()).map(|_| None).collect();
-                let work =
-                    || parallel::for_each_piece(&mut own, 1, 8, &|i, out| out[0] = Some(of_row(&leaf, i)));
-                if let Err(error) = parallel::install(None, work) {
+                let chosen = (0..leaf.y.len()).filter(|i| is_chosen(leaf.first + i, self.every));
+                let mut own: Vec<(usize, Option<T>)> = chosen.map(|i| (i, None)).collect();
+                let one = |_: usize, out: &mut [(usize, Option<T>)]| {
+                    out.iter_mut().for_each(|(i, made)| *made = Some(of_row(&leaf, *i)));
+                };
+                if let Err(error) = parallel::install(None, || parallel::for_each_piece(&mut own, 1, 8, &one))
+                {
                     installed = Err(error);
                 }
-                own.into_iter().flatten().for_each(&mut *take);
+                own.into_iter().filter_map(|(_, made)| made).for_each(&mut *take);
             })?;
         }
         Ok(installed.map_err(certus_models::Error::from)?)
@@ -91,46 +104,80 @@ impl<'a> AtDraws<'a> {
 }
 
 impl Fit {
-    /// The rows of the fit at draws of its posterior.
-    pub(crate) fn at_draws(&self) -> Result<AtDraws<'_>, Error> {
+    /// The rows of the fit at draws of its posterior: where they are not kept, `count` of them that follow from the
+    /// seed.
+    pub(crate) fn at_draws(&self, problem: &Problem, count: usize, seed: u64) -> Result<AtDraws<'_>, Error> {
         let meaning = self.meaning()?;
         let response: Response = self.record.model.parse()?;
         let given = response.parameter().map(|p| (p, self.record.settings[p.name()].as_f64()));
         let unknown = given.filter(|(_, value)| value.is_none()).map(|(p, _)| p.name());
-        let parameters = || match (unknown, given) {
-            (Some(name), _) => unknown_parameter(self, name).into_iter().map(Some).collect(),
-            (None, given) => vec![given.and_then(|(_, value)| value)],
-        };
+        let known = given.and_then(|(_, value)| value);
+        let own_order = (0..count).collect();
         let Some((mixture, scales)) = &self.mixture else {
-            let latents = self.latents(DRAWS, SEED);
-            return Ok(AtDraws::new(columns(&latents, self.gaussian.dim()), parameters(), None));
+            let latents = self.latents(count, seed);
+            return Ok(AtDraws::new(columns(&latents, self.gaussian.dim()), vec![known], own_order));
         };
+        if mixture.log_covariance.is_some() && self.posterior_draws.is_none() {
+            return Err(
+                RequestError::NoDraws("its scales are estimates; infer their posterior instead").into()
+            );
+        }
+        let linear = response == Response::Linear && !scales.effects.is_empty();
+        if let Some(points) = self.joint_points(count, seed).filter(|_| linear) {
+            let joint = JointEffects::new(problem, scales, points, known)?;
+            let parameters = joint.noise();
+            let order = (0..count).map(|k| k % joint.count()).collect();
+            return Ok(AtDraws::new(Predictors::Joint(joint), parameters, order));
+        }
+        let Some(draws) = &self.posterior_draws else {
+            if !scales.effects.is_empty() {
+                return Err(RequestError::NoDraws("the effects of its groups have no draws").into());
+            }
+            let (mut latents, mut parameters) = (Vec::new(), Vec::new());
+            mixture.each_draw(scales, count, seed, |z, drawn| {
+                latents.extend_from_slice(z);
+                parameters.push(parameter(unknown, scales, drawn).or(known));
+            });
+            return Ok(AtDraws::new(columns(&latents, mixture.dim()), parameters, own_order));
+        };
+        let effects = mixture.effects.as_ref();
+        if !scales.effects.is_empty() && effects.is_none() {
+            return Err(RequestError::NoDraws("it does not have the effects of its groups").into());
+        }
+        let drawn_apart = effects.is_some_and(|effects| !effects.deviations.is_empty());
+        if drawn_apart && unknown.is_some() {
+            let words = "the effects of its groups and the parameter of the likelihood have no joint draws";
+            return Err(RequestError::NoDraws(words).into());
+        }
+        let groups = KnownGroups::new(meaning.dim(), scales, effects, draws);
+        let parameters = match unknown {
+            Some(name) => unknown_parameter(self, name).into_iter().map(Some).collect(),
+            None => vec![known],
+        };
+        let mut at = AtDraws::new(Predictors::Groups(groups), parameters, draws.places(count, seed));
+        let note = "the effects of groups are taken to be normal, given the coefficients";
+        at.note = (!scales.effects.is_empty()).then_some(note);
+        Ok(at)
+    }
+
+    /// Coefficients and scales at the draws of [`Fit::draws`]; `None` if the scales are given.
+    fn joint_points(&self, count: usize, seed: u64) -> Option<Vec<(Vec<f64>, Vec<f64>)>> {
+        let (mixture, scales) = self.mixture.as_ref()?;
+        let dim = self.gaussian.dim();
+        let mut out = Vec::with_capacity(count);
         match &self.posterior_draws {
             Some(draws) => {
-                let effects = mixture.effects.as_ref();
-                if !scales.effects.is_empty() && effects.is_none() {
-                    return Err(RequestError::NoDraws("it does not have the effects of its groups").into());
-                }
-                let drawn_apart = effects.is_some_and(|effects| !effects.deviations.is_empty());
-                if drawn_apart && unknown.is_some() {
-                    let words =
-                        "the effects of its groups and the parameter of the likelihood have no joint draws";
-                    return Err(RequestError::NoDraws(words).into());
-                }
-                let groups = KnownGroups::new(meaning.dim(), scales, effects, draws);
-                let note = "the effects of groups are taken to be normal, given the coefficients";
-                let note = (!scales.effects.is_empty()).then_some(note);
-                Ok(AtDraws::new(Predictors::Groups(groups), parameters(), note))
+                let one = |z: &[f64]| (z[..dim].to_vec(), scales.of_coordinates(&z[dim..]));
+                out.extend(draws.take(count, seed).chunks_exact(draws.dim()).map(one));
             }
-            None if mixture.log_covariance.is_some() => {
-                Err(RequestError::NoDraws("its scales are estimates; infer their posterior instead").into())
-            }
-            None if scales.effects.is_empty() => {
-                let mut latents = Vec::new();
-                mixture.each_draw(scales, DRAWS, SEED, |z, _| latents.extend_from_slice(z));
-                Ok(AtDraws::new(columns(&latents, mixture.dim()), parameters(), None))
-            }
-            None => Err(RequestError::NoDraws("the effects of its groups have no draws").into()),
+            None => mixture.each_draw(scales, count, seed, |z, s| out.push((z.to_vec(), s.to_vec()))),
         }
+        Some(out)
     }
+}
+
+/// The parameter of the likelihood at some scales, if it is one of them.
+fn parameter(name: Option<&str>, scales: &UnknownScales, drawn: &[f64]) -> Option<f64> {
+    let row = scales.rows.iter().find(|row| Some(row.name.as_str()) == name)?;
+    Some(row.at(drawn))
 }

@@ -361,6 +361,7 @@ pub fn extras(record: &Record, meaning: Option<&CoefficientMap>) -> Extras {
     Extras {
         title: encoding.map(|e| format!("{} regression of {}", record.model, e.response)),
         data: named.chain(encoding.map(|e| e.described()).unwrap_or_default()).collect(),
+        encoding: encoding.cloned(),
         ..Extras::default()
     }
 }

@@ -8,8 +8,10 @@ use certus::diagnostics::RowFit;
 use certus_likelihood::{Likelihood, Response};
 use serde::Serialize;
 
+use crate::at_draws::AtDraws;
 use crate::error::Error;
 use crate::fit::Fit;
+use crate::predict::{DRAWS, SEED};
 use crate::problem::Problem;
 
 /// k̂ above which the contribution of a row cannot be trusted.
@@ -73,16 +75,37 @@ pub struct LooRow {
     pub difference_se: f64,
 }
 
+impl AtDraws<'_> {
+    /// The likelihood at every draw, or one for all of them.
+    fn likelihoods(&self, response: Response) -> Result<Vec<Arc<dyn Likelihood>>, Error> {
+        let one = |parameter: &Option<f64>| response.likelihood(*parameter);
+        Ok(self.parameters.iter().map(one).collect::<Result<_, _>>()?)
+    }
+}
+
 impl Fit {
+    /// The log likelihoods of the rows at the draws of [`Fit::draws`], times their weights: those of the first row at
+    /// all draws, then those of the second, …
+    pub fn log_likelihood(&self, problem: &Problem, count: usize, seed: u64) -> Result<Vec<f64>, Error> {
+        let at = self.at_draws(problem, count, seed)?;
+        let likelihoods = at.likelihoods(self.record.model.parse()?)?;
+        let mut out = Vec::new();
+        at.each_row(
+            problem,
+            &|leaf, i, linear| {
+                let (datum, weight) = (leaf.datum(i), leaf.weight_of(i));
+                let value = |k: &usize| likelihoods[k % likelihoods.len()].value(linear[*k], datum);
+                at.order.iter().map(|k| -weight * value(k)).collect::<Vec<f64>>()
+            },
+            &mut |values| out.extend(values),
+        )?;
+        Ok(out)
+    }
+
     /// PSIS-LOO and WAIC on the rows of the fit, whose `problem` is built from the same data.
     pub fn loo(&self, problem: &Problem) -> Result<Loo, Error> {
-        let at = self.at_draws()?;
-        let response: Response = self.record.model.parse()?;
-        let likelihoods: Vec<Arc<dyn Likelihood>> = at
-            .parameters
-            .iter()
-            .map(|parameter| response.likelihood(*parameter))
-            .collect::<Result<_, _>>()?;
+        let at = self.at_draws(problem, DRAWS, SEED)?;
+        let likelihoods = at.likelihoods(self.record.model.parse()?)?;
         let (mut fits, mut weights, mut draws) = (Vec::new(), Vec::new(), 0);
         at.each_row(
             problem,

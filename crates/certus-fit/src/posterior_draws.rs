@@ -69,12 +69,15 @@ impl PosteriorDraws {
     /// `n` of them, from one that the seed chooses on, again from the first after the last: draw k depends on the seed
     /// and k only.
     pub(crate) fn take(&self, n: usize, seed: u64) -> Vec<f64> {
+        let own = |k: usize| &self.latents[k * self.dim..][..self.dim];
+        self.places(n, seed).into_iter().flat_map(own).copied().collect()
+    }
+
+    /// The places of these.
+    pub(crate) fn places(&self, n: usize, seed: u64) -> Vec<usize> {
         let mut dice = [0.0];
         Random::new(seed, Purpose::Sample, 0).uniforms(1, 0, 1, &mut dice);
         let first = (dice[0] * self.count() as f64) as usize;
-        (0..n)
-            .flat_map(|k| &self.latents[(first + k) % self.count() * self.dim..][..self.dim])
-            .copied()
-            .collect()
+        (0..n).map(|k| (first + k) % self.count()).collect()
     }
 }

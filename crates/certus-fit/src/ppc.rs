@@ -3,14 +3,14 @@
 
 use certus::certificate::counted;
 use certus::random::{Purpose, Random};
-use certus_likelihood::Response;
+use certus_likelihood::{Response, Values};
 use rand_distr::{Distribution, Open01};
-use serde::Serialize;
 
 use crate::at_draws::AtDraws;
+use crate::checks::{CheckedRow, Frequency, Ppc, Statistic};
 use crate::error::Error;
 use crate::fit::Fit;
-use crate::predict::standard_quantile;
+use crate::predict::{DRAWS, SEED, standard_quantile};
 use crate::problem::Problem;
 use crate::refusal::RequestError;
 
@@ -21,45 +21,8 @@ const INTERVAL: [f64; 2] = [0.05, 0.95];
 /// Residuals beyond this are counted: of good ones 0.27 % are.
 const FAR: f64 = 3.0;
 
-/// A statistic of the data, and of data sets that the posterior predicts.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Statistic {
-    /// Such as `sd`.
-    pub name: &'static str,
-    /// Of the data.
-    pub observed: f64,
-    /// Its mean over simulated data sets.
-    pub mean: f64,
-    /// 5 % of the simulated data sets have less.
-    pub low: f64,
-    /// 5 % have more.
-    pub high: f64,
-    /// The share of simulated data sets that have more, those that have as much counted half.
-    pub above: f64,
-}
-
-/// A posterior predictive check.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Ppc {
-    /// Statistics.
-    pub statistics: Vec<Statistic>,
-    /// Data sets that were simulated, one for each draw of the posterior.
-    pub draws: usize,
-    /// Rows.
-    pub rows: usize,
-    /// The mean of the residuals; about 0 where the model is right.
-    pub residual_mean: f64,
-    /// Their sd; about 1 where the model is right, or a little less.
-    pub residual_sd: f64,
-    /// How many are beyond ±3.
-    pub far: usize,
-    /// What was assumed beyond the draws.
-    pub note: Option<&'static str>,
-    /// Standard normal where the model is right: Φ⁻¹ of the probability of less than the response, at a random place
-    /// within the probability of the response itself.
-    #[serde(skip)]
-    pub residuals: Vec<f64>,
-}
+/// Bins of counts, at most.
+const BINS: usize = 20;
 
 /// Σ (y − centre), Σ (y − centre)², smallest, largest, zeros.
 #[derive(Clone, Copy)]
@@ -93,60 +56,139 @@ impl Sums {
     }
 }
 
+/// A row with responses that the posterior predicts.
+struct SimulatedRow {
+    y: f64,
+    trials: f64,
+    /// The expected response, its mean over all draws.
+    expected: f64,
+    drawn: Vec<f64>,
+    /// A uniform number.
+    uniform: f64,
+    weighted: bool,
+}
+
 impl AtDraws<'_> {
-    /// For every row in order: the response, and a response that is drawn at each draw of the posterior in `which`, and
-    /// a uniform number.
+    /// For every row in order, a response that is drawn at each draw of the posterior in `which`; without it, at each.
     fn each_simulated(
         &self,
         problem: &Problem,
         response: Response,
-        which: &(dyn Fn(usize) -> Vec<usize> + Sync),
+        which: Option<&[usize]>,
         seed: u64,
-        take: &mut dyn FnMut(f64, Vec<f64>, f64),
+        take: &mut dyn FnMut(SimulatedRow),
     ) -> Result<(), Error> {
-        let random = Random::new(seed, Purpose::Sample, 0);
+        let (random, link) = (Random::new(seed, Purpose::Sample, 0), response.link());
         let mut weighted = false;
         self.each_row(
             problem,
             &|leaf, i, linear| {
                 let mut rng = random.generator(STREAM + (leaf.first + i) as u64);
                 let datum = leaf.datum(i);
-                let drawn = which(linear.len()).into_iter().map(|k| {
+                let mut one = |k: usize| {
                     let parameter = self.parameters[k % self.parameters.len()].unwrap_or(f64::NAN);
                     response.draw(&mut rng, linear[k], parameter, datum.trials)
-                });
-                let drawn: Vec<f64> = drawn.collect();
-                (datum.y, drawn, Open01.sample(&mut rng), leaf.weight_of(i) != 1.0)
+                };
+                let drawn: Vec<f64> = match which {
+                    Some(which) => which.iter().map(|k| one(*k)).collect(),
+                    None => (0..linear.len()).map(one).collect(),
+                };
+                let mean = linear.iter().map(|t| link.response(*t)).sum::<f64>() / linear.len() as f64;
+                SimulatedRow {
+                    y: datum.y,
+                    trials: datum.trials,
+                    expected: datum.trials * mean,
+                    drawn,
+                    uniform: Open01.sample(&mut rng),
+                    weighted: leaf.weight_of(i) != 1.0,
+                }
             },
-            &mut |(y, drawn, uniform, unequal): (f64, Vec<f64>, f64, bool)| {
-                weighted |= unequal;
-                take(y, drawn, uniform);
+            &mut |row: SimulatedRow| {
+                weighted |= row.weighted;
+                take(row);
             },
         )?;
         if weighted { Err(RequestError::WeightedRows.into()) } else { Ok(()) }
     }
 }
 
+/// How often each count occurs, in the data and in every simulated data set.
+struct Histogram {
+    /// Counts of a bin; the last bin has all that are greater, too.
+    width: f64,
+    bins: usize,
+    observed: Vec<f64>,
+    simulated: Vec<u32>,
+}
+
+impl Histogram {
+    /// Of counts up to about `greatest`; `None` of other responses.
+    fn new(response: Response, greatest: f64) -> Option<Self> {
+        if !matches!(response.values(), Values::Counts) || !greatest.is_finite() {
+            return None;
+        }
+        let width = ((greatest + 1.0) / BINS as f64).ceil().max(1.0);
+        let bins = (greatest / width).floor() as usize + 2;
+        Some(Self { width, bins, observed: vec![0.0; bins], simulated: Vec::new() })
+    }
+
+    fn bin(&self, y: f64) -> usize {
+        ((y / self.width).floor() as usize).min(self.bins - 1)
+    }
+
+    fn add(&mut self, row: &SimulatedRow) {
+        self.simulated.resize(row.drawn.len() * self.bins, 0);
+        let own = self.bin(row.y);
+        self.observed[own] += 1.0;
+        for (set, y) in row.drawn.iter().enumerate() {
+            let at = set * self.bins + self.bin(*y);
+            self.simulated[at] += 1;
+        }
+    }
+
+    fn frequencies(&self) -> Vec<Frequency> {
+        let one = |bin: usize| {
+            let own: Vec<f64> =
+                self.simulated.iter().skip(bin).step_by(self.bins).map(|n| f64::from(*n)).collect();
+            let Statistic { observed, mean, low, high, .. } = Statistic::new("", self.observed[bin], own);
+            let first = bin as f64 * self.width;
+            let last = if bin + 1 == self.bins { f64::INFINITY } else { first + self.width - 1.0 };
+            Frequency { counts: [first, last], observed, mean, low, high }
+        };
+        (0..self.bins).map(one).collect()
+    }
+}
+
 impl Fit {
     /// Compares the responses with data sets that the posterior predicts for the same rows, one for each draw.
     pub fn ppc(&self, problem: &Problem) -> Result<Ppc, Error> {
+        self.ppc_of_some(problem, DRAWS, 1)
+    }
+
+    /// The same with `draws` data sets of about one row of every so many.
+    pub(crate) fn ppc_of_some(&self, problem: &Problem, draws: usize, every: usize) -> Result<Ppc, Error> {
         let response: Response = self.record.model.parse()?;
-        let at = self.at_draws()?;
-        let centre = problem.prepared.response.mean;
+        let mut at = self.at_draws(problem, draws, SEED)?;
+        at.every = every;
+        let summary = problem.prepared.response;
         let (mut own, mut simulated) = (Sums::NONE, Vec::new());
-        let mut residuals = Vec::new();
-        let all = |count: usize| (0..count).collect();
+        let mut histogram = Histogram::new(response, summary.max);
+        let mut checked = Vec::new();
         // other data have other random numbers
         let seed = problem.prepared.responses;
-        at.each_simulated(problem, response, &all, seed, &mut |y, drawn, uniform| {
-            own.add(y, centre);
-            simulated.resize(drawn.len(), Sums::NONE);
-            simulated.iter_mut().zip(&drawn).for_each(|(sums, y)| sums.add(*y, centre));
-            residuals.push(residual(y, &drawn, uniform));
+        at.each_simulated(problem, response, None, seed, &mut |row| {
+            own.add(row.y, summary.mean);
+            simulated.resize(row.drawn.len(), Sums::NONE);
+            simulated.iter_mut().zip(&row.drawn).for_each(|(sums, y)| sums.add(*y, summary.mean));
+            histogram.iter_mut().for_each(|histogram| histogram.add(&row));
+            let residual = residual(row.y, &row.drawn, row.uniform);
+            checked.push(CheckedRow { y: row.y, trials: row.trials, expected: row.expected, residual });
         })?;
+        let residuals: Vec<f64> = checked.iter().map(|row| row.residual).collect();
         let rows = residuals.len() as f64;
-        let sets: Vec<_> = simulated.iter().map(|sums| sums.statistics(response, centre, rows)).collect();
-        let observed = own.statistics(response, centre, rows);
+        let sets: Vec<_> =
+            simulated.iter().map(|sums| sums.statistics(response, summary.mean, rows)).collect();
+        let observed = own.statistics(response, summary.mean, rows);
         let statistics = observed.iter().enumerate().map(|(k, (name, observed))| {
             Statistic::new(name, *observed, sets.iter().map(|of| of[k].1).collect())
         });
@@ -160,18 +202,20 @@ impl Fit {
             residual_sd: (squares / (rows - 1.0).max(1.0)).sqrt(),
             far: residuals.iter().filter(|r| r.abs() > FAR).count(),
             note: at.note,
+            frequencies: histogram.map(|histogram| histogram.frequencies()).unwrap_or_default(),
             residuals,
+            checked,
         })
     }
 
-    /// `count` data sets that the posterior predicts for the rows of the fit, each at a draw of its own as far as there
-    /// are so many: the responses of the first row in all sets, then those of the second, …
+    /// `count` data sets that the posterior predicts for the rows, set k at draw k of [`Fit::draws`] with the
+    /// same seed: the responses of the first row in all sets, then those of the second, …
     pub fn simulate(&self, problem: &Problem, count: usize, seed: u64) -> Result<Vec<f64>, Error> {
         let response: Response = self.record.model.parse()?;
-        let at = self.at_draws()?;
-        let spread = |draws: usize| (0..count).map(|k| k * draws / count.max(1) % draws.max(1)).collect();
+        let at = self.at_draws(problem, count, seed)?;
         let mut out = Vec::new();
-        at.each_simulated(problem, response, &spread, seed, &mut |_, drawn, _| out.extend(drawn))?;
+        let mut take = |row: SimulatedRow| out.extend(row.drawn);
+        at.each_simulated(problem, response, Some(&at.order), seed, &mut take)?;
         Ok(out)
     }
 }

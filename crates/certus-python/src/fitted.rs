@@ -6,7 +6,6 @@ use certus::Gaussian;
 use certus::factor::Workspace;
 use certus_data::Storage;
 use certus_fit::record::Parameter;
-use certus_fit::report::report;
 use certus_fit::{
     Arrays, Contrast, Fit, FitDirectory, Groups, Held, Levels, Question, Record, predict_draws,
 };
@@ -242,11 +241,6 @@ impl Fitted {
         let question = Question { contrasts, slopes, held, interval };
         let found = py.detach(|| self.0.effects(&table, &question, None)).map_err(|e| data(py, &e))?;
         Ok(serde_json::to_string(&found).expect("answers are plain values"))
-    }
-
-    /// The report, one HTML page.
-    fn report(&self) -> String {
-        report(&self.0.record, &self.0.extras())
     }
 
     /// Writes the fit directory.

@@ -43,6 +43,8 @@ fn _certus(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(loo::compare, module)?)?;
     module.add_function(wrap_pyfunction!(ppc::ppc, module)?)?;
     module.add_function(wrap_pyfunction!(ppc::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(ppc::log_likelihood, module)?)?;
+    module.add_function(wrap_pyfunction!(ppc::report, module)?)?;
     module.add_function(wrap_pyfunction!(formula::read_formula, module)?)?;
     module.add_function(wrap_pyfunction!(formula::formula_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(formula::quoted, module)?)?;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use certus::Status;
-use certus_data::{Batch, ColumnInfo, DataError, Prepared, Source, Storage};
+use certus_data::{Batch, ColumnInfo, DataError, Prepared, Source, Storage, Table};
 use certus_fit::{Compared, Fit, Problem, Request, Settings};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -24,9 +24,15 @@ pub(crate) struct Model {
     request: Request,
     settings: Settings,
     cancellation: Arc<Cancellation>,
+    /// Some of its rows, for reports.
+    sample: Table,
 }
 
 impl Model {
+    pub(crate) fn sample(&self) -> &Table {
+        &self.sample
+    }
+
     pub(crate) fn problem(&self) -> &Problem {
         &self.problem
     }
@@ -86,9 +92,12 @@ impl Model {
             run_interruptibly(py, ProgressCallback::none(), None, &|_| cancellation.set(), move |stop| {
                 let _work = theirs.begin();
                 let storage = Storage { stop: Some(theirs.flag()), ..Storage::default() };
-                Problem::new(&Stoppable { source: &table, stop }, &own, &storage)
+                let problem = Problem::new(&Stoppable { source: &table, stop }, &own, &storage)?;
+                let sample = problem.some_rows(&table)?;
+                Ok::<_, certus_fit::Error>((problem, sample))
             });
-        Ok(Self { problem: Arc::new(built(py, problem)?), request, settings, cancellation })
+        let (problem, sample) = built(py, problem)?;
+        Ok(Self { problem: Arc::new(problem), request, settings, cancellation, sample })
     }
 
     /// Of a matrix in C order that is not copied; `None` if that is not possible, because a column must be dropped.
@@ -134,14 +143,17 @@ impl Model {
         let made =
             run_interruptibly(py, ProgressCallback::none(), None, &|_| cancellation.set(), move |_| {
                 let _work = theirs.begin();
-                let prepared = Prepared::of_rows(rows, &names, &own.spec)?;
-                prepared.map(|prepared| Problem::of(prepared, &own)).transpose()
+                let Some(prepared) = Prepared::of_rows(rows, &names, &own.spec)? else { return Ok(None) };
+                let problem = Problem::of(prepared, &own)?;
+                let sample = problem.some_numbers()?;
+                Ok::<_, certus_fit::Error>(Some((problem, sample)))
             });
-        Ok(built(py, made)?.map(|problem| Self {
+        Ok(built(py, made)?.map(|(problem, sample)| Self {
             problem: Arc::new(problem),
             request,
             settings,
             cancellation,
+            sample,
         }))
     }
 

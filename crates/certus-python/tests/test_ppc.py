@@ -87,6 +87,43 @@ def test_arviz_has_the_predictions():
     assert "posterior_predictive" not in reml.fit(progress=False).to_arviz(draws=50)
 
 
+def test_arviz_has_linear_models_with_groups():
+    """Log likelihoods and predicted data are those of the draws of the posterior, one by one."""
+    pytest.importorskip("arviz", reason="ArviZ is not installed")
+    r = np.random.default_rng(5)
+    data = pd.DataFrame({"a": r.normal(size=120), "g": np.repeat(list("abcdef"), 20)})
+    data["y"] = 2.0 + np.repeat(r.normal(size=6), 20) + (1 + np.repeat(r.normal(size=6), 20)) * data["a"] + r.normal(size=120)
+    for formula in ("y ~ a + (1 | g)", "y ~ a + (1 + a | g)"):
+        fit = certus.linear(formula, data=data).fit(progress=False)
+        tree = fit.to_arviz(draws=300, seed=4)
+        likelihood, predicted = (tree[group]["y"] for group in ("log_likelihood", "posterior_predictive"))
+        assert likelihood.shape == predicted.shape == (1, 300, 120) and likelihood.dims[-1] == predicted.dims[-1] == "row"
+        assert tree["observed_data"]["y"].dims == ("row",)
+        # sum log p = -n log(sigma sqrt(2 pi)) - squares / 2 sigma^2, and the squares of a draw do not follow its sigma
+        sigma = tree["posterior"]["sigma"].values[0]
+        squares = -2 * sigma**2 * (likelihood.values[0].sum(axis=1) + 120 * np.log(sigma * np.sqrt(2 * np.pi)))
+        # they are the same residuals: about the noise that the data have plus that of a draw
+        assert (squares > 0).all() and squares.std() / squares.mean() < 0.15, formula
+        # predicted data scatter about the same linear predictor with the same sigma: n - 1 of 300 draws each
+        apart = predicted.values[0] - predicted.values[0].mean(axis=0)
+        assert abs(apart.std() / sigma.mean() - 1) < 0.25, formula
+        assert fit.loo().unreliable <= 3
+
+
+def test_the_report_has_pictures(tmp_path):
+    x, y = linear()
+    fit = certus.linear(x, y).fit(progress=False)
+    frame = certus.logistic("y ~ a + arm", data=pd.DataFrame({"a": x[:, 0], "arm": np.where(x[:, 1] > 0, "b", "c"), "y": (y > 1).astype(float)}))
+    for one in (fit, frame.fit(progress=False)):
+        one.report(tmp_path / "report.html")
+        page = (tmp_path / "report.html").read_text(encoding="utf-8")
+        assert page.count('<figure class="plot"') >= 4 and "Not shown" not in page
+        assert page.index('id="question"') < page.index('id="answer"') < page.index('id="trust"') < page.index('id="effects"') < page.index('id="technical"')
+    fit.save(tmp_path / "fit")
+    certus.load(tmp_path / "fit").report(tmp_path / "report.html")
+    assert "Not shown: the fit was loaded or unpickled" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_refused():
     x, y = linear()
     weighted = certus.linear(x, y, sigma=1.0, weights=np.full(60, 2.0)).fit(progress=False)

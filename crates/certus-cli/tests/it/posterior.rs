@@ -221,7 +221,7 @@ fn the_headline_is_about_the_posterior() {
     let level = &record(&fit(&data, &[]))["table"]["level"];
     let how = if level == "estimated" { "about" } else { "within" };
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
-    let headline = page.split("<h1>").nth(1).unwrap().split("</h1>").next().unwrap();
+    let headline = page.split("class=\"headline\">").nth(1).unwrap().split("</p>").next().unwrap();
     assert!(headline.starts_with(&format!("Means {how} ")), "{headline}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with(&format!("posterior  means {how} ")), "{text}");

@@ -60,3 +60,27 @@ fn a_check_sees_what_a_model_does_not_have() {
     expect(&certus(&["ppc", &weighted]), 64, "rows that count once");
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+/// A report is made without its data, and with other data, and says what is missing; `--data` finds them again.
+#[test]
+fn a_report_without_its_data_says_so() {
+    let dir = scratch("report-data");
+    let (data, moved, out) = (dir.join("rows.csv"), dir.join("moved.csv"), dir.join("fit"));
+    let rows = |first: usize| {
+        let row = |i: usize| format!("{},{}\n", (i * 7 % 10 + first) % 2, (i * 37 % 41) as f64 / 20.0);
+        std::iter::once("y,x\n".to_string()).chain((0..120).map(row)).collect::<String>()
+    };
+    std::fs::write(&data, rows(0)).unwrap();
+    let [data, moved, out] = [&data, &moved, &out].map(|path| path.to_str().unwrap());
+    expect(&certus(&["fit", "logistic", data, "y ~ x", "--out", out, "--quiet"]), 0, "");
+    let page = |more: &[&str]| {
+        expect(&certus(&[&["report", out], more].concat()), 0, "report.html");
+        std::fs::read_to_string(dir.join("fit/report.html")).unwrap()
+    };
+    assert!(!page(&[]).contains("Not shown"));
+    std::fs::rename(data, moved).unwrap();
+    assert_eq!(page(&[]).matches("<p>Not shown: there is no file").count(), 4);
+    assert!(!page(&["--data", moved]).contains("Not shown"));
+    std::fs::write(data, rows(1)).unwrap();
+    assert_eq!(page(&[]).matches("<p>Not shown: the data are not those of the fit").count(), 4);
+}

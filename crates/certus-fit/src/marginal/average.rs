@@ -36,15 +36,25 @@ pub(super) struct Average<'a> {
 impl<'a> Average<'a> {
     /// For averages over so many rows.
     pub(super) fn new(fit: &'a Fit, rows: usize) -> Result<Self, Error> {
+        let terms = fit.meaning()?.encoding.features.len() + 1;
+        let cost = rows.max(1) * (terms + if Self::costs_a_population(fit)? { POPULATION } else { 4 });
+        Self::with_draws(fit, (WORK / cost).clamp(DRAWS[1], DRAWS[0]))
+    }
+
+    /// True if a row is averaged over the population of groups, which takes long.
+    pub(super) fn costs_a_population(fit: &Fit) -> Result<bool, Error> {
+        let groups = fit.mixture.as_ref().filter(|(_, scales)| !scales.effects.is_empty());
+        Ok(groups.is_some() && fit.link()? != Link::Identity)
+    }
+
+    /// Of so many draws.
+    pub(super) fn with_draws(fit: &'a Fit, count: usize) -> Result<Self, Error> {
         let (meaning, link) = (fit.meaning()?, fit.link()?);
         let dim = meaning.dim();
         let groups = fit.mixture.as_ref().filter(|(_, scales)| !scales.effects.is_empty());
         // responses are averages over the population of groups
         let meaning = if groups.is_some() { meaning.without_groups() } else { meaning.clone() };
         let population = groups.is_some() && link != Link::Identity;
-        let terms = meaning.encoding.features.len() + 1;
-        let cost = rows.max(1) * (terms + if population { POPULATION } else { 4 });
-        let count = (WORK / cost).clamp(DRAWS[1], DRAWS[0]);
         let mut points: Vec<(Vec<f64>, Vec<f64>)> = Vec::new();
         let mut estimated = false;
         match (&fit.mixture, &fit.posterior_draws) {

@@ -2,6 +2,7 @@
 
 mod average;
 mod certified;
+mod curves;
 mod question;
 
 pub use certified::Certifying;
@@ -88,23 +89,7 @@ impl Fit {
             let (setting, required) = ("`interval`".into(), "a probability between 0 and 1");
             return Err(RequestError::Number { setting, value: interval, required }.into());
         }
-        let has = |name: &&str| source.columns().iter().any(|c| c.name == **name);
-        let (labels, inputs): (Vec<&str>, Vec<&str>) =
-            encoding.inputs().into_iter().partition(|name| of_groups(encoding).contains(name));
-        // rows that the fit left out are left out here; groups are averaged over where their sd was not given
-        let more = encoding.response_columns().into_iter().chain(encoding.weights.as_deref());
-        let (needed, optional) = match self.mixture {
-            Some(_) => (inputs, labels.into_iter().chain(more).filter(has).collect::<Vec<_>>()),
-            None => (inputs.into_iter().chain(labels).collect(), more.filter(has).collect()),
-        };
-        let names: Vec<&str> = needed.into_iter().chain(optional).collect();
-        let table = Table::complete(source, &names)?;
-        if table.rows() == 0 {
-            return Err(RequestError::NoRows.into());
-        }
-        let weights = encoding.weights.as_deref().and_then(|name| table.column(name));
-        let weight = |i: usize| weights.and_then(|column| column.number(i)).unwrap_or(1.0);
-        let weights: Vec<f64> = (0..table.rows()).map(weight).collect();
+        let (table, weights) = self.rows_of(source, 1)?;
         let average = Average::new(self, table.rows())?;
         let asked = asked(question, encoding, &table)?;
         let (mut rows, mut bounded) = (Vec::new(), Vec::new());
@@ -163,6 +148,29 @@ impl Fit {
             self.certify(with, &average, &bounded, &weights, &mut found)?;
         }
         Ok(found)
+    }
+
+    /// One of every so many rows of a source that have no gaps, and their weights.
+    fn rows_of(&self, source: &dyn Source, every: usize) -> Result<(Table, Vec<f64>), Error> {
+        let encoding = &self.meaning()?.encoding;
+        let has = |name: &&str| source.columns().iter().any(|c| c.name == **name);
+        let (labels, inputs): (Vec<&str>, Vec<&str>) =
+            encoding.inputs().into_iter().partition(|name| of_groups(encoding).contains(name));
+        // rows that the fit left out are left out here; groups are averaged over where their sd was not given
+        let more = encoding.response_columns().into_iter().chain(encoding.weights.as_deref());
+        let (needed, optional) = match self.mixture {
+            Some(_) => (inputs, labels.into_iter().chain(more).filter(has).collect::<Vec<_>>()),
+            None => (inputs.into_iter().chain(labels).collect(), more.filter(has).collect()),
+        };
+        let names: Vec<&str> = needed.into_iter().chain(optional).collect();
+        let table = Table::some_complete(source, &names, every)?;
+        if table.rows() == 0 {
+            return Err(RequestError::NoRows.into());
+        }
+        let weights = encoding.weights.as_deref().and_then(|name| table.column(name));
+        let weight = |i: usize| weights.and_then(|column| column.number(i)).unwrap_or(1.0);
+        let weights: Vec<f64> = (0..table.rows()).map(weight).collect();
+        Ok((table, weights))
     }
 }
 

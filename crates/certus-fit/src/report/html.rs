@@ -40,6 +40,16 @@ pub(super) fn short(x: Option<f64>) -> String {
     }
 }
 
+/// Three significant digits.
+pub(super) fn number(x: f64) -> String {
+    match x {
+        0.0 => "0".into(),
+        x if !x.is_finite() => "–".into(),
+        x if (1e-3..1e5).contains(&x.abs()) => certus::certificate::significant(x, 3),
+        x => format!("{x:.2e}"),
+    }
+}
+
 /// A count with thin spaces between thousands.
 pub(super) fn count(n: u64) -> String {
     let digits = n.to_string();

@@ -1,33 +1,43 @@
-//! The report: one HTML file that says what was fitted and how far it can be trusted, the verdict first.
+//! The report: one HTML file for readers who never heard of certus: the question, the data, the answer, how far to
+//! trust it; then pictures of the predictors and of the data beside the model; then the technical part.
 //!
 //! It holds its own style and pictures, no script and no address, so it works offline, prints, and follows the reader's
 //! light or dark theme. Everything that comes from outside is escaped.
 
+mod answer;
+mod axes;
+mod checked;
 mod html;
 mod plots;
+mod predictors;
+mod question;
 mod scale;
+mod sentences;
+mod technical;
+mod trust;
 mod words;
 
 use std::fmt::Write;
 
-use certus::certificate::words::{figure, nearest};
-use html::{count, escape, sentence, short, time};
+use certus_data::Encoding;
+use html::escape;
 
+use crate::checks::Checks;
 use crate::directory::{FitDirectory, REPORT, write_atomically};
 use crate::error::Error;
-use crate::record::{Assumption, Parameter, Record, RecordedLevel, Table};
+use crate::record::{Parameter, Record};
 
 const STYLE: &str = include_str!("style.css");
-/// Parameters of the table.
-const LISTED: usize = 1000;
-/// Lines of the table of the run.
-const TRACE_LINES: usize = 30;
 
 /// What the record does not know.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
     /// The title of the page; the model's name if absent.
     pub title: Option<String>,
+    /// How rows were made of columns; `None` of a log density.
+    pub encoding: Option<Encoding>,
+    /// What is shown of the rows.
+    pub checks: Checks,
     /// Lines of the summary of the data: what, and its value.
     pub data: Vec<(String, String)>,
     /// Other draws of the posterior to compare with.
@@ -49,27 +59,24 @@ pub struct Comparison {
 
 /// The report of a fit.
 pub fn report(record: &Record, extras: &Extras) -> String {
-    let title = escape(extras.title.as_deref().unwrap_or(&record.model));
+    let title = question::title(record, extras);
     let (headline, tone) = words::headline(record);
+    let headline = escape(&headline);
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
          <title>{title}: {headline}</title><style>\n{STYLE}</style></head><body>\n\
-         <header><p class=\"kicker\">{title} · fitted by certus · <span class=\"badge \
-         {}\">{}</span></p><h1>{headline}</h1></header>\n<main>\n",
+         <header><p class=\"kicker\">Report of a fit by certus · <span class=\"badge \
+         {}\">{}</span></p><h1>{title}</h1></header>\n<main>\n",
         tone.class(),
         record.status.as_str()
     );
-    verdict(&mut out, record, tone.class());
-    scale::section(&mut out, record, &extras.density);
-    coefficients(&mut out, record, extras);
-    run(&mut out, record);
-    posterior(&mut out, record, extras);
-    data(&mut out, record, extras);
-    evidence(&mut out, record);
-    settings(&mut out, record);
-    verify(&mut out, record, extras);
+    question::part(&mut out, record, extras);
+    answer::part(&mut out, record, extras);
+    trust::part(&mut out, record);
+    checked::part(&mut out, record, extras);
+    technical::part(&mut out, record, extras);
     let _ = write!(
         out,
         "</main>\n<footer>Made from fit.json, schema {}. q is the fitted Gaussian, p the posterior; 1 nat is the \
@@ -92,314 +99,4 @@ fn paragraphs(out: &mut String, sentences: &[String]) {
     sentences.iter().for_each(|s| {
         let _ = write!(out, "<p>{s}</p>");
     });
-}
-
-fn verdict(out: &mut String, record: &Record, tone: &str) {
-    let (gap, posterior) = (&record.certificate.gap, &record.certificate.posterior);
-    let _ = write!(out, "<section aria-label=\"Verdict\"><div class=\"verdict {tone}\">");
-    if !record.message.is_empty() {
-        let _ = write!(out, "<p><strong>{}</strong></p>", escape(&sentence(&record.message)));
-    }
-    let _ = write!(out, "<p>{}</p>", words::meaning(&record.status));
-    match &record.certificate.scale {
-        Some(scale) => paragraphs(out, &scale::sentences(scale, record.table.as_ref())),
-        None => {
-            let printed = record.table.iter().flat_map(Table::sentences);
-            paragraphs(out, &printed.map(|words| escape(&sentence(&words))).collect::<Vec<_>>());
-            paragraphs(out, &words::stated(&gap.facts()));
-            paragraphs(out, &words::stated(&posterior.facts())[..1]);
-        }
-    }
-    out.push_str("</div>\n<dl class=\"facts\">");
-    let error = record
-        .neg_elbo_se
-        .filter(|e| *e > 0.0)
-        .map_or(String::new(), |e| format!(" <small>± {}</small>", figure(e)));
-    let mut facts = match &record.certificate.scale {
-        Some(scale) => scale::facts(scale, record.criterion.as_ref()),
-        None => vec![
-            ("Gap to the best Gaussian", words::fact(&gap.facts())),
-            ("KL from the posterior", words::fact(&posterior.facts())),
-            (
-                "Negative ELBO",
-                format!("{}{error}", record.neg_elbo.map_or("–".into(), |f| format!("{f:.3}"))),
-            ),
-        ],
-    };
-    facts.push(("Parameters", count(record.parameters.len() as u64)));
-    facts.extend(record.data.rows.map(|rows| ("Rows", count(rows))));
-    facts.extend(record.k_hat.map(|k| ("k-hat", format!("{k:.2}"))));
-    facts.push(("Time", time(record.seconds)));
-    for (name, value) in facts {
-        let _ = write!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");
-    }
-    out.push_str("</dl>\n");
-    if !record.notes.is_empty() {
-        out.push_str("<h3>Notes and warnings</h3><ul>");
-        record.notes.iter().for_each(|note| {
-            let _ = write!(out, "<li>{}</li>", escape(note));
-        });
-        out.push_str("</ul>");
-    }
-    out.push_str("</section>\n");
-}
-
-fn coefficients(out: &mut String, record: &Record, extras: &Extras) {
-    section(out, "coefficients", "Coefficients");
-    let all = &record.parameters;
-    let draws = extras.draws.as_ref().filter(|d| d.parameters.len() == all.len());
-    // beside what is printed, other draws or the Gaussian
-    let beside = draws.map(|d| (d.parameters.as_slice(), d.source.as_str()));
-    let estimated = record.criterion.is_some();
-    let [whole, own] = match record.certificate.scale {
-        Some(_) => ["mixture", "the mixture of Gaussians"],
-        None => ["Gaussian", "the Gaussian"],
-    };
-    let own = record.gaussian.as_ref().map(|q| (q.parameters.as_slice(), own));
-    let beside = beside.or(own);
-    let whose = if record.table.is_some() { "posterior" } else { whole };
-    match plots::coefficients(all, beside.map(|(parameters, _)| parameters)) {
-        Some(plot) => {
-            out.push_str(&plot);
-            let what = match estimated {
-                true => "estimate and 90 % interval".into(),
-                false => format!("mean and 90 % interval of the {whose}"),
-            };
-            let _ = write!(out, "<p class=\"small\"><span class=\"key\"></span>{what}");
-            if let Some((_, source)) = beside {
-                let _ = write!(out, "<span class=\"key draws\"></span>{}", escape(source));
-            }
-            if all.len() > plots::DRAWN {
-                let _ = write!(out, ". The first {} of {} are shown", plots::DRAWN, count(all.len() as u64));
-            }
-            out.push_str(".</p>\n");
-        }
-        None => {
-            out.push_str("<p>There is nothing to plot: no interval is finite and longer than a point.</p>\n")
-        }
-    }
-    let ([mean, sd], what) =
-        if estimated { (["estimate", "se"], "Estimates") } else { (["mean", "sd"], "Marginals") };
-    let _ = write!(
-        out,
-        "<div class=\"scroll\"><table class=\"marginals\"><caption>{what}, on the scale of the \
-        data</caption><thead><tr>"
-    );
-    for head in ["name", mean, sd, "5 %", if estimated { "" } else { "median" }, "95 %"] {
-        if !head.is_empty() {
-            let _ = write!(out, "<th scope=\"col\">{head}</th>");
-        }
-    }
-    out.push_str("</tr></thead><tbody>\n");
-    for p in all.iter().take(LISTED) {
-        let _ = write!(out, "<tr><td>{}</td>", escape(&p.name));
-        let median = (!estimated).then_some(p.q50);
-        for number in [Some(p.mean), Some(p.sd), Some(p.q05), median, Some(p.q95)].into_iter().flatten() {
-            let _ = write!(out, "<td>{}</td>", short(number));
-        }
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</tbody></table></div>");
-    if all.len() > LISTED {
-        let rest = count((all.len() - LISTED) as u64);
-        let _ = write!(out, "<p class=\"small\">{rest} more are in fit.json.</p>");
-    }
-    out.push_str("</section>\n");
-}
-
-fn run(out: &mut String, record: &Record) {
-    section(out, "run", "The run");
-    let _ = write!(out, "<p>{}</p>", escape(&sentence(&record.route)));
-    let goal = record.settings.get("gap").and_then(serde_json::Value::as_f64);
-    let gap = &record.certificate.gap;
-    let end = gap.facts().size().zip(gap.bound);
-    // estimates during the run of a black box may end in a probable bound
-    let proved = gap.level == RecordedLevel::Proved;
-    match plots::trace(&record.trace, record.seconds, end, goal, proved) {
-        Some(plot) => out.push_str(&plot),
-        None if record.certificate.scale.is_some() => {}
-        None => out.push_str("<p>The run has too few recorded points for a plot.</p>"),
-    }
-    let c = &record.counts;
-    let counted = |n: u64, one: &str, many: &str| format!("{} {}", count(n), if n == 1 { one } else { many });
-    let _ = writeln!(
-        out,
-        "<p class=\"small\">Spent: {}, {}, {} over the data, in {}.</p>",
-        counted(c.gradients, "gradient", "gradients"),
-        counted(c.hessians, "Hessian", "Hessians"),
-        counted(c.exact_passes, "exact pass", "exact passes"),
-        time(record.seconds)
-    );
-    if !record.trace.is_empty() {
-        out.push_str(
-            "<details><summary>The numbers of the run</summary><div class=\"scroll\"><table><thead><tr>",
-        );
-        for head in [
-            "seconds",
-            "iteration",
-            "gradients",
-            "negative ELBO",
-            if proved { "gap at most" } else { "gap, estimated" },
-        ] {
-            let _ = write!(out, "<th scope=\"col\">{head}</th>");
-        }
-        out.push_str("</tr></thead><tbody>\n");
-        let (every, last) = (record.trace.len().div_ceil(TRACE_LINES), record.trace.len() - 1);
-        for (_, p) in record.trace.iter().enumerate().filter(|(k, _)| k.is_multiple_of(every) || *k == last) {
-            let _ = writeln!(
-                out,
-                "<tr><td>{:.3}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-                p.seconds,
-                count(p.iteration),
-                count(p.gradients),
-                short(p.neg_elbo),
-                p.bound.map_or("–".into(), |b| if proved { figure(b) } else { nearest(b, 2) })
-            );
-        }
-        out.push_str("</tbody></table></div></details>");
-    }
-    out.push_str("</section>\n");
-}
-
-fn posterior(out: &mut String, record: &Record, extras: &Extras) {
-    if record.certificate.scale.is_some() {
-        let about = if record.criterion.is_some() { "the errors" } else { "the posterior" };
-        section(out, "posterior", &format!("What is known about {about}"));
-        let reason = record.certificate.posterior.reason.as_deref().unwrap_or_default();
-        let _ = write!(out, "<p>{}</p>", escape(&sentence(reason)));
-    } else {
-        section(out, "posterior", "The Gaussian compared with the posterior");
-        paragraphs(out, &words::stated(&record.certificate.posterior.facts()));
-    }
-    if let Some(k) = record.k_hat {
-        let (sentence, _) = words::k_hat(k);
-        let _ = write!(out, "<h3>k-hat {k:.2}</h3>{}<p>{sentence}</p>", plots::k_hat(k));
-    }
-    match extras.draws.as_ref() {
-        Some(draws) if draws.parameters.len() == record.parameters.len() => compare(out, record, draws),
-        Some(_) => {
-            out.push_str("<p>The draws for the comparison have other parameters, so they are left out.</p>")
-        }
-        None => {}
-    }
-    out.push_str("</section>\n");
-}
-
-fn compare(out: &mut String, record: &Record, draws: &Comparison) {
-    let _ = writeln!(
-        out,
-        "<div class=\"scroll\"><table><caption>Compared with {}</caption><thead><tr><th scope=\"col\">name</th><th \
-            scope=\"col\">mean of q</th><th scope=\"col\">mean of draws</th><th scope=\"col\">difference / sd</th><th \
-            scope=\"col\">ratio of sds</th></tr></thead><tbody>",
-        escape(&draws.source)
-    );
-    for (q, p) in record.parameters.iter().zip(&draws.parameters).take(plots::DRAWN) {
-        let difference = q.mean.zip(p.mean).zip(q.sd).map(|((a, b), sd)| (a - b) / sd);
-        let ratio = q.sd.zip(p.sd).map(|(a, b)| a / b);
-        let fixed = |x: Option<f64>| x.filter(|x| x.is_finite()).map_or("–".into(), |x| format!("{x:.3}"));
-        let _ = writeln!(
-            out,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&q.name),
-            short(q.mean),
-            short(p.mean),
-            fixed(difference),
-            fixed(ratio)
-        );
-    }
-    out.push_str("</tbody></table></div>");
-}
-
-fn data(out: &mut String, record: &Record, extras: &Extras) {
-    section(out, "data", "Data");
-    let mut pairs = vec![("model".to_string(), record.model.clone())];
-    pairs.extend(record.data.rows.map(|rows| ("rows".to_string(), count(rows))));
-    pairs.extend(extras.data.iter().cloned());
-    pairs.extend(record.data.fingerprint.iter().map(|f| ("fingerprint".to_string(), f.clone())));
-    table(out, &pairs);
-    out.push_str("</section>\n");
-}
-
-fn evidence(out: &mut String, record: &Record) {
-    section(out, "certificate", "What the statements rest on");
-    let (gap, posterior) = (&record.certificate.gap, &record.certificate.posterior);
-    if let Some(scale) = &record.certificate.scale {
-        paragraphs(out, &scale::evidence(scale));
-        out.push_str("</section>\n");
-        return;
-    }
-    for (what, level, assumptions, constants) in [
-        ("Gap to the best Gaussian", gap.level, &gap.assumptions, &gap.constants),
-        ("Distance from the posterior", posterior.level, &posterior.assumptions, &posterior.constants),
-    ] {
-        let _ = write!(out, "<h3>{what}: {}</h3>", level_word(level));
-        if level == RecordedLevel::None {
-            out.push_str("<p>No statement is made.</p>");
-        }
-        if !assumptions.is_empty() {
-            let line = |a: &Assumption| format!("<li>{}</li>", words::assumption(a));
-            let _ = write!(out, "<ul>{}</ul>", assumptions.iter().map(line).collect::<String>());
-        }
-        if !constants.is_empty() {
-            let pairs: Vec<_> = constants.iter().map(|(name, value)| (name.clone(), short(*value))).collect();
-            table(out, &pairs);
-        }
-    }
-    out.push_str("</section>\n");
-}
-
-fn settings(out: &mut String, record: &Record) {
-    section(out, "settings", "Settings and versions");
-    let text = serde_json::to_string_pretty(&record.settings).unwrap_or_default();
-    let _ = write!(out, "<pre>{}</pre>", escape(&text));
-    let mut pairs = vec![("seed".to_string(), record.seed.to_string())];
-    pairs.extend(record.versions.iter().map(|(name, version)| (name.clone(), version.clone())));
-    table(out, &pairs);
-    out.push_str("</section>\n");
-}
-
-fn verify(out: &mut String, record: &Record, extras: &Extras) {
-    section(out, "verify", "How to check this");
-    let directory = escape(extras.directory.as_deref().unwrap_or("DIR"));
-    if record.certificate.scale.is_some() {
-        let _ = write!(
-            out,
-            "<p>The likelihood and everything that is stated of it can be recomputed from the data, by the code of \
-                the fit:</p><pre>certus verify {directory} --data FILE</pre>"
-        );
-    } else if matches!(record.certificate.gap.level, RecordedLevel::Proved) {
-        let _ = write!(
-            out,
-            "<p>All of this can be checked against the data: the bound on the gap of a model without groups by a \
-                checker that shares only the formulas of the likelihood with the fit and computes with twice as many \
-                digits, the rest by computing it again:</p><pre>certus verify {directory} --data FILE</pre>"
-        );
-    } else {
-        out.push_str("<p>No bound on the gap is proved here, so there is no proof to check.</p>");
-    }
-    out.push_str(
-        "<p>The same data, settings, seed and program give the same numbers to the bit, for any number of \
-        threads. The data are those of this fit if their fingerprint is the one above. ",
-    );
-    out.push_str(
-        "fit.json next to this file contains every number in full; arrays.safetensors contains the \
-            arrays.</p></section>\n",
-    );
-}
-
-fn table(out: &mut String, pairs: &[(String, String)]) {
-    out.push_str("<table class=\"pairs\"><tbody>");
-    for (name, value) in pairs {
-        let _ = write!(out, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escape(name), escape(value));
-    }
-    out.push_str("</tbody></table>\n");
-}
-
-fn level_word(level: RecordedLevel) -> &'static str {
-    match level {
-        RecordedLevel::Proved => "proved",
-        RecordedLevel::Probable => "probable",
-        RecordedLevel::Estimated => "estimated",
-        RecordedLevel::None => "none",
-    }
 }

@@ -23,21 +23,21 @@ pub(super) fn sentences(scale: &Scale, table: Option<&Table>) -> Vec<String> {
     let first = if first.starts_with("a maximum") { capital(&first) } else { first };
     let second = match (&scale.prior, table) {
         (Some(prior), Some(table)) => format!(
-            "The posterior below uses the prior {} for {name}{}. It is estimated by {}: {}.",
+            "The posterior uses the prior {} for {name}{}. It is estimated by {}: {}.",
             escape(prior),
             priors(scale),
             escape(&table.made),
             escape(&table.errors())
         ),
         (Some(prior), None) => format!(
-            "The posterior below uses the prior {} for {name}{}. It is estimated: a sum over {} grid points, at each \
+            "The posterior uses the prior {} for {name}{}. It is estimated: a sum over {} grid points, at each \
                 of which the coefficients are taken to be normal.",
             escape(prior),
             priors(scale),
             count(scale.nodes)
         ),
         (None, _) => format!(
-            "The parameters below are those at the maximum; their standard errors come from the curvature of the {}.",
+            "The parameters are those at the maximum; their standard errors come from the curvature of the {}.",
             escape(&scale.objective)
         ),
     };

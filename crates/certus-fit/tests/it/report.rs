@@ -1,10 +1,17 @@
 //! The report is one balanced HTML file without addresses or scripts, in which nothing from outside is more than text.
 #![allow(clippy::unwrap_used)]
 
+use std::ops::ControlFlow;
+
 use crate::common::{fitted, fresh};
+use crate::scale_posterior::Dice;
+use certus_data::{Column, Storage, Table};
+use certus_fit::checks::{CheckedRow, Curve, Curves, Frequency, Places, Ppc};
 use certus_fit::record::{Parameter, Record, RecordedLevel, TracePoint};
 use certus_fit::report::{Comparison, Extras, report, write};
-use certus_fit::{FitDirectory, directory::REPORT};
+use certus_fit::{
+    Checks, Fit, FitDirectory, Held, Problem, Question, Settings, Statistic, directory::REPORT,
+};
 
 /// Reads the page tag by tag: every element is closed in order, except those that have no end.
 fn assert_balanced(page: &str) {
@@ -125,6 +132,8 @@ fn text_from_outside_stays_text() {
         draws,
         density: vec![(0.5, 1.0), (1.0, 2.0), (2.0, 0.5)],
         directory: Some(evil()),
+        encoding: None,
+        checks: Checks::absent(attack),
     };
     let page = report(&record, &extras);
     assert_balanced(&page);
@@ -223,6 +232,295 @@ fn draws_are_set_beside_the_gaussian() {
     // (1 − 2)/2 and 2/4
     assert!(page.contains("<td>-0.500</td><td>0.500</td>"), "{page}");
     assert_eq!(page.matches("<circle class=\"draws\"").count(), 2);
+}
+
+/// A table with a response of each kind, a predictor, a factor, and groups; names of columns are the caller's.
+fn table(names: [&str; 4], rows: usize) -> Table {
+    let mut dice = Dice::new(7);
+    let (mut x, mut arm, mut group) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut y, mut event, mut count) = (Vec::new(), Vec::new(), Vec::new());
+    for i in 0..rows {
+        let (own, high, level) = (50.0 + 10.0 * dice.normal(), dice.uniform() < 0.5, i % 6);
+        let t = 0.06 * (own - 50.0) + f64::from(u8::from(high)) + 0.4 * (level as f64 - 2.5);
+        x.push(own);
+        arm.push(Some(if high { "high".to_string() } else { names[2].to_string() }));
+        group.push(Some(format!("g{level}")));
+        y.push(t + dice.normal());
+        event.push(f64::from(u8::from(dice.uniform() < 1.0 / (1.0 + (-t).exp()))));
+        count.push((-dice.uniform().ln() * (0.5 * t).exp() * 2.0).floor());
+    }
+    let column = |name: &str, cells: Column| (name.to_string(), cells);
+    Table::new(vec![
+        column("y", Column::Number(y)),
+        column("event", Column::Number(event)),
+        column("count", Column::Number(count)),
+        column(names[0], Column::Number(x)),
+        column(names[1], Column::Text(arm)),
+        column(names[3], Column::Text(group)),
+    ])
+    .unwrap()
+}
+
+fn settings(model: &str, formula: &str) -> Settings {
+    let (model, formula) = (Some(model.into()), Some(formula.into()));
+    Settings { model, formula, ..Settings::default() }
+}
+
+fn problem(table: &Table, model: &str, formula: &str) -> Problem {
+    Problem::new(table, &settings(model, formula).request().unwrap(), &Storage::default()).unwrap()
+}
+
+fn fit_of(problem: &Problem, settings: &Settings) -> Fit {
+    let goal = settings.goal().unwrap();
+    let choice = settings.posterior().unwrap();
+    let mut ended = problem
+        .run(&goal, &settings.choice().unwrap(), None, None, &mut |_, _| ControlFlow::Continue(()))
+        .unwrap();
+    ended.with(problem.compare(&goal, choice, None, &ended, &|_| {}));
+    Fit::of_run(ended, problem, settings, &goal)
+}
+
+/// The page of a fit, and the fit.
+fn page(table: &Table, model: &str, formula: &str) -> (String, Fit, Checks) {
+    let problem = problem(table, model, formula);
+    let fit = fit_of(&problem, &settings(model, formula));
+    let checks = fit.checks(&problem, &problem.some_rows(table).unwrap());
+    let page = report(&fit.record, &Extras { checks: checks.clone(), ..fit.extras() });
+    assert_balanced(&page);
+    assert_self_contained(&page);
+    (page, fit, checks)
+}
+
+/// Where the sections begin, in the order of the page.
+fn sections(page: &str) -> Vec<&str> {
+    page.split("<h2 id=\"").skip(1).map(|part| part.split('"').next().unwrap()).collect()
+}
+
+const FIRST: [&str; 4] = ["question", "rows", "answer", "trust"];
+const PICTURES: [&str; 4] = ["effects", "calibration", "residuals", "predictive"];
+const NAMES: [&str; 4] = ["age", "arm", "low", "ward"];
+
+/// First the page for everybody, then pictures, then the technical part; with rows and without.
+#[test]
+fn sections_are_in_the_order_of_the_reader() {
+    let table = table(NAMES, 120);
+    for (model, formula) in [
+        ("logistic", "event ~ age + arm"),
+        ("linear", "y ~ age + arm + (1 | ward)"),
+        ("linear", "y ~ age + arm + (1 + arm | ward)"),
+        ("poisson", "count ~ age + arm"),
+    ] {
+        let (page, fit, checks) = page(&table, model, formula);
+        assert!(checks.rows.is_ok() && checks.curves.is_ok(), "{formula}: {checks:?}");
+        let found = sections(&page);
+        assert_eq!(found[..4], FIRST, "{formula}");
+        assert_eq!(found[4..8], PICTURES, "{formula}");
+        assert_eq!(found[8], "technical", "{formula}");
+        assert!(!page.contains("Not shown"), "{formula}");
+        // without the rows the page is there, and says what is missing, once for each picture
+        let bare = report(&fit.record, &fit.extras());
+        assert_balanced(&bare);
+        assert_eq!(sections(&bare), found, "{formula}");
+        assert_eq!(bare.matches("<p>Not shown: the report was made without the rows").count(), 4);
+        assert_eq!(bare.matches("<figure class=\"plot\"").count(), 0);
+    }
+}
+
+/// The question names what was asked; every sentence has the direction and the size of its coefficient.
+#[test]
+fn the_answer_is_said_in_sentences() {
+    let table = table(NAMES, 400);
+    let (found, fit, _) = page(&table, "logistic", "event ~ age + arm");
+    assert!(found.contains(
+        "How does the probability that <strong>event</strong> is <strong>1</strong> depend on <strong>age</strong> and \
+         <strong>arm</strong>?"
+    ));
+    let parameter = |name: &str| fit.record.parameters.iter().find(|p| p.name == name).unwrap();
+    let age = parameter("age");
+    let three = |x: f64| certus::certificate::significant(x.exp(), 3);
+    let [low, middle, high] = [age.q05, age.q50, age.q95].map(|x| three(x.unwrap()));
+    let words = format!(
+        "For one more unit of <strong>age</strong>, the odds that <strong>event</strong> is <strong>1</strong> are \
+         multiplied by about {middle} (90\u{a0}% interval {low} to {high}): they are higher."
+    );
+    assert!(found.contains(&words), "{words}");
+    assert!(found.contains(
+        "For <strong>arm</strong> <strong>low</strong> rather than <strong>high</strong>, the odds"
+    ));
+    // the table has the numbers of fit.json
+    let row = format!(
+        "<tr><th scope=\"row\">age</th><td>{}</td>",
+        certus::certificate::significant(age.mean.unwrap(), 3)
+    );
+    assert!(found.contains(&row), "{row}");
+    // in an interaction no single number is true
+    let (found, ..) = page(&table, "logistic", "event ~ age * arm");
+    assert!(!found.contains("For one more unit of") && !found.contains("rather than"));
+    assert!(found.contains(
+        "What <strong>age</strong> and <strong>arm</strong> have to do with the response is no single"
+    ));
+    // nor of a column that has a curve of its own besides
+    let (found, ..) = page(&table, "linear", "y ~ age + I(age^2) + arm");
+    assert!(!found.contains("For one more unit of") && found.contains("rather than"));
+    // where the sd between groups is not given, slopes are those of the average group
+    let (found, ..) = page(&table, "linear", "y ~ age + (1 + age | ward)");
+    assert!(found.contains("; this is the average group of <strong>ward</strong>"));
+    assert!(found.contains(
+        "The rows belong to 6 groups (<strong>ward</strong>), and the intercept and the coefficient"
+    ));
+}
+
+/// Curves are what `effects` answers, and rows are those of `ppc`.
+#[test]
+fn pictures_have_the_numbers_of_effects_and_ppc() {
+    let table = table(NAMES, 90);
+    let (page, fit, checks) = page(&table, "logistic", "event ~ age + arm");
+    let curves = checks.curves.unwrap();
+    assert_eq!(curves.list.iter().map(|c| c.column.as_str()).collect::<Vec<_>>(), ["age", "arm"]);
+    assert_eq!((curves.averaged, curves.left, curves.draws), (90, 0, 4000));
+    for curve in &curves.list {
+        let held = vec![Held { column: curve.column.clone(), values: curve.places.written() }];
+        let answers = fit.effects(&table, &Question { held, ..Question::default() }, None).unwrap();
+        assert_eq!(answers.rows.len(), curve.points.len());
+        for (own, point) in answers.rows.iter().zip(&curve.points) {
+            assert_eq!([own.estimate, own.conf_low, own.conf_high], *point, "{}", own.at);
+        }
+    }
+    let Places::Numbers(ages) = &curves.list[0].places else { panic!("{curves:?}") };
+    let said = |k: usize| certus::certificate::significant(curves.list[0].points[k][0], 3);
+    let trimmed = |x: f64| certus::certificate::significant(x, 4).trim_end_matches('0').to_string();
+    let words = format!(
+        "age: about {} at {}, about {} at {}.",
+        said(0),
+        trimmed(ages[0]),
+        said(14),
+        trimmed(ages[14])
+    );
+    assert!(page.contains(&words), "{words}");
+    let ppc = fit.ppc(&problem(&table, "logistic", "event ~ age + arm")).unwrap();
+    assert_eq!(checks.rows.as_ref().unwrap(), &ppc);
+    assert!(page.contains(&format!("<td>{:.3}</td></tr></tbody>", ppc.statistics[0].above)));
+    // as many points as rows, in two pictures
+    assert_eq!(page.matches("<circle class=\"faint\"").count(), 180);
+    assert!(page.contains("From all 90 rows, and 4\u{202f}000 draws of the posterior."));
+}
+
+/// Of many rows some are looked at, in a fixed way, and the page says so.
+#[test]
+fn many_rows_are_thinned() {
+    let table = table(NAMES, 4500);
+    let (page, _, checks) = page(&table, "logistic", "event ~ age + arm");
+    let rows = checks.rows.unwrap().rows;
+    assert_eq!(checks.every, 3);
+    // five standard errors about 1,500
+    assert!((1340..1660).contains(&rows), "{rows}");
+    let words = format!(
+        "From 1\u{202f}{} rows, chosen by a fixed rule, about one of every 3 of 4\u{202f}500, and",
+        rows - 1000
+    );
+    assert!(page.contains(&words), "{words}");
+    assert!(page.contains("One row of every 3 is drawn."));
+    assert!(page.len() < 300_000, "{}", page.len());
+}
+
+/// Names of columns and levels are text, wherever they stand.
+#[test]
+fn hostile_columns_stay_text() {
+    let attack = "<script>alert(1)</script>\"'><img>";
+    let names = [format!("{attack}1"), format!("{attack}2"), format!("{attack}3"), format!("{attack}4")];
+    let table = table(names.each_ref().map(String::as_str), 120);
+    let [x, arm, _, group] = names.each_ref().map(|name| format!("`{name}`"));
+    for formula in [format!("event ~ {x} + {arm}"), format!("event ~ {x} + {arm} + (1 | {group})")] {
+        let (page, ..) = page(&table, "logistic", &formula);
+        assert!(!page.contains("<script") && !page.contains("<img"));
+        assert!(page.matches("&lt;script&gt;").count() > 20);
+    }
+}
+
+/// Effects of linear mixed models are drawn together with sigma: half of the responses lie below their draws, and the
+/// residuals of the rows have about sd 1, whatever the shape of the model and of its posterior.
+#[test]
+fn linear_mixed_models_have_joint_draws() {
+    let table = table(NAMES, 240);
+    for formula in ["y ~ age + arm + (1 | ward)", "y ~ age + arm + (1 + arm | ward)"] {
+        let problem = problem(&table, "linear", formula);
+        let fit = fit_of(&problem, &settings("linear", formula));
+        let (ppc, loo) = (fit.ppc(&problem).unwrap(), fit.loo(&problem).unwrap());
+        // the noise takes about 1, so residuals of 240 rows have sd 1 ± 0.05, less what some eight coefficients take
+        assert!((0.9..1.1).contains(&ppc.residual_sd) && ppc.residual_mean.abs() < 0.1, "{formula}: {ppc:?}");
+        assert_eq!(ppc.note, None);
+        // log p of a row under N(0, 1) is −1.42 on average
+        assert!((-1.65..-1.25).contains(&(loo.loo.elpd / 240.0)), "{formula}: {:?}", loo.loo);
+        assert!((5.0..16.0).contains(&loo.loo.p), "{formula}: {:?}", loo.loo);
+        // draw k of the log likelihoods is draw k of the parameters
+        let (draws, own) = (fit.draws(50, 9), fit.log_likelihood(&problem, 50, 9).unwrap());
+        assert_eq!(own.len(), 240 * 50);
+        let sigma = fit.record.parameters.iter().position(|p| p.name == "sigma").unwrap();
+        let names = fit.record.parameters.len();
+        for k in 0..50 {
+            // Σ log p = −n log σ√2π − Σ r²/2σ²: the squares are about (n − 8)σ², whatever the draw
+            let total: f64 = own.iter().skip(k).step_by(50).sum();
+            let sd = draws[k * names + sigma];
+            let squares = -2.0 * (total + 240.0 * (sd * std::f64::consts::TAU.sqrt()).ln()) * sd * sd / 240.0;
+            assert!((0.7..1.5).contains(&squares), "{formula}, draw {k}: {squares}");
+        }
+    }
+}
+
+/// What cannot be drawn is said in a line, and numbers that are not finite break nothing.
+#[test]
+fn strange_checks_give_whole_pages() {
+    let (record, extras) = rich();
+    let row = |y: f64, expected: f64, residual: f64| CheckedRow { y, trials: 1.0, expected, residual };
+    let ppc = |checked: Vec<CheckedRow>, frequencies: Vec<Frequency>| Ppc {
+        statistics: vec![Statistic {
+            name: "mean",
+            observed: 3.0,
+            mean: 1.0,
+            low: 1.0,
+            high: 1.0,
+            above: 0.0,
+        }],
+        draws: 4000,
+        rows: checked.len(),
+        residual_mean: 0.0,
+        residual_sd: 1.0,
+        far: 0,
+        note: None,
+        residuals: checked.iter().map(|row| row.residual).collect(),
+        checked,
+        frequencies,
+    };
+    let curve = |points: Vec<[f64; 3]>, places: Places| Curve { column: "x".into(), places, points };
+    for (points, places) in [
+        (vec![[f64::NAN; 3]; 2], Places::Numbers(vec![0.0, 1.0])),
+        (vec![[f64::INFINITY; 3]], Places::Levels(vec!["a".into()])),
+        (vec![[0.5; 3]; 2], Places::Numbers(vec![0.0, 1.0])),
+        (Vec::new(), Places::Levels(Vec::new())),
+    ] {
+        let list = vec![curve(points, places)];
+        let curves = Ok(Curves { list, left: 1, averaged: 1, draws: 1, population: false });
+        for (model, rows) in [
+            ("logistic", vec![row(1.0, f64::NAN, f64::NAN)]),
+            ("logistic", vec![row(1.0, 0.5, 0.0)]),
+            ("linear", vec![row(1.0, f64::INFINITY, 0.0), row(2.0, 1.0, f64::NAN)]),
+            ("poisson", vec![row(1.0, 1.0, 0.0)]),
+            ("linear", Vec::new()),
+        ] {
+            let mut record = record.clone();
+            record.model = model.into();
+            let checks = Checks { curves: curves.clone(), rows: Ok(ppc(rows, Vec::new())), every: 1 };
+            let page = report(&record, &Extras { checks, ..extras.clone() });
+            assert_balanced(&page);
+            assert!(!page.contains("NaN") && !page.contains("inf%") && !page.contains("=\"inf"), "{page}");
+        }
+    }
+    let checks = Checks { curves: Err("it rains".into()), rows: Err("it snows.".into()), every: 1 };
+    let page = report(&record, &Extras { checks, ..extras });
+    assert_eq!(
+        (page.matches("Not shown: it rains.").count(), page.matches("Not shown: it snows.<").count()),
+        (1, 3)
+    );
 }
 
 /// `REPORT_TO=DIR cargo test -p certus-fit --test it report::pages -- --ignored` writes pages to look at.

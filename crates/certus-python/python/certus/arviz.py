@@ -60,13 +60,13 @@ def contents(fit: Fit, draws: int, seed: int) -> tuple[Groups, dict[str, Any], d
         if source is not None:
             response = _certus.read_formula(fit.settings.formula)[0] if "formula" in fit.settings else fit.settings.response
             groups["observed_data"] = {response: source._model.responses()}
-        if source is not None and not fit._fitted.is_mixture:
-            groups["log_likelihood"] = {response: source._model.log_likelihood(latents)}
         if source is not None:
             dims[response] = ["row"]
             coords["row"] = np.arange(source.rows)
+            # all of it at the draws of the posterior, which some fits do not have
             with contextlib.suppress(UsageError):
-                # fits without draws of the posterior predict no data
+                groups["log_likelihood"] = {response: _certus.log_likelihood(fit._fitted, source._model, draws, seed).T}
+            with contextlib.suppress(UsageError):
                 groups["posterior_predictive"] = {response: fit.simulate(draws, seed)}
     weights = fit.log_weights(draws, seed)
     if weights is not None and latents is not None:

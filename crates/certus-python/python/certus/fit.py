@@ -311,7 +311,7 @@ class Fit:
         return ppc.check(self)
 
     def simulate(self, n: int = 100, seed: int = 0) -> Array:
-        """`n` data sets that the posterior predicts for the rows of the model, one per row of the result; up to 4,000 have a draw of their own each."""
+        """`n` data sets that the posterior predicts for the rows of the model, one per row of the result: set k at draw k of `sample(n, seed)`."""
         return ppc.simulated(self, whole("n", n, 1), whole("seed", seed))
 
     def to_arviz(self, draws: int = 1000, seed: int = 0) -> Any:
@@ -327,8 +327,16 @@ class Fit:
         return figure(self, names)
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Writes a report as one HTML page that works offline."""
-        Path(path).write_text(self._fitted.report(), encoding="utf-8")
+        """Writes a report as one HTML page that works offline: the question, the answer and how far to trust it, pictures, the certificate.
+
+        A fit that was loaded or unpickled has no rows, so its report has no pictures of them; `certus report` reads the data again.
+        """
+        source = self._source
+        if isinstance(source, Target) or self._record["model"] == "target":
+            model, reason = None, "the fit is one of a log density, whose rows are not known"
+        else:
+            model, reason = None if source is None else source._model, "the fit was loaded or unpickled, so it has no rows"
+        Path(path).write_text(_certus.report(self._fitted, model, reason), encoding="utf-8")
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Writes a fit directory, which `certus.load` and the command line read."""

@@ -105,10 +105,7 @@ impl Piloted for MixedDensity<'_> {
     fn effects(&self, draws: &[f64]) -> Result<(Vec<Effect>, Vec<f64>), Error> {
         let (p, dim) = (self.coefficients(), self.coefficients() + self.count());
         let at = |point: &[f64], normals: &[f64]| {
-            let at = self.at(&point[p..])?;
-            let (means, variances) = at.effects(&[&point[..p]]).swap_remove(0);
-            let apart = self.model.named(at.deviation(normals))?;
-            Ok([means, variances, apart].map(|x| self.model.terms.ordered(&x)))
+            self.model.effects_given(&point[..p], &self.scales.unknown.of_coordinates(&point[p..]), normals)
         };
         let levels: Vec<(usize, usize)> = self.model.terms.levels_of_effects().collect();
         effects_over(draws, [p, dim, levels.len()], &levels, &at)

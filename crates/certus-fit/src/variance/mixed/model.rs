@@ -101,6 +101,36 @@ impl LinearMixed {
         self.named(Conditional::new(&self.statistics, &factors, sigma))
     }
 
+    /// Of the effects given coefficients and scales, in the order of the model: means, variances, and deviations
+    /// from the means at standard normal numbers.
+    pub(super) fn effects_given(
+        &self,
+        beta: &[f64],
+        scales: &[f64],
+        normals: &[f64],
+    ) -> Result<[Vec<f64>; 3], Error> {
+        let at = self.conditional(scales)?;
+        let (means, variances) = at.effects(&[beta]).swap_remove(0);
+        let apart = self.named(at.deviation(normals))?;
+        Ok([means, variances, apart].map(|x| self.terms.ordered(&x)))
+    }
+
+    /// A draw of the effects given coefficients and scales, σ the last of these.
+    pub(crate) fn drawn_effects(
+        &self,
+        beta: &[f64],
+        scales: &[f64],
+        normals: &[f64],
+    ) -> Result<Vec<f64>, Error> {
+        let [means, _, apart] = self.effects_given(beta, scales, normals)?;
+        Ok(means.iter().zip(&apart).map(|(m, x)| m + x).collect())
+    }
+
+    /// Effects: one for every level of every term.
+    pub(crate) fn effects_count(&self) -> usize {
+        self.terms.levels_of_effects().count()
+    }
+
     /// What the engine says, by the names of the model.
     pub(crate) fn named<T>(&self, result: Result<T, MixedError>) -> Result<T, Error> {
         result.map_err(|error| refused(&error, &self.terms.coefficients, &self.terms.names))

@@ -1,0 +1,99 @@
+//! Linear models with groups whose sd was not given: effects drawn together with the coefficients and the scales, each
+//! from its law given these and the rows (docs/mixed.md, P1).
+
+use certus::parallel;
+use certus::random::{Purpose, Random};
+use certus_mixed::linear::Criterion;
+
+use crate::error::Error;
+use crate::predict::PredictedRow;
+use crate::problem::Problem;
+use crate::refusal::RequestError;
+use crate::variance::mixed::LinearMixed;
+use crate::variance::names::UnknownScales;
+use crate::variance::solver::ScaleSolver;
+
+/// The stream of the normal numbers ([`Purpose`] lists them all).
+const STREAM: u64 = 1 << 44;
+/// Effects of all draws that are kept, at most.
+const KEPT: usize = 50_000_000;
+/// Multiplications, at most, where that leaves enough draws.
+const WORK: f64 = 2e10;
+/// Draws, at least.
+const ENOUGH: usize = 200;
+
+/// Coefficients, effects and scales that were drawn together.
+pub(crate) struct JointEffects<'a> {
+    unknown: &'a UnknownScales,
+    /// Coefficients and scales.
+    points: Vec<(Vec<f64>, Vec<f64>)>,
+    /// The effects at each of them.
+    effects: Vec<Vec<f64>>,
+    /// σ, if it was given.
+    sigma: Option<f64>,
+}
+
+impl<'a> JointEffects<'a> {
+    /// At draws of coefficients and scales, or at the first of them where all would take too long.
+    pub(crate) fn new(
+        problem: &Problem,
+        unknown: &'a UnknownScales,
+        mut points: Vec<(Vec<f64>, Vec<f64>)>,
+        sigma: Option<f64>,
+    ) -> Result<Self, Error> {
+        let own = match problem.collapsed().map(|scale_model| &scale_model.model) {
+            Some(ScaleSolver::Mixed(model)) => Some(&**model),
+            _ => None,
+        };
+        let summed;
+        let model = match own {
+            Some(model) => model,
+            None => {
+                summed = LinearMixed::new(&problem.prepared, unknown, Criterion::Ml)?;
+                &summed
+            }
+        };
+        let levels = model.effects_count();
+        let quick = (WORK / model.cost()) as usize;
+        let kept = KEPT / levels.max(1);
+        if kept < ENOUGH.min(points.len()) {
+            return Err(RequestError::NoDraws("its groups have too many effects to draw them").into());
+        }
+        points.truncate(quick.max(ENOUGH).min(kept));
+        let mut normals = vec![0.0; points.len() * levels];
+        Random::new(0, Purpose::Sample, 0).normals(STREAM, 0, levels, &mut normals);
+        let mut found: Vec<Result<Vec<f64>, certus_models::Error>> = Vec::with_capacity(points.len());
+        found.resize_with(points.len(), || Ok(Vec::new()));
+        let one = |k: usize, part: &mut [Result<Vec<f64>, certus_models::Error>]| {
+            let (beta, scales) = &points[k];
+            let all: Vec<f64> = scales.iter().copied().chain(sigma).collect();
+            part[0] = model.drawn_effects(beta, &all, &normals[k * levels..][..levels]);
+        };
+        parallel::install(None, || parallel::for_each_piece(&mut found, 1, 1, &one))
+            .map_err(certus_models::Error::from)?;
+        let effects = found.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { unknown, points, effects, sigma })
+    }
+
+    /// Draws.
+    pub(crate) fn count(&self) -> usize {
+        self.points.len()
+    }
+
+    /// σ at every draw.
+    pub(crate) fn noise(&self) -> Vec<Option<f64>> {
+        let own = |(_, scales): &(Vec<f64>, Vec<f64>)| self.sigma.or(scales.last().copied());
+        self.points.iter().map(own).collect()
+    }
+
+    /// The linear predictor of a row at every draw.
+    pub(crate) fn linear(&self, row: &PredictedRow<'_>) -> Vec<f64> {
+        let columns = row.columns(self.unknown);
+        let each = self.unknown.effects.iter().zip(&columns);
+        let at: Vec<(usize, f64)> = each.map(|(e, z)| (e.first + row.levels[e.term], *z)).collect();
+        let one = |((beta, _), effects): (&(Vec<f64>, Vec<f64>), &Vec<f64>)| {
+            row.along(beta) + at.iter().map(|(k, z)| z * effects[*k]).sum::<f64>()
+        };
+        self.points.iter().zip(&self.effects).map(one).collect()
+    }
+}
