@@ -295,7 +295,8 @@ fn certified_errors_hold() {
         let linear = String::from_utf8(linear.stdout).unwrap();
         assert!(linear.lines().next().unwrap().ends_with("p_above,error,interval_error"), "{linear}");
         assert!(linear.lines().nth(1).unwrap().starts_with("\"linear predictor\",\"x = 1\","), "{linear}");
-        let refused = certus(&["effects", out, "--contrast", "x: 1 / 2", "--linear-predictor"]);
+        let refused =
+            certus(&[&second[..2], &second[6..], &["--contrast", "x: 1 / 2", "--linear-predictor"]].concat());
         assert!(String::from_utf8_lossy(&refused.stderr).contains("ask for a difference"));
     }
 }

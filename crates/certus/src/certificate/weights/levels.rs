@@ -175,3 +175,81 @@ fn plus(a: &mut [f64; 2], b: [f64; 2]) {
     a[0] += b[0];
     a[1] += b[1];
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::bounded::probability_at_most;
+    use super::*;
+
+    /// Pairs of weights and of values, in no order.
+    fn pairs(n: usize) -> Vec<([f64; 2], [f64; 2])> {
+        let wave = |i: usize, a: f64| (i as f64 * a).sin();
+        (0..n)
+            .map(|i| {
+                let (f, g) = (wave(i, 0.7) + 0.3 * wave(i, 1.3), wave(i, 2.1));
+                ([1.0 + 0.1 * wave(i, 0.9), 1.0 + 0.2 * wave(i, 1.7).abs()], [f, g])
+            })
+            .collect()
+    }
+
+    /// Every test at every point of the grid, from H and U themselves.
+    #[test]
+    fn the_ends_of_a_function_by_hand() {
+        let (all, n, delta) = (pairs(20_000), 20_000.0, 0.05);
+        let (clip, most) = (0.12, 2.0);
+        for normal in [None, Some((0.1, 0.7))] {
+            for alpha in [0.1, 0.5, 0.9] {
+                let mut size = Sums::default();
+                let own = Clip { clip, most };
+                for ([a, b], _) in &all {
+                    size.add(0.5 * ((a - 1.0).abs() + (b - 1.0).abs()), own);
+                }
+                let with = Weighted { size, clip: own, n, tail: 0.004, slack: 0.001, delta };
+                let mut level = Level::new(alpha, normal, all[..500].iter().copied(), &with);
+                if normal.is_some() {
+                    // as wide as the rest may need
+                    level.grid = (-400..400).map(|i| f64::from(i) * 0.005).collect();
+                }
+                let (fifth, log) = (0.01, 200.0_f64.ln());
+                let clipped = all.iter().filter(|([a, b], _)| (a - 1.0).abs() + (b - 1.0).abs() > 2.0 * clip);
+                let beyond = (most - clip) * probability_at_most(clipped.count() as f64, n, fifth);
+                let bound = |values: &[f64], range: f64| {
+                    let mean = values.iter().sum::<f64>() / n;
+                    let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
+                    (mean, (2.0 * variance * log / n).sqrt() + 7.0 * range * log / (3.0 * (n - 1.0)))
+                };
+                let tests = level.grid.iter().map(|t| {
+                    let (h, u): (Vec<f64>, Vec<f64>) = all
+                        .iter()
+                        .map(|([a, b], [f, g])| {
+                            let side = |f: &f64| f64::from(u8::from(f <= t));
+                            let h = (a - 1.0) * (side(f) - alpha) + (b - 1.0) * (side(g) - alpha);
+                            ((0.5 * h).clamp(-clip, clip), 0.5 * (side(f) + side(g)))
+                        })
+                        .unzip();
+                    let ((h, wide), (u, wider)) = (bound(&h, 2.0 * clip), bound(&u, 1.0));
+                    let (u, wider) = match normal {
+                        Some((mean, sd)) => (upper_tail((mean - t) / sd), 0.0),
+                        None => (u, wider),
+                    };
+                    let wide = wide + wider + beyond;
+                    [
+                        h + u - alpha - wide - alpha * 0.004 - 0.001,
+                        h + u - alpha + wide + (1.0 - alpha) * 0.004 + 0.001,
+                    ]
+                });
+                let tests: Vec<(f64, [f64; 2])> = level.grid.iter().copied().zip(tests).collect();
+                let low = tests.iter().take_while(|(_, test)| test[1] < 0.0).last().map(|(t, _)| *t);
+                let last = tests.iter().rposition(|(_, test)| test[0] < 0.0);
+                let high = last.and_then(|i| tests.get(i + 1)).map(|(t, _)| *t);
+                let found = level.enclosed(all.iter().copied(), &with).unwrap();
+                let near = |x: f64, y: Option<f64>| (x - y.unwrap()).abs() < 1e-6;
+                assert!(
+                    near(found.low, low) && near(found.high, high),
+                    "{alpha} {normal:?}: {found:?} {low:?} {high:?}"
+                );
+                assert!(found.low < found.estimate && found.estimate < found.high);
+            }
+        }
+    }
+}
