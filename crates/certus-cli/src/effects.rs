@@ -112,7 +112,11 @@ fn words(found: &MarginalEffects) -> String {
     });
     let certified = found.theorem.as_ref().map_or(String::new(), |theorem| {
         let sure = match found.delta {
-            Some(delta) => format!("all of them with probability {}", probability(delta)),
+            Some(delta) => {
+                // two digits of δ, rounded up
+                let unit = 10f64.powf(delta.log10().floor() - 1.0);
+                format!("all of them with probability {}", probability((delta / unit).ceil() * unit))
+            }
             None => "proved".into(),
         };
         format!(

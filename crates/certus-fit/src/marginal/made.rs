@@ -69,7 +69,7 @@ impl Made {
             let (mean, sd) = combinations.moments(&terms);
             return Ok(FunctionSize::Normal { mean: constant + mean, sd });
         }
-        // |dp/dt| is at most this
+        // L: 0 ≤ dp/dt ≤ L
         let steepest = match average.link() {
             Link::Logit => 0.25,
             Link::Probit => 0.5 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2,
@@ -82,7 +82,7 @@ impl Made {
             Self::Slope(h, [above, below]) => {
                 let total: f64 = weights.iter().sum();
                 let (above, below) = (average.linear(above)?, average.linear(below)?);
-                let (mut constant, mut slope) = (0.0, 0.0);
+                let (mut centre, mut constant, mut slope) = (0.0, 0.0, 0.0);
                 for ((above, below), weight) in above.iter().zip(&below).zip(weights) {
                     // combinations add up what has the same latent
                     let of = |terms: &[(usize, f64)], h: f64| {
@@ -91,11 +91,13 @@ impl Made {
                     let terms = [of(&above.1, *h), of(&below.1, -h)].concat();
                     let (mean, sd) = combinations.moments(&terms);
                     let mean = mean + (above.0 - below.0) * 0.5 / h;
+                    centre += weight / total * mean;
                     constant += weight.abs() / total * mean.abs();
                     slope += weight.abs() / total * sd;
                 }
-                let [constant, slope] = [constant, slope].map(|x| steepest * x * OUTWARD);
-                Ok(FunctionSize::Linear { centre: 0.0, constant, slope })
+                // a quotient is θd with 0 ≤ θ ≤ L, so that it is within L|d|/2 of Ld/2, and d within sd |uᵀx| of its mean
+                let [centre, constant] = [centre, constant * OUTWARD].map(|x| 0.5 * steepest * x);
+                Ok(FunctionSize::Linear { centre, constant, slope: steepest * slope * OUTWARD })
             }
         }
     }
