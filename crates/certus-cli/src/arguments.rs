@@ -99,6 +99,13 @@ pub enum Command {
         /// Probability of the intervals [default: 0.9]
         #[arg(long, value_name = "P")]
         interval: Option<f64>,
+        /// Ask about the linear predictor in the place of the expected response
+        #[arg(long)]
+        linear_predictor: bool,
+        /// Which call on this fit it is: the N-th has draws of its own and 6/(π²N²) of δ for its certified errors, so
+        /// that those of all calls hold together
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        call: u32,
         /// Average over the rows of this file [default: the data of the fit]
         #[arg(long, value_name = "FILE")]
         data: Option<PathBuf>,

@@ -19,14 +19,21 @@ pub fn question(
     slopes: Vec<String>,
     held: &[String],
     interval: Option<f64>,
+    linear_predictor: bool,
 ) -> Result<Question, Failure> {
     let contrasts = contrasts.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
     let held = held.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
-    Ok(Question { contrasts, slopes, held, interval })
+    Ok(Question { contrasts, slopes, held, interval, linear_predictor })
 }
 
 /// `certus effects DIR`.
-pub fn effects(dir: &Path, asked: &Question, data: Option<&Path>, format: &str) -> Result<Code, Failure> {
+pub fn effects(
+    dir: &Path,
+    asked: &Question,
+    data: Option<&Path>,
+    call: u32,
+    format: &str,
+) -> Result<Code, Failure> {
     let fit = Fit::read(&opened(dir)?)?;
     // a black box has no rows
     fit.meaning()?;
@@ -35,9 +42,12 @@ pub fn effects(dir: &Path, asked: &Question, data: Option<&Path>, format: &str) 
         Some(data) => open_new(data, &settings)?,
         None => open(path(&settings)?, &settings).map_err(crate::fit::moved)?,
     };
-    // the model is read again, for errors that hold
-    let reread = match data.is_none() && fit.certifies_probabilities() {
-        true => reread(dir, None, "certus effects DIR").map(|(_, problem)| Some(problem)),
+    // the model is read again, for errors that hold; its data may have moved to those that are given
+    let again =
+        |data: Option<&Path>| reread(dir, data, "certus effects DIR").map(|(_, problem)| Some(problem));
+    let reread = match fit.certifies_effects() {
+        true => again(None)
+            .or_else(|failure| data.map_or(Err(()), |_| again(data).map_err(|_| ())).map_err(|()| failure)),
         false => Ok(None),
     };
     let problem = reread.unwrap_or_else(|failure| {
@@ -45,14 +55,16 @@ pub fn effects(dir: &Path, asked: &Question, data: Option<&Path>, format: &str) 
         None
     });
     let goal = settings.goal()?;
-    let certifying =
-        problem.as_ref().map(|problem| Certifying { problem, delta: goal.delta, seed: goal.seed });
+    let certifying = problem.as_ref().map(|problem| Certifying::new(problem, &goal, call)).transpose()?;
     let signals = listen("nothing was printed")?;
     let source = Stoppable { source, signals: &signals };
     signals.doing("averaging over the rows");
     let found = fit
         .effects(&source, asked, certifying)
         .map_err(|e| if source.stopped() { signals.end() } else { e.into() })?;
+    if let Some(why) = &found.declined {
+        note(&format!("errors are not certified: {why}"));
+    }
     print(&match format {
         "csv" => csv(&found),
         "markdown" => markdown(&found),
@@ -68,11 +80,15 @@ fn cells(found: &MarginalEffects) -> Vec<Vec<String>> {
     let percent = |p: f64| format!("{} %", (p * 1e6).round() / 1e4);
     let tail = 0.5 * (1.0 - found.interval);
     let (low, high) = (percent(tail), percent(1.0 - tail));
-    let head = ["", "at", "estimate", "error", "sd", &low, &high, "P(above)"].map(String::from).to_vec();
+    let head = ["", "at", "estimate", "error", "sd", &low, &high, "error of ends", "P(above)"];
+    let head = head.map(String::from).to_vec();
     let row = |r: &MarginalEffect| {
         // five digits of the estimate are printed
-        let printed = |error: f64| format!("± {}", figure(error + 5e-5 * r.estimate.abs()));
-        let error = r.error.map_or(String::new(), printed);
+        let printed = |error: Option<f64>, of: f64| {
+            error.map_or(String::new(), |error| format!("± {}", figure(error + 5e-5 * of.abs())))
+        };
+        let error = printed(r.error, r.estimate);
+        let ends = printed(r.interval_error, r.conf_low.abs().max(r.conf_high.abs()));
         let numbers = [r.std_error, r.conf_low, r.conf_high].map(|x| number(Some(x)));
         let above = r.above.map_or(String::new(), |p| match p {
             p if p > 0.9995 => "> 0.999".into(),
@@ -80,11 +96,11 @@ fn cells(found: &MarginalEffects) -> Vec<Vec<String>> {
             p => format!("{p:.3}"),
         });
         let first = [r.term.clone(), r.at.clone(), number(Some(r.estimate)), error];
-        first.into_iter().chain(numbers).chain([above]).collect()
+        first.into_iter().chain(numbers).chain([ends, above]).collect()
     };
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(found.rows.iter().map(row)).collect();
     let used = |c: &usize| rows[1..].iter().any(|r| !r[*c].is_empty());
-    let used: Vec<usize> = (0..8).filter(used).collect();
+    let used: Vec<usize> = (0..9).filter(used).collect();
     rows.iter().map(|row| used.iter().map(|c| row[*c].clone()).collect()).collect()
 }
 
@@ -94,11 +110,18 @@ fn words(found: &MarginalEffects) -> String {
     let error = found.monte_carlo_error.map_or(String::new(), |error| {
         format!(", Monte Carlo error of an estimate about {} sd", figure(error))
     });
-    let certified = found.delta.map_or(String::new(), |delta| {
+    let certified = found.theorem.as_ref().map_or(String::new(), |theorem| {
+        let sure = match found.delta {
+            Some(delta) => {
+                // two digits of δ, rounded up
+                let unit = 10f64.powf(delta.log10().floor() - 1.0);
+                format!("all of them with probability {}", probability((delta / unit).ceil() * unit))
+            }
+            None => "proved".into(),
+        };
         format!(
-            "the posterior mean is within the error of the estimate, wherever one is stated (all of them with \
-             probability {}, D8)\n",
-            probability(delta)
+            "the posterior mean is within the error of the estimate, and the posterior quantiles within the error of ends \
+             of the interval's ends, wherever one is stated ({sure}, {theorem})\n"
         )
     });
     let above = match found.rows.iter().any(|r| r.above.is_some()) {
@@ -108,7 +131,7 @@ fn words(found: &MarginalEffects) -> String {
     format!(
         "averaged over {}{groups}\n{certified}{}estimated from {} of {}{error}\n{above}",
         counted(found.averaged, "row"),
-        if found.delta.is_some() { "everything else is " } else { "" },
+        if found.theorem.is_some() { "everything else is " } else { "" },
         counted(found.draws, "draw"),
         found.source
     )
@@ -132,11 +155,13 @@ fn markdown(found: &MarginalEffects) -> String {
 /// Tidy columns, in the names of the R package broom.
 fn csv(found: &MarginalEffects) -> String {
     let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-    let mut out = String::from("term,at,estimate,std_error,conf_low,conf_high,p_above,error\n");
+    let mut out =
+        String::from("term,at,estimate,std_error,conf_low,conf_high,p_above,error,interval_error\n");
     for r in &found.rows {
-        let [above, error] = [r.above, r.error].map(|x| x.map_or(String::new(), |x| x.to_string()));
+        let [above, error, ends] =
+            [r.above, r.error, r.interval_error].map(|x| x.map_or(String::new(), |x| x.to_string()));
         out.push_str(&format!(
-            "{},{},{},{},{},{},{above},{error}\n",
+            "{},{},{},{},{},{},{above},{error},{ends}\n",
             quoted(&r.term),
             quoted(&r.at),
             r.estimate,

@@ -120,9 +120,9 @@ fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failur
             results::sample(&dir, draws, seed, &to, overwrite)
         }
         Command::Predict(arguments) => results::predict(&arguments),
-        Command::Effects { dir, contrast, slope, at, interval, data, format } => {
-            let asked = effects::question(&contrast, slope, &at, interval)?;
-            effects::effects(&dir, &asked, data.as_deref(), &format)
+        Command::Effects { dir, contrast, slope, at, interval, linear_predictor, call, data, format } => {
+            let asked = effects::question(&contrast, slope, &at, interval, linear_predictor)?;
+            effects::effects(&dir, &asked, data.as_deref(), call, &format)
         }
         Command::Report { dir, data } => report::report(&dir, data.as_deref()),
         Command::Compare { fits } => results::compare(&fits),

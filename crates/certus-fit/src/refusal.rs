@@ -197,6 +197,14 @@ pub enum RequestError {
         /// What was written.
         text: String,
     },
+    /// A ratio of linear predictors.
+    #[error(
+        "the contrast '{text}' is a ratio, but the linear predictor may be 0 or negative: ask for a difference"
+    )]
+    LinearRatio {
+        /// What was written.
+        text: String,
+    },
     /// A held column that cannot be read.
     #[error("'{text}' does not say where a column is held: write \"age=40,60\"")]
     Held {

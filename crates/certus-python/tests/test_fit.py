@@ -2,8 +2,10 @@
 
 import copy
 import json
+import os
 import pickle
 import re
+import subprocess
 
 import numpy as np
 import pandas as pd
@@ -279,7 +281,8 @@ def test_effects_are_averages_over_draws():
     data = pd.DataFrame({"x": rng.normal(size=200), "arm": rng.choice(["a", "b"], 200), "treated": rng.random(200) < 0.5})
     p = 1 / (1 + np.exp(-(0.3 + 0.8 * data.x + 0.7 * (data.arm == "b"))))
     data["y"] = (rng.random(200) < p).astype(int)
-    fit = certus.logistic("y ~ x + arm + treated", data=data).fit()
+    # nothing is certified, so that all numbers are those of the draws
+    fit = certus.logistic("y ~ x + arm + treated", data=data).fit(posterior="importance")
     frame = fit.effects(data, contrast=["arm: b - a", "arm: b / a"], at={"treated": True, "x": [0.0, 1.0]}, interval=0.8)
     assert list(frame["at"].unique()) == ["treated = true, x = 0.0", "treated = true, x = 1.0"]
     draws = pd.DataFrame(fit.sample(4000), columns=[p["name"] for p in fit.to_dict()["parameters"]])
@@ -294,6 +297,64 @@ def test_effects_are_averages_over_draws():
     assert list(fit.effects(data, at={"arm": "b"}).term) == ["expected y"]
     with pytest.raises(certus.UsageError, match="slope"):
         fit.effects(data, contrast="x")
+
+
+def certified_data():
+    rng = np.random.default_rng(7)
+    data = pd.DataFrame({"x": rng.normal(size=120).round(4), "arm": rng.choice(["a", "b"], 120)})
+    p = 1 / (1 + np.exp(-(0.2 + 0.8 * data.x + 0.5 * (data.arm == "b"))))
+    data["y"] = (rng.random(120) < p).astype(int)
+    return data
+
+
+def test_effects_are_certified(tmp_path):
+    """Errors in memory, after loading, after a pickle; calls divide delta; a linear model is exact."""
+    data = certified_data()
+    fit = certus.logistic("y ~ x + arm", data=data).fit(posterior="corrected", delta=0.02)
+    asked = {"contrast": ["arm: b - a", "arm: b / a"], "slope": "x"}
+    first = fit.effects(data, **asked)
+    share = 0.02 * 6 / np.pi**2
+    assert first.attrs["theorem"] == "D8" and first.attrs["delta"] == pytest.approx(share)
+    assert first["error"].notna().tolist() == [True, False, True] and (first["interval_error"] > 0).all()
+    # other draws, a smaller part of delta; both are right, so that their intervals overlap
+    second = fit.effects(data, **asked)
+    assert second.attrs["delta"] == pytest.approx(share / 4) and second.estimate[0] != first.estimate[0]
+    assert abs(second.estimate[0] - first.estimate[0]) <= first["error"][0] + second["error"][0]
+    assert pickle.loads(pickle.dumps(fit)).effects(data, **asked).attrs["delta"] == pytest.approx(share / 9)
+    # rows of another table are averaged over as well
+    assert fit.effects(data.head(20), **asked).attrs["theorem"] == "D8"
+    fit.save(tmp_path / "fit")
+    loaded = certus.load(tmp_path / "fit")
+    pd.testing.assert_frame_equal(loaded.effects(data, **asked), first)
+    # without the rows of the fit there is no model
+    assert loaded.effects(data.head(20), **asked).attrs["theorem"] is None
+    linear = fit.effects(data, contrast="arm: b - a", linear_predictor=True)
+    assert linear["error"][0] < 0.1 * linear.std_error[0]
+    with pytest.raises(certus.UsageError, match="ask for a difference"):
+        fit.effects(data, contrast="arm: b / a", linear_predictor=True)
+    exact = certus.linear("x ~ arm", data=data, sigma=1.0).fit()
+    row = exact.effects(data, contrast="arm: b - a").iloc[0]
+    np.testing.assert_allclose([row.estimate, row.std_error], [exact.mean[1], exact.sd[1]], rtol=1e-9)
+    assert row.error < 1e-6 and row.interval_error < 1e-6
+
+
+def test_effects_have_the_numbers_of_the_command_line(tmp_path):
+    command = os.environ.get("CERTUS")
+    if command is None:
+        pytest.skip("CERTUS names no binary")
+    data = certified_data()
+    data.to_csv(tmp_path / "rows.csv", index=False)
+    run = lambda *words: subprocess.run([command, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    run("fit", "logistic", "rows.csv", "y ~ x + arm", "--posterior", "corrected", "--seed", "3", "--out", "fit", "--quiet")
+    fit = certus.logistic("y ~ x + arm", data=data).fit(posterior="corrected", seed=3)
+    for call, words in enumerate([["--slope", "x"], ["--contrast", "arm", "--linear-predictor"]], start=1):
+        theirs = json.loads(run("effects", "fit", *words, "--call", str(call), "--format", "json"))
+        ours = fit.effects(data, slope="x") if call == 1 else fit.effects(data, contrast="arm", linear_predictor=True)
+        assert ours.to_dict("records") == theirs["rows"] and ours.attrs["delta"] == theirs["delta"]
+    # what the command line wrote, loaded
+    loaded = certus.load(tmp_path / "fit").effects(data, slope="x")
+    theirs = json.loads(run("effects", "fit", "--slope", "x", "--format", "json"))
+    assert loaded.to_dict("records") == theirs["rows"]
 
 
 def test_the_names_of_statsmodels():

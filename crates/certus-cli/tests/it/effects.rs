@@ -81,8 +81,16 @@ fn those_of_a_linear_model_are_combinations_of_coefficients() {
         // 1.645 sds to either side, within 4.5 standard errors of a quantile, √(p (1 − p)/n)/φ
         let half = 0.5 * (number(row, "conf_high") - number(row, "conf_low"));
         assert!((half / sd - 1.645).abs() < 4.5 * 2.1 / DRAWS.sqrt() + 4.5 * 1.645 / (2.0 * DRAWS).sqrt());
+        // the posterior is normal and known (D7): nothing is estimated of these
+        let [error, ends] = ["error", "interval_error"].map(|key| number(row, key));
+        assert!((estimate - wanted).abs() <= error + 1e-12 && error < 1e-6 * sd, "{row} {wanted}");
+        assert!((half - 1.644_853_626_951_472_7 * sd).abs() <= ends && ends < 1e-6 * sd, "{row}");
     }
+    assert_eq!((found["theorem"].as_str(), found["delta"].is_null()), (Some("D7"), true));
     assert!((number(&found, "monte_carlo_error") - DRAWS.powf(-0.5)).abs() < 1e-12);
+    let out = dir.join("fit");
+    let said = certus(&["effects", out.to_str().unwrap()]);
+    expect(&said, 0, "wherever one is stated (proved, D7)");
 }
 
 /// Every number is the one that the fit's own draws give, with weights as repeated rows; the row with a gap is not one.
@@ -91,10 +99,12 @@ fn those_of_a_logistic_model_are_averages_over_its_draws() {
     let dir = scratch("logistic");
     let question = ["--contrast", "arm: b - a", "--contrast", "arm: odds(b) / odds(a)", "--at", "x=-1,2"];
     let interval = [question.as_slice(), &["--contrast", "arm: b / a", "--interval", "0.8"]].concat();
-    // with rows of another file nothing is certified, and estimates are those of the draws
+    // of importance sampling nothing is certified, and estimates are those of the draws
     let rows_again = dir.join("rows.csv");
     let interval = [&interval[..], &["--data", rows_again.to_str().unwrap()]].concat();
-    let (_, found) = answers(&dir, &["logistic", "y ~ x*arm", "--weights", "n"], &interval);
+    let fitted = ["logistic", "y ~ x*arm", "--weights", "n", "--posterior", "importance"];
+    let (_, found) = answers(&dir, &fitted, &interval);
+    assert!(found["theorem"].is_null() && found["delta"].is_null());
     let (fit, draws) = (dir.join("fit"), dir.join("draws.csv"));
     let sample = ["sample", fit.to_str().unwrap(), "--draws", "4000", "--to", draws.to_str().unwrap()];
     expect(&certus(&sample), 0, "");
@@ -246,12 +256,14 @@ fn certified_errors_hold() {
                 }
             }
         }
-        assert_eq!(number(&found, "delta"), delta.parse::<f64>().unwrap());
+        let delta = delta.parse::<f64>().unwrap();
+        assert!((number(&found, "delta") / delta - 6.0 / std::f64::consts::PI.powi(2)).abs() < 1e-12);
         for row in found["rows"].as_array().unwrap() {
             let wanted = match (row["term"].as_str().unwrap(), row["at"].as_str().unwrap()) {
                 ("x: 2 - 0", _) => sums[0] / total,
+                // a ratio has no certified mean, but quantiles
                 _ => {
-                    assert!(row["error"].is_null(), "{row}");
+                    assert!(row["error"].is_null() && number(row, "interval_error") < 0.2, "{row}");
                     continue;
                 }
             };
@@ -267,5 +279,24 @@ fn certified_errors_hold() {
             let (estimate, error) = (number(row, "estimate"), number(row, "error"));
             assert!((estimate - wanted).abs() <= error + 1e-6 && error < 0.01, "{row} {wanted}");
         }
+        // the second call has draws of its own and a smaller part of δ, moved data are found, and words agree
+        let moved = dir.join("moved.csv");
+        std::fs::rename(dir.join("rows.csv"), &moved).unwrap();
+        let out = out.to_str().unwrap();
+        let second = ["effects", out, "--at", "x=1,1.5", "--call", "2", "--data", moved.to_str().unwrap()];
+        let again: Value =
+            serde_json::from_slice(&certus(&[&second[..], &["--format", "json"]].concat()).stdout).unwrap();
+        assert!((number(&again, "delta") / number(&found, "delta") - 0.25).abs() < 1e-12);
+        assert_ne!(again["rows"][0]["estimate"], found["rows"][0]["estimate"]);
+        expect(&certus(&second), 0, "wherever one is stated (all of them with probability ");
+        let text = String::from_utf8(certus(&second).stdout).unwrap();
+        assert!(text.contains("error of ends") && text.contains("everything else is estimated"), "{text}");
+        let linear = certus(&[&second[..], &["--linear-predictor", "--format", "csv"]].concat());
+        let linear = String::from_utf8(linear.stdout).unwrap();
+        assert!(linear.lines().next().unwrap().ends_with("p_above,error,interval_error"), "{linear}");
+        assert!(linear.lines().nth(1).unwrap().starts_with("\"linear predictor\",\"x = 1\","), "{linear}");
+        let refused =
+            certus(&[&second[..2], &second[6..], &["--contrast", "x: 1 / 2", "--linear-predictor"]].concat());
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("ask for a difference"));
     }
 }

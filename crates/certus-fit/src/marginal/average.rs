@@ -21,6 +21,9 @@ const POPULATION: usize = 80;
 /// The seed of draws of a Gaussian or a mixture; a fit that keeps draws uses its own.
 const SEED: u64 = 0;
 
+/// A linear function of the latents: a constant, and (latent, weight).
+pub(super) type Linear = (f64, Vec<(usize, f64)>);
+
 /// Draws of the parameters, and what a row makes of them.
 pub(super) struct Average<'a> {
     link: Link,
@@ -34,11 +37,12 @@ pub(super) struct Average<'a> {
 }
 
 impl<'a> Average<'a> {
-    /// For averages over so many rows.
-    pub(super) fn new(fit: &'a Fit, rows: usize) -> Result<Self, Error> {
+    /// For averages over so many rows, of expected responses or of linear predictors.
+    pub(super) fn new(fit: &'a Fit, rows: usize, linear_predictor: bool) -> Result<Self, Error> {
         let terms = fit.meaning()?.encoding.features.len() + 1;
-        let cost = rows.max(1) * (terms + if Self::costs_a_population(fit)? { POPULATION } else { 4 });
-        Self::with_draws(fit, (WORK / cost).clamp(DRAWS[1], DRAWS[0]))
+        let population = !linear_predictor && Self::costs_a_population(fit)?;
+        let cost = rows.max(1) * (terms + if population { POPULATION } else { 4 });
+        Self::with_draws(fit, (WORK / cost).clamp(DRAWS[1], DRAWS[0]), linear_predictor)
     }
 
     /// True if a row is averaged over the population of groups, which takes long.
@@ -48,8 +52,9 @@ impl<'a> Average<'a> {
     }
 
     /// Of so many draws.
-    pub(super) fn with_draws(fit: &'a Fit, count: usize) -> Result<Self, Error> {
-        let (meaning, link) = (fit.meaning()?, fit.link()?);
+    pub(super) fn with_draws(fit: &'a Fit, count: usize, linear_predictor: bool) -> Result<Self, Error> {
+        let meaning = fit.meaning()?;
+        let link = if linear_predictor { Link::Identity } else { fit.link()? };
         let dim = meaning.dim();
         let groups = fit.mixture.as_ref().filter(|(_, scales)| !scales.effects.is_empty());
         // responses are averages over the population of groups
@@ -93,6 +98,33 @@ impl<'a> Average<'a> {
             spread: None,
             estimated: false,
         }
+    }
+
+    /// What the responses are of the linear predictor.
+    pub(super) fn link(&self) -> Link {
+        self.link
+    }
+
+    /// The average of the rows' linear predictors: its offset, and the weight of every latent.
+    pub(super) fn linear_mean(&self, table: &Table, weights: &[f64]) -> Result<(f64, Vec<f64>), Error> {
+        let total: f64 = weights.iter().sum();
+        let (mut offset, mut sums, mut row) = (0.0, vec![0.0; self.latents.len()], 0);
+        each_row(&self.meaning, table, &Storage::default(), |own, _| {
+            let weight = weights[row] / total;
+            row += 1;
+            offset += weight * own.offset;
+            own.terms.iter().for_each(|(j, a)| sums[*j] += weight * a);
+        })?;
+        Ok((offset, sums))
+    }
+
+    /// Every row's linear predictor: its offset, and (latent, weight).
+    pub(super) fn linear(&self, table: &Table) -> Result<Vec<Linear>, Error> {
+        let mut out = Vec::with_capacity(table.rows());
+        each_row(&self.meaning, table, &Storage::default(), |own, _| {
+            out.push((own.offset, own.terms.to_vec()));
+        })?;
+        Ok(out)
     }
 
     /// Terms of a linear predictor.

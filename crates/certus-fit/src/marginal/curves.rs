@@ -48,7 +48,7 @@ impl Fit {
         }
         let count: usize = columns.iter().map(|(_, places)| places.len()).sum();
         let draws = (WORK[kind] / (table.rows() * count.max(1))).clamp(DRAWS[1], DRAWS[0]);
-        let average = Average::with_draws(self, draws)?;
+        let average = Average::with_draws(self, draws, false)?;
         let mut list = Vec::new();
         for (column, places) in columns {
             let mut points = Vec::new();

@@ -3,6 +3,7 @@
 mod average;
 mod certified;
 mod curves;
+mod made;
 mod question;
 
 pub use certified::Certifying;
@@ -17,7 +18,7 @@ use crate::predict::mean_and_sd;
 use crate::quantile::quantile;
 use crate::refusal::RequestError;
 use average::Average;
-use certified::Bounded;
+use made::Made;
 
 /// Half the distance of a slope's two points, in sds of its column: the error of a central difference is of the order
 /// of its square.
@@ -44,6 +45,8 @@ pub struct MarginalEffect {
     pub above: Option<f64>,
     /// The posterior mean is within this of the estimate, where that is certified.
     pub error: Option<f64>,
+    /// The posterior quantiles are within this of both ends of the interval, where that is certified.
+    pub interval_error: Option<f64>,
 }
 
 /// Answers.
@@ -63,8 +66,14 @@ pub struct MarginalEffects {
     pub monte_carlo_error: Option<f64>,
     /// True if responses are averages over the population of groups.
     pub population: bool,
-    /// All errors that are stated hold, together, with probability 1 − δ.
+    /// True if the answers are about the linear predictor and not about the expected response.
+    pub linear_predictor: bool,
+    /// What the errors rest on: the label of docs/maths.md; `None` if none is stated.
+    pub theorem: Option<String>,
+    /// All errors that are stated hold, together, with probability 1 − δ; `None` if they are proved, or none is stated.
     pub delta: Option<f64>,
+    /// Why no error is stated, where some might have been.
+    pub declined: Option<String>,
 }
 
 /// One number that is asked for.
@@ -75,8 +84,8 @@ enum Asked {
 }
 
 impl Fit {
-    /// Answers for the rows of a source that have no gaps: those of the fit, or others. Expected responses that are
-    /// probabilities, and their differences, are certified if the model is given and its posterior allows it.
+    /// Answers for the rows of a source that have no gaps: those of the fit, or others. Their errors are certified where
+    /// the fit's own certificate speaks of them, or the model is given and its posterior allows it.
     pub fn effects(
         &self,
         source: &dyn Source,
@@ -90,37 +99,41 @@ impl Fit {
             return Err(RequestError::Number { setting, value: interval, required }.into());
         }
         let (table, weights) = self.rows_of(source, 1)?;
-        let average = Average::new(self, table.rows())?;
+        let average = Average::new(self, table.rows(), question.linear_predictor)?;
         let asked = asked(question, encoding, &table)?;
-        let (mut rows, mut bounded) = (Vec::new(), Vec::new());
-        let certifying = certifying.filter(|_| self.certifies_probabilities());
+        let (mut rows, mut all) = (Vec::new(), Vec::new());
         for (at, table) in held(&question.held, encoding, &table)? {
             for one in &asked {
-                let (term, values, equal) = match one {
+                let (term, made, equal) = match one {
+                    Asked::Prediction if question.linear_predictor => {
+                        ("linear predictor".into(), Made::Expected(table.clone()), None)
+                    }
                     Asked::Prediction => {
-                        bounded.push(Bounded { row: rows.len(), table: table.clone(), less: None });
-                        (format!("expected {}", encoding.response), average.of(&table, &weights)?, None)
+                        (format!("expected {}", encoding.response), Made::Expected(table.clone()), None)
                     }
                     Asked::Compared(contrast) => {
+                        let how = contrast.comparison;
+                        if question.linear_predictor && how != Comparison::Difference {
+                            return Err(RequestError::LinearRatio { text: contrast.written() }.into());
+                        }
                         let [a, b] = contrast.values.as_ref().expect("of two values");
                         let with = |value: &str| set(&table, encoding, &contrast.column, value);
-                        let (a, b) = (with(a)?, with(b)?);
-                        let each = average.of(&a, &weights)?.into_iter().zip(average.of(&b, &weights)?);
-                        let values = each.map(|(a, b)| contrast.comparison.of(a, b)).collect();
-                        if contrast.comparison == Comparison::Difference {
-                            bounded.push(Bounded { row: rows.len(), table: a, less: Some(b) });
-                        }
-                        (contrast.written(), values, Some(contrast.comparison.of_equals()))
+                        (contrast.written(), Made::Compared(how, [with(a)?, with(b)?]), Some(how.of_equals()))
                     }
                     Asked::Slope(name) => {
-                        let (h, [above, below]) = moved(&table, encoding, name)?;
-                        let each =
-                            average.of(&above, &weights)?.into_iter().zip(average.of(&below, &weights)?);
-                        let values = each.map(|(a, b)| (a - b) / (2.0 * h)).collect();
-                        (format!("{name} (slope)"), values, Some(0.0))
+                        let (h, tables) = moved(&table, encoding, name)?;
+                        (format!("{name} (slope)"), Made::Slope(h, tables), Some(0.0))
                     }
                 };
-                rows.push(answer(term, at.clone(), &average, &values, equal, interval));
+                rows.push(answer(
+                    term,
+                    at.clone(),
+                    &average,
+                    &made.values(&average, &weights)?,
+                    equal,
+                    interval,
+                ));
+                all.push(made);
             }
         }
         let kept = self.record.table.as_ref();
@@ -142,10 +155,14 @@ impl Fit {
             source: from,
             monte_carlo_error: (!estimated).then(|| effective.sqrt().recip()),
             population: self.mixture.as_ref().is_some_and(|(_, scales)| !scales.effects.is_empty()),
+            linear_predictor: question.linear_predictor,
+            theorem: None,
             delta: None,
+            declined: None,
         };
-        if let Some(with) = certifying {
-            self.certify(with, &average, &bounded, &weights, &mut found)?;
+        match certifying.filter(|_| self.certifies_effects()) {
+            Some(with) => self.certify(&with, &average, &all, &weights, &mut found)?,
+            None => self.certify_linear(&average, &all, &weights, &mut found)?,
         }
         Ok(found)
     }
@@ -196,6 +213,7 @@ fn answer(
         conf_high: quantile(&sorted, 1.0 - tail),
         above: equal.map(|equal| draws.iter().filter(|x| **x > equal).count() as f64 / draws.len() as f64),
         error: None,
+        interval_error: None,
     }
 }
 

@@ -118,6 +118,8 @@ pub struct Question {
     pub slopes: Vec<String>,
     /// Held at every combination of these.
     pub held: Vec<Held>,
+    /// True for questions about the linear predictor in the place of the expected response.
+    pub linear_predictor: bool,
     /// The probability of the intervals; 0.9 if it is not given.
     pub interval: Option<f64>,
 }

@@ -19,7 +19,7 @@ pub use global::global;
 pub use local::local;
 pub use quadratic::by_gap;
 pub use weights::{
-    FUNCTION_POINTS, Printed, Weighed, WeightGoal, bounded_means, first_draws, sixteen_pairs,
+    FunctionGoal, Printed, Weighed, WeightGoal, enclosed_functions, first_draws, sixteen_pairs,
     smallest_attempts, weights,
 };
 

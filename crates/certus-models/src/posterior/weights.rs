@@ -2,7 +2,7 @@
 //! well enough.
 
 use certus::certificate::weights::{
-    BoundedFunctions, Enclosed, WeightCertificate, WeightObstacle, WeightProblem, WeightSettings,
+    EnclosedFunction, LatentFunctions, WeightCertificate, WeightObstacle, WeightProblem, WeightSettings,
     WeightsDeclined,
 };
 use certus::certificate::words::{AT_LEAST, downward, probability, upward};
@@ -31,7 +31,7 @@ const OF_FEWEST: u64 = 63;
 /// Pairs of [`sixteen_pairs`], and their attempt, which is no k.
 const SIXTEEN: usize = 16;
 const OF_SIXTEEN: u64 = 62;
-/// Pairs of [`bounded_means`], and its attempt, which is no k.
+/// Pairs of [`enclosed_functions`], at least, and its attempts, which are no k: this and those above.
 const FUNCTION_PAIRS: usize = 8000;
 const OF_FUNCTIONS: u64 = 64;
 /// Beyond this dimension the eigenvalues of the prior in the frame of q take minutes, and 0 must do.
@@ -204,22 +204,50 @@ fn problem<'a>(
     Ok(WeightProblem { target: model, q, reported, neg_elbo: (value, rounding), kappa, rounding, grain })
 }
 
-/// The posterior means of bounded functions of the latents, in intervals that hold together with probability 1 − δ, or
-/// why there are none. The draws are others than those of [`weights`].
-pub fn bounded_means(
-    model: &dyn Model,
-    q: &Gaussian,
-    functions: &dyn BoundedFunctions,
-    delta: f64,
-    seed: u64,
-) -> Result<Result<Vec<Enclosed>, String>, Error> {
-    let settings = WeightSettings { pairs: FUNCTION_PAIRS, delta, seed, attempt: OF_FUNCTIONS };
-    let found = problem(model, q, &[])?.certify_functions(functions, &settings)?;
-    Ok(found.map_err(|declined| refused(&declined, model.likelihood(), delta)))
+/// How functions of the latents are enclosed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FunctionGoal {
+    /// Everything that is stated holds with probability at least 1 − δ.
+    pub delta: f64,
+    /// Of the draws.
+    pub seed: u64,
+    /// Each has draws of its own, and those of no fit: 0, 1, 2, …
+    pub call: u64,
+    /// True for four times as many draws.
+    pub many: bool,
 }
 
-/// Points that [`bounded_means`] evaluates functions at, those of the pilot included.
-pub const FUNCTION_POINTS: usize = 2 * (FUNCTION_PAIRS + FUNCTION_PAIRS / 8);
+impl FunctionGoal {
+    fn pairs(&self) -> usize {
+        FUNCTION_PAIRS * if self.many { 4 } else { 1 }
+    }
+
+    /// Points that functions are evaluated at, those of the pilot included.
+    pub fn points(&self) -> usize {
+        2 * (self.pairs() + self.pairs() / 8)
+    }
+}
+
+/// The posterior means of functions of the latents, and their quantiles at `levels`, in intervals that hold together
+/// with probability 1 − δ, or why there are none. The draws are others than those of [`weights`].
+pub fn enclosed_functions(
+    model: &dyn Model,
+    q: &Gaussian,
+    functions: &dyn LatentFunctions,
+    levels: &[f64],
+    goal: &FunctionGoal,
+) -> Result<Result<Vec<EnclosedFunction>, String>, Error> {
+    let (delta, seed) = (goal.delta, goal.seed);
+    let settings = WeightSettings { pairs: goal.pairs(), delta, seed, attempt: OF_FUNCTIONS + goal.call };
+    let mut problem = problem(model, q, &[])?;
+    if !model.likelihood().strip_is_proved() {
+        // any number near the ELBO will do if nothing rests on it
+        problem.rounding = 2.0 * ROUNDING * (1.0 + problem.neg_elbo.0.abs() + q.dim() as f64);
+        problem.neg_elbo.1 = f64::INFINITY;
+    }
+    let found = problem.certify_functions(functions, levels, &settings)?;
+    Ok(found.map_err(|declined| refused(&declined, model.likelihood(), delta)))
+}
 
 /// Why no attempt is made.
 fn too_long(cost: f64, most: f64) -> String {

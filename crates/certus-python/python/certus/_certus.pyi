@@ -58,7 +58,15 @@ class Fitted:
     ) -> tuple[_Array, list[str], str | None]: ...
     def predict_draws(self, columns: dict[str, tuple[str, Any]], n: int, seed: int) -> _Array: ...
     def effects(
-        self, columns: dict[str, Any], contrasts: list[str], slopes: list[str], held: list[tuple[str, list[str]]], interval: float | None = None
+        self,
+        columns: dict[str, Any],
+        contrasts: list[str],
+        slopes: list[str],
+        held: list[tuple[str, list[str]]],
+        interval: float | None = None,
+        linear_predictor: bool = False,
+        model: Model | None = None,
+        call: int = 1,
     ) -> str: ...
     def save(self, path: str | PathLike[str], overwrite: bool) -> None: ...
     @staticmethod

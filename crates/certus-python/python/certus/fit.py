@@ -83,6 +83,8 @@ class Fit:
         self._fitted = fitted
         self._source = source
         self._constrained: pd.DataFrame | None = None
+        # calls of `effects`: each has draws and a part of delta of its own
+        self._asked = 0
         # False if the Gaussian's own numbers were asked for
         self._corrects = True
         self._record: dict[str, Any] = json.loads(fitted.json())
@@ -281,20 +283,34 @@ class Fit:
         slope: str | Sequence[str] = (),
         at: Mapping[str, Any] | None = None,
         interval: float = 0.9,
+        linear_predictor: bool = False,
     ) -> pd.DataFrame:
         """Answers about the expected response, averaged over the rows of `data` that have no gaps.
 
         `contrast` compares two values of a column: "arm: b - a", "arm: b / a", "arm: odds(b) / odds(a)", or "arm" for each level against the
         reference; `slope` is the rise per unit of a column of numbers; `at={"age": [40, 60]}` holds columns at values. With `at` alone the
         expected response there; with nothing, every column of the model. Where an sd between groups was not given, the expected response is
-        the average over the population of groups. `attrs` of the result has how many rows and draws the numbers are made of.
+        the average over the population of groups. `linear_predictor=True` asks about the linear predictor in the place of the expected response.
+
+        Where the posterior is certified, `error` says how far the posterior mean may be from the estimate, and `interval_error` how far the posterior
+        quantiles may be from the ends of the interval: all of them together with probability 1 - `attrs["delta"]`, or proved if that is None. The n-th
+        call on a fit has draws of its own and the part 6/(pi^2 n^2) of the fit's `delta`, so that the errors of all calls hold together with probability
+        1 - `delta`, whatever is asked after having seen earlier answers; a copy that is loaded counts from 1 again. `attrs` also has how many rows and draws
+        the other numbers are made of.
         """
         words = lambda x: [x] if isinstance(x, str) else list(x)
         one = lambda v: str(v).lower() if isinstance(v, (bool, np.bool_)) else str(v)
         many = lambda v: [one(v)] if isinstance(v, str) or not np.iterable(v) else [one(x) for x in v]
         held = [(str(name), many(values)) for name, values in (at or {}).items()]
         columns = self._new_columns(data, not self._fitted.is_mixture)
-        found = json.loads(self._fitted.effects(columns, words(contrast), words(slope), held, float(interval)))
+        # a target has no rows, and was refused
+        model = None if self._source is None else self._source._model
+        found = json.loads(
+            self._fitted.effects(
+                columns, words(contrast), words(slope), held, float(interval), bool(linear_predictor), model, self._asked + 1
+            )
+        )
+        self._asked += 1
         frame = pd.DataFrame(found.pop("rows"))
         frame.attrs.update(found)
         return frame
@@ -361,11 +377,13 @@ class Fit:
         return page(self._record, self._fitted.level, self.sentences, table, note)
 
     def __reduce__(self):
-        return _unpickled, self._fitted.parts()
+        return _unpickled, (*self._fitted.parts(), self._asked)
 
 
-def _unpickled(record: str, arrays: bytes, meaning: str | None) -> Fit:
-    return Fit(_certus.Fitted.of_parts(record, arrays, meaning))
+def _unpickled(record: str, arrays: bytes, meaning: str | None, asked: int = 0) -> Fit:
+    fit = Fit(_certus.Fitted.of_parts(record, arrays, meaning))
+    fit._asked = asked
+    return fit
 
 
 def fit(

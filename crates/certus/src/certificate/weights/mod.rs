@@ -10,6 +10,7 @@ mod bounded;
 mod declined;
 mod few;
 mod functions;
+mod levels;
 mod normal;
 mod pairs;
 mod plan;
@@ -19,7 +20,7 @@ mod tail;
 pub use bounded::{empirical_bernstein, ratio, squares};
 pub use declined::{WeightObstacle, WeightsDeclined};
 pub use few::FEW_PAIRS;
-pub use functions::BoundedFunctions;
+pub use functions::{EnclosedFunction, FunctionSize, LatentFunctions};
 
 use super::Posterior;
 use crate::combination::Combinations;
@@ -336,5 +337,7 @@ impl WeightProblem<'_> {
     }
 }
 
+#[cfg(test)]
+mod function_tests;
 #[cfg(test)]
 mod tests;

@@ -28,8 +28,6 @@ pub(super) struct Pair<'a> {
     pub(super) slopes: [f64; 2],
     /// uᵀx of everything reported.
     pub(super) along: &'a [f64],
-    /// Its number.
-    pub(super) index: usize,
 }
 
 /// What is taken of a pair: the weights are cut at e^τ, uᵀx at ±ξ.
@@ -253,8 +251,7 @@ impl Pairs<'_> {
             for (along, (terms, (_, sd))) in along.iter_mut().zip(reported.iter().zip(self.moments)) {
                 *along = terms.iter().map(|&(i, a)| a * moved[k * d + i]).sum::<f64>() / sd;
             }
-            let index = range.start + k;
-            visit(Pair { v: [v, v1], slopes: [slope, slope1], along: &along, index });
+            visit(Pair { v: [v, v1], slopes: [slope, slope1], along: &along });
         }
         Ok(())
     }

@@ -77,8 +77,8 @@ struct Seen {
 fn seen(drawn: &[Drawn], cut: Cut) -> Variables<Seen> {
     let reported = drawn.first().map_or(0, |pair| pair.along.len());
     let (mut all, mut here) = (Variables::all(Seen::default(), reported), Variables::all(0.0, reported));
-    for (index, Drawn { v, slopes, along }) in drawn.iter().enumerate() {
-        cut.of(&Pair { v: *v, slopes: *slopes, along, index }, &mut here);
+    for Drawn { v, slopes, along } in drawn {
+        cut.of(&Pair { v: *v, slopes: *slopes, along }, &mut here);
         all.zip(&here, |seen, x| {
             seen.sums.add(*x, WHOLE);
             seen.largest = seen.largest.max(x.abs());

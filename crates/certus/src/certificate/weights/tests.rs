@@ -303,7 +303,7 @@ fn the_statements_by_hand() {
     assert_eq!((most.below, most.means[0], most.squares[0]), (1.0, 2.0 * cap, 15.0 * (cap - 1.0)));
     assert_eq!((most.weight, most.entropy), (cap - 1.0, cap));
     // v = (0.5, 0.3), uᵀx = 0.8
-    let pair = pairs::Pair { v: [0.5, 0.3], slopes: [0.0; 2], along: &[0.8], index: 0 };
+    let pair = pairs::Pair { v: [0.5, 0.3], slopes: [0.0; 2], along: &[0.8] };
     let mut values = Variables::all(0.0, 1);
     cut.of(&pair, &mut values);
     let (a, b) = (0.5_f64.exp(), 0.3_f64.exp());
@@ -314,7 +314,7 @@ fn the_statements_by_hand() {
     assert!((values.means[0] - 0.5 * (a - b) * 0.8).abs() < 1e-15);
     assert!((values.squares[0] - weight * (0.64 - 1.0)).abs() < 1e-15);
     // beyond τ, ξ and 0: cut
-    let far = pairs::Pair { v: [3.0, -1.0], slopes: [0.0; 2], along: &[-9.0], index: 0 };
+    let far = pairs::Pair { v: [3.0, -1.0], slopes: [0.0; 2], along: &[-9.0] };
     let mut cut_off = Variables::all(0.0, 1);
     cut.of(&far, &mut cut_off);
     let low = (-1.0_f64).exp();
