@@ -158,7 +158,7 @@ mod tests {
             panic!("numbers")
         };
         for part in [0.0..10_000.0, 10_000.0..20_000.0, 20_000.0..30_000.0] {
-            let found = some.iter().filter(|x| part.contains(x)).count();
+            let found = some.iter().filter(|x| part.contains(*x)).count();
             // five standard errors
             assert!((850..=1150).contains(&found), "{found}");
         }
