@@ -347,11 +347,11 @@ mod tests {
         CheckedRow { y, trials: 1.0, expected, residual: 0.0 }
     }
 
-    /// Wilson's interval for 2 of 10: (p + z²/2n ± z √(p(1−p)/n + z²/4n²))/(1 + z²/n) with z = 1.645.
+    /// Wilson's interval for 2 of 10: where (p - q)² = z² q (1 - q)/n, solved by halves.
     #[test]
     fn intervals_of_shares() {
         let [low, high] = wilson(2.0, 10.0);
-        assert!((low - 0.0693).abs() < 1e-3 && (high - 0.4559).abs() < 2e-3, "{low} {high}");
+        assert!((low - 0.06855799).abs() < 1e-7 && (high - 0.45920719).abs() < 1e-7, "{low} {high}");
         assert_eq!(wilson(0.0, 5.0)[0], 0.0);
         assert!(wilson(5.0, 5.0)[1] <= 1.0);
     }

@@ -228,7 +228,10 @@ mod tests {
             "{open}"
         );
         let huge = Effect([20.0, 18.0, 22.0]).said(&outcome("the odds of it"), Link::Logit);
-        assert!(huge.starts_with("the logarithm of the odds of it changes by about 20.0 (90 %"), "{huge}");
+        assert!(
+            huge.starts_with("the logarithm of the odds of it changes by about 20.0 (90\u{a0}%"),
+            "{huge}"
+        );
     }
 
     #[test]
