@@ -15,6 +15,7 @@ __all__ = [
     "StanModel",
     "__version__",
     "compare",
+    "effects",
     "fit_target",
     "formula_pieces",
     "ppc",
@@ -57,17 +58,6 @@ class Fitted:
         quantiles: list[float] | None = None,
     ) -> tuple[_Array, list[str], str | None]: ...
     def predict_draws(self, columns: dict[str, tuple[str, Any]], n: int, seed: int) -> _Array: ...
-    def effects(
-        self,
-        columns: dict[str, Any],
-        contrasts: list[str],
-        slopes: list[str],
-        held: list[tuple[str, list[str]]],
-        interval: float | None = None,
-        linear_predictor: bool = False,
-        model: Model | None = None,
-        call: int = 1,
-    ) -> str: ...
     def save(self, path: str | PathLike[str], overwrite: bool) -> None: ...
     @staticmethod
     def load(path: str | PathLike[str]) -> Fitted: ...
@@ -156,6 +146,17 @@ def formula_pieces(text: str) -> tuple[str, list[tuple[str, bool, str]]]: ...
 def quoted(name: str) -> str: ...
 def seconds_per_step(log_density: Any, dim: int, batch: int, steps: int) -> float: ...
 def compare(names: list[str], fits: list[Fitted], found: list[CrossValidation]) -> str: ...
+def effects(
+    fitted: Fitted,
+    columns: dict[str, Any],
+    contrasts: list[str],
+    slopes: list[str],
+    held: list[tuple[str, list[str]]],
+    interval: float | None = None,
+    linear_predictor: bool = False,
+    model: Model | None = None,
+    call: int = 1,
+) -> str: ...
 def ppc(fitted: Fitted, model: Model) -> tuple[str, str, _Array]: ...
 def simulate(fitted: Fitted, model: Model, count: int, seed: int) -> _Array: ...
 def log_likelihood(fitted: Fitted, model: Model, count: int, seed: int) -> _Array: ...
