@@ -120,8 +120,8 @@ fn words(found: &MarginalEffects) -> String {
             None => "proved".into(),
         };
         format!(
-            "the posterior mean is within the error of the estimate, and the posterior quantiles within the error of ends \
-             of the interval's ends, wherever one is stated ({sure}, {theorem})\n"
+            "the posterior mean is within the error of the estimate, and the posterior quantiles within the error of \
+             ends of the interval's ends, wherever one is stated ({sure}, {theorem})\n"
         )
     });
     let above = match found.rows.iter().any(|r| r.above.is_some()) {

@@ -7,9 +7,7 @@ use certus::factor::Workspace;
 use certus_data::Storage;
 use certus_fit::record::Parameter;
 use certus_fit::report::report;
-use certus_fit::{
-    Arrays, Certifying, Contrast, Fit, FitDirectory, Groups, Held, Levels, Question, Record, predict_draws,
-};
+use certus_fit::{Arrays, Fit, FitDirectory, Groups, Levels, Record, predict_draws};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
@@ -17,7 +15,6 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::columns::table;
 use crate::error::{data, raise, store, usage};
-use crate::model::Model;
 
 /// A fit.
 #[pyclass(frozen, module = "certus._certus")]
@@ -223,42 +220,6 @@ impl Fitted {
             .detach(|| predict_draws(link, meaning, &self.0.latents(n, seed), &table, &Storage::default()))
             .map_err(|e| data(py, &e))?;
         matrix(py, values, n, rows)
-    }
-
-    /// Answers to questions about expected responses, averaged over the rows of columns, as JSON. Errors are certified
-    /// with the model of the fit, or, where none is given, with that of the columns if they are those of the fit.
-    #[pyo3(signature = (columns, contrasts, slopes, held, interval=None, linear_predictor=false, model=None, call=1))]
-    #[allow(clippy::too_many_arguments)]
-    fn effects(
-        &self,
-        py: Python<'_>,
-        columns: &Bound<'_, PyDict>,
-        contrasts: Vec<String>,
-        slopes: Vec<String>,
-        held: Vec<(String, Vec<String>)>,
-        interval: Option<f64>,
-        linear_predictor: bool,
-        model: Option<&Model>,
-        call: u32,
-    ) -> PyResult<String> {
-        let table = table(py, columns)?;
-        let contrasts = contrasts.iter().map(|text| text.parse::<Contrast>()).collect::<Result<_, _>>();
-        let contrasts = contrasts.map_err(|e| data(py, &e))?;
-        let held = held.into_iter().map(|(column, values)| Held { column, values }).collect();
-        let question = Question { contrasts, slopes, held, interval, linear_predictor };
-        let answers = || -> Result<_, certus_fit::Error> {
-            let own = match model {
-                None if self.0.certifies_effects() => self.0.model_of(&table),
-                _ => None,
-            };
-            let problem = model.map(Model::problem).or(own.as_ref());
-            let goal = self.0.settings().ok().map(|settings| settings.goal()).transpose()?;
-            let with = problem.zip(goal.as_ref());
-            let certifying = with.map(|(problem, goal)| Certifying::new(problem, goal, call)).transpose()?;
-            self.0.effects(&table, &question, certifying)
-        };
-        let found = py.detach(answers).map_err(|e| data(py, &e))?;
-        Ok(serde_json::to_string(&found).expect("answers are plain values"))
     }
 
     /// The report, one HTML page.

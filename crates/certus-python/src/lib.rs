@@ -7,6 +7,7 @@
 //! | stan.rs | Stan programs through the functions of BridgeStan |
 //! | model.rs | columns and settings to a model, and its fit |
 //! | fitted.rs | a fit: its record, its Gaussian, draws, predictions, files |
+//! | effects.rs | questions about expected responses |
 //! | loo.rs | leave-one-out cross-validation |
 //! | ppc.rs | data sets that the posterior predicts |
 //! | formula.rs | formulas, read as on the command line |
@@ -16,6 +17,7 @@
 //! | error.rs | errors to exceptions |
 
 mod columns;
+mod effects;
 mod error;
 mod fitted;
 mod formula;
@@ -40,6 +42,7 @@ fn _certus(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<native::Native>()?;
     module.add_class::<stan::StanModel>()?;
     module.add_class::<loo::CrossValidation>()?;
+    module.add_function(wrap_pyfunction!(effects::effects, module)?)?;
     module.add_function(wrap_pyfunction!(loo::compare, module)?)?;
     module.add_function(wrap_pyfunction!(ppc::ppc, module)?)?;
     module.add_function(wrap_pyfunction!(ppc::simulate, module)?)?;

@@ -95,7 +95,7 @@ impl Made {
                     constant += weight.abs() / total * mean.abs();
                     slope += weight.abs() / total * sd;
                 }
-                // a quotient is θd with 0 ≤ θ ≤ L, so that it is within L|d|/2 of Ld/2, and d within sd |uᵀx| of its mean
+                // a quotient is θd with 0 ≤ θ ≤ L: within L|d|/2 of Ld/2, and d within sd |uᵀx| of its mean
                 let [centre, constant] = [centre, constant * OUTWARD].map(|x| 0.5 * steepest * x);
                 Ok(FunctionSize::Linear { centre, constant, slope: steepest * slope * OUTWARD })
             }

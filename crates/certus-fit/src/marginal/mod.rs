@@ -83,8 +83,8 @@ enum Asked {
 }
 
 impl Fit {
-    /// Answers for the rows of a source that have no gaps: those of the fit, or others. Their errors are certified where
-    /// the fit's own certificate speaks of them, or the model is given and its posterior allows it.
+    /// Answers for the rows of a source that have no gaps: those of the fit, or others. Their errors are certified
+    /// where the fit's own certificate speaks of them, or the model is given and its posterior allows it.
     pub fn effects(
         &self,
         source: &dyn Source,

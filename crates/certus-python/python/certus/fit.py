@@ -306,8 +306,8 @@ class Fit:
         # a target has no rows, and was refused
         model = None if self._source is None else self._source._model
         found = json.loads(
-            self._fitted.effects(
-                columns, words(contrast), words(slope), held, float(interval), bool(linear_predictor), model, self._asked + 1
+            _certus.effects(
+                self._fitted, columns, words(contrast), words(slope), held, float(interval), bool(linear_predictor), model, self._asked + 1
             )
         )
         self._asked += 1

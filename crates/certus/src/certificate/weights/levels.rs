@@ -1,8 +1,8 @@
 //! Quantiles of functions of the latents, enclosed by pairs of draws (math: D8, part 8).
 //!
 //! F_p(t) = p(f ≤ t) is at most α exactly where E_q[w(1{f ≤ t} − α)] ≤ 0. With H(t) = ½Σ(w̄(±x) − 1)(1{f(±x) ≤ t} − α)
-//! and U(t) = ½Σ1{f(±x) ≤ t} that expectation is E H(t) + E U(t) − α, but for [−αT₀, (1 − α)T₀]. E U(t) is known where f
-//! is normal under q, and bounded by the same pairs elsewhere.
+//! and U(t) = ½Σ1{f(±x) ≤ t} that expectation is E H(t) + E U(t) − α, but for [−αT₀, (1 − α)T₀]. E U(t) is known where
+//! f is normal under q, and bounded by the same pairs elsewhere.
 
 use super::Enclosed;
 use super::bounded::{Clip, Sums, empirical_bernstein};
