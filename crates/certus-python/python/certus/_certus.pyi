@@ -15,6 +15,7 @@ __all__ = [
     "StanModel",
     "__version__",
     "compare",
+    "effects",
     "fit_target",
     "formula_pieces",
     "ppc",
