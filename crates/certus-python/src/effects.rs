@@ -12,7 +12,9 @@ use crate::model::Model;
 /// Answers to questions about expected responses, averaged over the rows of columns, as JSON. Errors are certified
 /// with the model of the fit, or, where none is given, with that of the columns if they are those of the fit.
 #[pyfunction]
-#[pyo3(signature = (fitted, columns, contrasts, slopes, held, interval=None, linear_predictor=false, model=None, call=1))]
+#[pyo3(signature = (
+    fitted, columns, contrasts, slopes, held, interval=None, linear_predictor=false, model=None, call=1
+))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn effects(
     py: Python<'_>,
