@@ -194,7 +194,7 @@ def test_bounds_are_never_rounded_down_and_have_the_same_digits_everywhere(fit, 
 def test_the_report_is_written(fit, tmp_path):
     fit.report(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert text.startswith("<!doctype html>") and "logistic regression of y" in text and "8 levels" in text
+    assert text.startswith("<!doctype html>") and "Logistic regression of y" in text and "8 groups" in text
 
 
 def test_the_plot_is_drawn(fit, dense, tmp_path):
