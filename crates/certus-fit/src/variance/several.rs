@@ -1,5 +1,7 @@
 //! Several group effects whose sds are not given: the terms of a model, its rows, and an estimate as it is told.
 
+use std::ops::ControlFlow;
+
 use certus::gaussian::NORMAL_95;
 use certus::random::{Purpose, Random};
 use certus_data::Prepared;
@@ -7,6 +9,7 @@ use certus_data::encoding::Encoding;
 use certus_likelihood::Datum;
 use certus_mixed::collapsed::Effect;
 use certus_mixed::linear::{Design, Modes, Term, TermFit};
+use certus_mixed::{Evaluation, Journal, ScaleObserver, Stage};
 use certus_models::Error;
 use certus_models::rows::leaves;
 
@@ -342,6 +345,21 @@ impl EffectRows {
             offset: *offset,
             weight: *weight,
         })
+    }
+}
+
+/// What tells the observer of a run about the points of an engine, counted from `count`: `scales` are the scales of the
+/// model at one.
+pub(crate) fn watching<'a>(
+    stage: Stage,
+    mut count: usize,
+    scales: impl Fn(&[f64]) -> Vec<f64> + 'a,
+    journal: &'a Journal,
+    observer: &'a mut ScaleObserver<'_>,
+) -> impl FnMut(&[f64], f64) -> ControlFlow<()> + 'a {
+    move |at, log_likelihood| {
+        count += 1;
+        observer(&Evaluation { stage, count, scales: scales(at), log_likelihood }, journal)
     }
 }
 

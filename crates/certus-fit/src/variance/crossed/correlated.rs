@@ -1,7 +1,6 @@
 //! A model with one group whose effects are correlated, and any likelihood: its estimate by ML with what is proved of
 //! it, and the effects of the groups (docs/mixed.md, G1 and G2).
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use certus::gaussian::NORMAL_95;
@@ -13,13 +12,13 @@ use certus_mixed::correlated::{
     CorrelatedFit, Design, Error as CorrelatedError, LevelEffects, Model, Proof, Quadrature, Row,
 };
 use certus_mixed::linear::TermFit;
-use certus_mixed::{Evaluation, Journal, ProfileInterval, ScaleObserver, Stage};
+use certus_mixed::{Journal, ProfileInterval, ScaleObserver, Stage};
 use certus_models::Error;
 use certus_models::error::InvalidModel;
 
 use crate::variance::names::UnknownScales;
 use crate::variance::several::{
-    CUT, EffectRows, EffectTerms, PROFILED, ProvedBall, SeveralEffects, hardly_apart,
+    CUT, EffectRows, EffectTerms, PROFILED, ProvedBall, SeveralEffects, hardly_apart, watching,
 };
 
 /// Correlated effects that are integrated out together, at most.
@@ -86,12 +85,7 @@ impl CorrelatedMixed {
         journal: &Journal,
         observer: &mut ScaleObserver<'_>,
     ) -> Result<(CorrelatedFit, SeveralEffects), Error> {
-        let mut count = 0;
-        let mut watch = |t: &[f64], log_likelihood: f64| -> ControlFlow<()> {
-            count += 1;
-            let scales = self.scales_at(t);
-            observer(&Evaluation { stage: Stage::Estimate, count, scales, log_likelihood }, journal)
-        };
+        let mut watch = watching(Stage::Estimate, 0, |at| self.scales_at(at), journal, observer);
         let found = self.named(self.model.fit_observed(&mut watch))?;
         let levels = self.named(self.model.effects(&found.fixed, &found.factor()))?;
         let (effects, between) = self.effects(&found, &levels);
@@ -131,12 +125,8 @@ impl CorrelatedMixed {
         if self.model.rows() > PROFILED {
             return out;
         }
-        let mut count = found.evaluations;
-        let mut watch = |point: &[f64], log_likelihood: f64| -> ControlFlow<()> {
-            count += 1;
-            let scales = self.scales_at(point);
-            observer(&Evaluation { stage: Stage::Profile, count, scales, log_likelihood }, journal)
-        };
+        let mut watch =
+            watching(Stage::Profile, found.evaluations, |at| self.scales_at(at), journal, observer);
         let Ok(found) = self.model.profiles(found, CUT, &mut watch) else { return out };
         let ends = |own: &Option<ProfileInterval>| own.map(|own| [own.low, own.high]);
         let (term, k) = (&self.terms.list[0], self.terms.list[0].effects.len());

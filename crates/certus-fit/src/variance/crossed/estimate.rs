@@ -9,11 +9,11 @@ use certus_mixed::crossed::{
     Correction, CrossedFit, Method, Sampling, deviation_len, deviations, fit, kept_mode, likelihood_at,
     modes, profiles,
 };
-use certus_mixed::{Evaluation, Journal, ScaleObserver, Stage};
+use certus_mixed::{Journal, ScaleObserver, Stage};
 use certus_models::Error;
 
 use super::model::CrossedMixed;
-use crate::variance::several::{CUT, PROFILED, SeveralEffects};
+use crate::variance::several::{CUT, PROFILED, SeveralEffects, watching};
 
 /// The stream of the normal numbers of draws ([`certus::random::Purpose`] lists them all).
 const STREAM: u64 = 1 << 46;
@@ -75,12 +75,7 @@ impl CrossedMixed {
         journal: &Journal,
         observer: &mut ScaleObserver<'_>,
     ) -> Result<(CrossedFit, SeveralEffects), Error> {
-        let mut count = 0;
-        let mut watch = |parameters: &[f64], log_likelihood: f64| -> ControlFlow<()> {
-            count += 1;
-            let scales = self.scales_of(parameters);
-            observer(&Evaluation { stage: Stage::Estimate, count, scales, log_likelihood }, journal)
-        };
+        let mut watch = watching(Stage::Estimate, 0, |at| self.scales_of(at), journal, observer);
         let found = self.named(fit(&self.model, self.method, &mut watch))?;
         let _ = self.draws.set(draws_of(&found));
         let _ = self.per_value.set(draws_per_value(&found));
@@ -117,12 +112,8 @@ impl CrossedMixed {
         if self.model.rows() > PROFILED {
             return out;
         }
-        let mut count = found.evaluations;
-        let mut watch = |point: &[f64], log_likelihood: f64| -> ControlFlow<()> {
-            count += 1;
-            let scales = self.scales_of(point);
-            observer(&Evaluation { stage: Stage::Profile, count, scales, log_likelihood }, journal)
-        };
+        let mut watch =
+            watching(Stage::Profile, found.evaluations, |at| self.scales_of(at), journal, observer);
         let Ok(found) = profiles(&self.model, found, CUT, &mut watch) else { return out };
         for (term, own) in self.terms.list.iter().zip(found) {
             let scale = self.terms.unknown_scales.effects[term.effects[0]].scale;

@@ -144,7 +144,8 @@ impl KnownOfScales {
                 format!("; the uncertainty of the {which} enters through the curvature only")
             }
             false => format!(
-                "; the interval of {} is a profile interval, and enters the others through the curvature only",
+                "; the interval of {} is a profile interval; the uncertainty of the {which} enters the errors of the \
+                 coefficients through the curvature only",
                 profiled.join(", ")
             ),
         };
