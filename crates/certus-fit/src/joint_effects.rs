@@ -9,9 +9,9 @@ use crate::error::Error;
 use crate::predict::PredictedRow;
 use crate::problem::Problem;
 use crate::refusal::RequestError;
+use crate::variance::engine::JointLaw;
 use crate::variance::mixed::LinearMixed;
 use crate::variance::names::UnknownScales;
-use crate::variance::solver::ScaleSolver;
 
 /// The stream of the normal numbers ([`Purpose`] lists them all).
 const STREAM: u64 = 1 << 44;
@@ -41,12 +41,8 @@ impl<'a> JointEffects<'a> {
         mut points: Vec<(Vec<f64>, Vec<f64>)>,
         sigma: Option<f64>,
     ) -> Result<Self, Error> {
-        let own = match problem.collapsed().map(|scale_model| &scale_model.model) {
-            Some(ScaleSolver::Mixed(model)) => Some(&**model),
-            _ => None,
-        };
         let summed;
-        let model = match own {
+        let model: &dyn JointLaw = match problem.collapsed().and_then(|own| own.model.joint_law()) {
             Some(model) => model,
             None => {
                 summed = LinearMixed::new(&problem.prepared, unknown, Criterion::Ml)?;

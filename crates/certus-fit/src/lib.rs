@@ -111,8 +111,8 @@ pub use run::RunOutcome;
 pub use settings::{Interface, Settings, duration};
 pub use theorems::{BallFields, ConstantFields, CurvatureFields, FitPlan, MethodPlan, Theorems};
 pub use variance::{
-    Effects, MixturePosterior, RandomEffect, ScaleModel, ScaleName, ScaleRequest, ScaleSolver, Scales,
-    ScalesOutcome, UnknownScales,
+    Effects, MixturePosterior, RandomEffect, ScaleModel, ScaleName, ScaleRequest, Scales, ScalesOutcome,
+    UnknownScales,
 };
 
 /// The names of all responses.

@@ -90,4 +90,17 @@ pub trait Loss: Send + Sync + std::fmt::Debug {
     ) -> bool {
         false
     }
+
+    /// [`Slices::line_values`](crate::Slices::line_values) for rows of weight 1, likewise.
+    fn unweighted_line_values(
+        &self,
+        _t: &[f64],
+        _s: &[f64],
+        _data: &[Datum],
+        _first: f64,
+        _step: f64,
+        _value: &mut [f64],
+    ) -> bool {
+        false
+    }
 }

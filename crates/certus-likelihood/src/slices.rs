@@ -2,7 +2,7 @@
 
 use crate::bounds::Bounds;
 use crate::loss::{Datum, Moments};
-use crate::vector::{Along, Derivatives, FirstDerivatives, Lower, Trapezoid, TrapezoidValue};
+use crate::vector::{Along, Derivatives, FirstDerivatives, LineValues, Lower, Trapezoid, TrapezoidValue};
 
 /// What models call: [`Loss`](crate::Loss) and [`Bounds`] on slices, the same for every likelihood.
 pub trait Slices: Send + Sync {
@@ -44,6 +44,18 @@ pub trait Slices: Send + Sync {
         value: &mut [f64],
         first: &mut [f64],
         second: &mut [f64],
+    );
+
+    /// The values of [`Self::lines`] alone, at the equally spaced nodes first + k·step: Σ_i weight_i φ_i is added.
+    fn line_values(
+        &self,
+        t: &[f64],
+        s: &[f64],
+        data: &[Datum],
+        weight: &[f64],
+        first: f64,
+        step: f64,
+        value: &mut [f64],
     );
 
     /// Σ_k w_k (φ, φ′, φ″, φ″x, φ″x²)(mean + sd·x_k): the trapezoid sum over one row's nodes.
@@ -139,6 +151,23 @@ impl<L: Bounds> Slices for L {
             }
         }
         value.iter_mut().zip(&low).for_each(|(v, l)| *v += l);
+    }
+
+    fn line_values(
+        &self,
+        t: &[f64],
+        s: &[f64],
+        data: &[Datum],
+        weight: &[f64],
+        first: f64,
+        step: f64,
+        value: &mut [f64],
+    ) {
+        let faster =
+            weight.iter().all(|w| *w == 1.0) && self.unweighted_line_values(t, s, data, first, step, value);
+        if !faster {
+            pulp::Arch::new().dispatch(LineValues { loss: self, t, s, data, weight, first, step, value });
+        }
     }
 
     fn trapezoid(&self, mean: f64, sd: f64, datum: Datum, nodes: &[f64], weights: &[f64]) -> Moments {

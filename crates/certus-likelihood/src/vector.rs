@@ -117,6 +117,33 @@ impl<L: Loss> pulp::NullaryFnOnce for Along<'_, L> {
     }
 }
 
+/// [`crate::Slices::line_values`], vectorised.
+pub(crate) struct LineValues<'a, L> {
+    pub(crate) loss: &'a L,
+    pub(crate) t: &'a [f64],
+    pub(crate) s: &'a [f64],
+    pub(crate) data: &'a [Datum],
+    pub(crate) weight: &'a [f64],
+    pub(crate) first: f64,
+    pub(crate) step: f64,
+    pub(crate) value: &'a mut [f64],
+}
+
+impl<L: Loss> pulp::NullaryFnOnce for LineValues<'_, L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let LineValues { loss, t, s, data, weight, first, step, value } = self;
+        for i in 0..t.len() {
+            let (base, slope) = (t[i] + s[i] * first, s[i] * step);
+            for k in 0..value.len() {
+                value[k] += weight[i] * loss.value(base + slope * k as f64, data[i]);
+            }
+        }
+    }
+}
+
 /// [`crate::Slices::trapezoid`] or, without `VALUE`, [`crate::Slices::trapezoid_derivatives`], vectorised.
 pub(crate) struct Trapezoid<'a, L, const VALUE: bool> {
     pub(crate) loss: &'a L,

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use certus::certificate::counted;
 use certus_data::Prepared;
 use certus_likelihood::{Auxiliary, Likelihood, Link, Poisson, Prior};
 use certus_mixed::collapsed::{Collapsed, SdPrior};
 use certus_mixed::crossed::{Method, Sampling};
-use certus_mixed::density::{CollapsedDensity, CountDensity, EffectDensity};
+use certus_mixed::density::CollapsedDensity;
 use certus_mixed::linear::Criterion;
 use certus_mixed::scales::{Dispersion, Grouping, LinearNoise};
 use certus_models::{Design, Glm};
@@ -17,12 +16,12 @@ use crate::record::{RESTRICTED, objective};
 use crate::refusal::RequestError;
 use crate::request::Request;
 use crate::variance::crossed::{CorrelatedMixed, CrossedMixed, MOST_CORRELATED};
+use crate::variance::engine::ScaleEngine;
 use crate::variance::explained::ColumnMoments;
-use crate::variance::mixed::{LinearMixed, MixedDensity};
+use crate::variance::mixed::LinearMixed;
 use crate::variance::names::{ScaleName, UnknownScales};
-use crate::variance::piloted::{EffectLikelihood, LKJ, Piloted, ScalePrior, SeveralDensity};
-use crate::variance::request::{PROVABLE, Scales, criterion_name, in_units, own, prior_words};
-use crate::variance::solver::ScaleSolver;
+use crate::variance::piloted::{LKJ, Piloted, ScalePrior};
+use crate::variance::request::{PROVABLE, Scales, in_units, own, prior_words};
 
 /// The seed of importance samples: the same fit for the same data.
 const SEED: u64 = 0;
@@ -32,7 +31,7 @@ const LAPLACE_MODELS: &str = "models with several group effects and a response t
 /// A model with scales that are not known.
 pub struct ScaleModel {
     /// The likelihood and the prior of the coefficients.
-    pub model: ScaleSolver,
+    pub(crate) model: Box<dyn ScaleEngine>,
     /// Which scales, and what varies by group.
     pub unknown_scales: UnknownScales,
     /// How they are found.
@@ -88,7 +87,7 @@ impl ScaleModel {
                 let criterion = asked.unwrap_or(Criterion::Reml);
                 let mut model = LinearMixed::new(prepared, &unknown_scales, criterion)?;
                 model.prove(scales, request.scale.prove())?;
-                ScaleSolver::Mixed(Box::new(model))
+                Box::new(model)
             }
             _ if terms => several_terms(prepared, &unknown_scales, prior, request)?,
             _ => {
@@ -108,7 +107,7 @@ impl ScaleModel {
         };
         let link = response.link();
         let linear = link == Link::Identity;
-        let told = terms || matches!(model, ScaleSolver::Effect(_));
+        let told = terms || model.is_one_sd();
         let moments =
             match told && scales == Scales::Estimate && !penalised && prepared.rows.ranks().is_none() {
                 true => Some(ColumnMoments::new(prepared, &unknown_scales)?),
@@ -121,28 +120,14 @@ impl ScaleModel {
     /// The posterior density of coefficients and log scales of at most one effect of one group; `None` for linear
     /// models, whose coefficients are normal given the scales.
     pub(crate) fn density(&self) -> Option<Box<dyn CollapsedDensity + '_>> {
-        match &self.model {
-            _ if self.linear => None,
-            ScaleSolver::Effect(model) => Some(Box::new(EffectDensity::new(model, self.priors[0]))),
-            ScaleSolver::Counts(model) => Some(Box::new(CountDensity::new(model, &self.priors))),
-            ScaleSolver::Noise(_)
-            | ScaleSolver::Mixed(_)
-            | ScaleSolver::Crossed(_)
-            | ScaleSolver::Correlated(_) => None,
-        }
+        self.model.density(&self.priors).filter(|_| !self.linear)
     }
 
     /// The posterior density of several group effects, if that is asked for.
     pub(crate) fn piloted(&self) -> Option<Box<dyn Piloted + '_>> {
-        let (prior, scales) = (&self.prior, ScalePrior { unknown: &self.unknown_scales, sds: &self.priors });
-        let several = |model| Box::new(SeveralDensity { model, prior, scales }) as Box<dyn Piloted>;
-        match &self.model {
-            _ if self.scales != Scales::Posterior => None,
-            ScaleSolver::Mixed(model) => Some(Box::new(MixedDensity { model, prior, scales })),
-            ScaleSolver::Crossed(model) => Some(several(&**model as &dyn EffectLikelihood)),
-            ScaleSolver::Correlated(model) => Some(several(&**model)),
-            _ => None,
-        }
+        let scales = ScalePrior { unknown: &self.unknown_scales, sds: &self.priors };
+        let asked = self.scales == Scales::Posterior;
+        asked.then(|| self.model.piloted(&self.prior, scales)).flatten()
     }
 
     /// The prior of a scale in words; `None` if scales are estimated.
@@ -158,12 +143,7 @@ impl ScaleModel {
 
     /// "REML" or "ML", and how the likelihood is approximated; `None` of models with one effect.
     pub(crate) fn criterion(&self) -> Option<&'static str> {
-        match &self.model {
-            ScaleSolver::Mixed(model) => Some(criterion_name(model.criterion())),
-            ScaleSolver::Crossed(model) => Some(model.kind()),
-            ScaleSolver::Correlated(_) => Some(criterion_name(Criterion::Ml)),
-            _ => None,
-        }
+        self.model.criterion()
     }
 
     /// "estimated by a maximum of the restricted likelihood (REML)".
@@ -179,10 +159,7 @@ impl ScaleModel {
 
     /// The name of what is maximised.
     pub(crate) fn objective(&self) -> &'static str {
-        match &self.model {
-            ScaleSolver::Mixed(model) if model.criterion() == Criterion::Reml => RESTRICTED,
-            _ => objective(self.penalised),
-        }
+        if self.model.is_restricted() { RESTRICTED } else { objective(self.penalised) }
     }
 
     /// What will be done, and why.
@@ -191,15 +168,9 @@ impl ScaleModel {
             Scales::Estimate => self.estimated_by(),
             Scales::Posterior => "posterior of the scales by importance sampling".into(),
         };
-        let on = match &self.model {
-            ScaleSolver::Mixed(_) => Some(" in closed form"),
-            ScaleSolver::Crossed(_) => Some(""),
-            ScaleSolver::Correlated(_) => Some(" on lattices"),
-            _ => None,
-        };
-        if let Some(on) = on {
-            let groups = counted(self.model.groups(), "group");
-            return format!("{groups} integrated out{on}, {how}");
+        let what = self.model.integrated();
+        if self.criterion().is_some() {
+            return format!("{what}, {how}");
         }
         let several = self.unknown_scales.scales.len() > 1;
         let how = match (self.scales, several) {
@@ -207,16 +178,7 @@ impl ScaleModel {
             (Scales::Posterior, true) => "their posterior on a grid".into(),
             (Scales::Estimate, _) => format!("the maximum of the {}", self.objective()),
         };
-        let (groups, name) = (self.model.groups(), self.unknown_scales.names());
-        let are = if several { "are" } else { "is" };
-        let what = match (&self.model, groups) {
-            (ScaleSolver::Noise(_), 0) => "coefficients in closed form at every sigma".into(),
-            (ScaleSolver::Noise(_), _) => {
-                format!("{} integrated out in closed form", counted(groups, "group"))
-            }
-            (ScaleSolver::Counts(_), 0) => "coefficients by Newton's method at every dispersion".into(),
-            _ => format!("{} integrated out, one by one", counted(groups, "group")),
-        };
+        let (name, are) = (self.unknown_scales.names(), if several { "are" } else { "is" });
         format!("{what}: {name} {are} not given; {how}")
     }
 
@@ -234,7 +196,7 @@ fn several_terms(
     unknown_scales: &UnknownScales,
     prior: &Prior,
     request: &Request,
-) -> Result<ScaleSolver, Error> {
+) -> Result<Box<dyn ScaleEngine>, Error> {
     let (likelihood, laplace) = (request.likelihood()?, request.scale.laplace());
     let together = match &prepared.encoding.groups[..] {
         [group] => {
@@ -245,17 +207,11 @@ fn several_terms(
     };
     if together && !laplace {
         let model = CorrelatedMixed::new(prepared, unknown_scales, likelihood, prior.clone())?;
-        return Ok(ScaleSolver::Correlated(Box::new(model)));
+        return Ok(Box::new(model));
     }
     let sampling = Sampling { draws: None, seed: SEED };
     let method = if laplace { Method::Laplace } else { Method::Corrected(sampling) };
-    Ok(ScaleSolver::Crossed(Box::new(CrossedMixed::new(
-        prepared,
-        unknown_scales,
-        likelihood,
-        method,
-        prior.clone(),
-    )?)))
+    Ok(Box::new(CrossedMixed::new(prepared, unknown_scales, likelihood, method, prior.clone())?))
 }
 
 /// At most one effect of one group, and the parameter of the likelihood.
@@ -265,7 +221,7 @@ fn one_effect(
     prior: &Prior,
     request: &Request,
     unknown_scales: &UnknownScales,
-) -> Result<Option<ScaleSolver>, Error> {
+) -> Result<Option<Box<dyn ScaleEngine>>, Error> {
     let prior = prior.clone();
     let codes: Vec<usize> = prepared.codes.first().into_iter().flatten().map(|c| *c as usize).collect();
     let grouping = unknown_scales.effects.first().map(|effect| Grouping {
@@ -277,22 +233,18 @@ fn one_effect(
         let model = Collapsed::new(design, grouping.codes, grouping.column, likelihood, prior)?;
         Ok::<_, Error>(model.shifted(grouping.shift))
     };
-    Ok(match (own(request.spec.model, request.sigma, request.dispersion), grouping) {
-        (Some(Auxiliary::Sigma), grouping) => {
-            Some(ScaleSolver::Noise(LinearNoise::new(design, grouping, prior)?))
-        }
+    Ok(Some(match (own(request.spec.model, request.sigma, request.dispersion), grouping) {
+        (Some(Auxiliary::Sigma), grouping) => Box::new(LinearNoise::new(design, grouping, prior)?),
         // which likelihood they begin with does not matter
         (Some(Auxiliary::Dispersion), None) => {
             let model = Glm::new(design.clone(), Arc::new(Poisson), prior)?;
-            Some(ScaleSolver::Counts(Dispersion::Plain(model)))
+            Box::new(Dispersion::Plain(model))
         }
         (Some(Auxiliary::Dispersion), Some(grouping)) => {
             let model = collapsed(grouping, Arc::new(Poisson), prior)?;
-            Some(ScaleSolver::Counts(Dispersion::Grouped(model)))
+            Box::new(Dispersion::Grouped(model))
         }
-        (None, Some(grouping)) => {
-            Some(ScaleSolver::Effect(collapsed(grouping, request.likelihood()?, prior)?))
-        }
-        (None, None) => None,
-    })
+        (None, Some(grouping)) => Box::new(collapsed(grouping, request.likelihood()?, prior)?),
+        (None, None) => return Ok(None),
+    }))
 }

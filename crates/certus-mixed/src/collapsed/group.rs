@@ -69,6 +69,14 @@ pub(crate) struct Integral {
     lean: f64,
 }
 
+/// Equally spaced nodes: first + k·step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spaced {
+    pub(crate) first: f64,
+    pub(crate) step: f64,
+    pub(crate) count: usize,
+}
+
 /// What the nodes of a group hold, reused from group to group.
 #[derive(Default)]
 pub(crate) struct Nodes {
@@ -236,6 +244,19 @@ impl GroupRows<'_> {
             k += (k / 4).max(1);
         }
         (MOST, f64::INFINITY)
+    }
+
+    /// Nodes whose step has the error epsilon for all predictors alike, with ends for those here and a part `room` more
+    /// on both sides; `None` where the step depends on the predictors.
+    pub(crate) fn spaced(&self, epsilon: f64, room: f64) -> Option<Spaced> {
+        self.likelihood.strip_loss(0.0)?;
+        let (mode, here) = self.mode();
+        let rule = self.rule(mode, here, epsilon);
+        let ends = [-1.0, 1.0].map(|sign| self.end(sign, mode, here, &rule).0);
+        let more = (room * (ends[0] + ends[1]) as f64).ceil() as i64;
+        let (left, right) = (ends[0] + more, ends[1] + more);
+        let first = mode - left as f64 * rule.step;
+        rule.proved.then_some(Spaced { first, step: rule.step, count: (left + right + 1) as usize })
     }
 
     /// The integral; slopes, curvatures and weights of its nodes stay in `nodes`.

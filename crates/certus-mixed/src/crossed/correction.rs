@@ -13,6 +13,7 @@ use certus::random::{Purpose, Random};
 
 use super::conditional::{Conditional, Part};
 use super::error::Error;
+use super::fixed::FixedNodes;
 use super::group::GroupView;
 use super::integral;
 use super::model::CrossedModel;
@@ -112,10 +113,18 @@ impl Conditional<'_> {
         let count = rules.iter().map(|r| r.draws(draws.count)).max().unwrap_or(0);
         let components = model.components.len();
         let base = model.fixed_predictors(&self.parameters[..model.layout.fixed]);
+        let mut nodes: Vec<Option<FixedNodes>> = Vec::new();
+        nodes.resize_with(model.groups.len(), || None);
+        let grain = (256 / (1 + model.rows() / model.groups.len())).max(1);
+        parallel::for_each_piece(&mut nodes, 1, grain, &|g, out| {
+            if rules[model.groups[g].component] != Rule::None {
+                out[0] = FixedNodes::new(&GroupView::new(model, g, &self.t, &self.matrices[0]));
+            }
+        });
         let mut logs = vec![0.0; count * components];
         parallel::for_each_piece(&mut logs, components, 1, &|s, out| {
             if model.check_stop().is_ok() {
-                self.draw(draws, &rules, &base, s, out);
+                self.draw(draws, &rules, &base, &nodes, s, out);
             }
         });
         model.check_stop()?;
@@ -134,7 +143,15 @@ impl Conditional<'_> {
     }
 
     /// The log weight of draw s in every component.
-    fn draw(&self, draws: &Draws, rules: &[Rule], base: &[f64], s: usize, out: &mut [f64]) {
+    fn draw(
+        &self,
+        draws: &Draws,
+        rules: &[Rule],
+        base: &[f64],
+        nodes: &[Option<FixedNodes>],
+        s: usize,
+        out: &mut [f64],
+    ) {
         let model = self.model;
         let mut v = self.v.clone();
         // the logarithm of what the draw is divided by, without the approximation's value
@@ -178,9 +195,12 @@ impl Conditional<'_> {
             }
         }
         out.fill(0.0);
+        let mut psi = Vec::new();
         for (g, group) in model.groups.iter().enumerate() {
             if s < rules[group.component].draws(draws.count) {
-                out[group.component] -= integral::value(&GroupView::new(model, g, &t, &self.matrices[0]));
+                let view = GroupView::new(model, g, &t, &self.matrices[0]);
+                let fixed = nodes[g].as_ref().and_then(|nodes| nodes.value(&view, &mut psi));
+                out[group.component] -= fixed.unwrap_or_else(|| integral::value(&view));
             }
         }
         for (c, (component, part)) in model.components.iter().zip(&self.parts).enumerate() {

@@ -9,6 +9,7 @@ mod correction;
 mod effects;
 mod error;
 mod fit;
+mod fixed;
 mod gradient;
 mod group;
 mod inner;

@@ -25,7 +25,7 @@ use crate::variance::several::{
 pub(crate) const MOST_CORRELATED: usize = 3;
 
 /// A model whose correlated effects are integrated out.
-pub struct CorrelatedMixed {
+pub(crate) struct CorrelatedMixed {
     pub(super) model: Model,
     pub(super) terms: EffectTerms,
 }
@@ -80,7 +80,7 @@ impl CorrelatedMixed {
     }
 
     /// The fit with the effects of all groups.
-    pub(crate) fn estimate(
+    pub(super) fn estimated(
         &self,
         journal: &Journal,
         observer: &mut ScaleObserver<'_>,
@@ -223,7 +223,7 @@ impl CorrelatedMixed {
 
     /// The likelihood at stored coefficients and scales, and whether an interval of the first holds that of the
     /// estimate.
-    pub(crate) fn confirm(
+    pub(super) fn confirmed(
         &self,
         beta: &[f64],
         stored: &[f64],

@@ -70,7 +70,7 @@ pub(crate) fn known(found: &CrossedFit) -> String {
 }
 impl CrossedMixed {
     /// The estimate with the effects of all groups.
-    pub(crate) fn estimate(
+    pub(super) fn estimated(
         &self,
         journal: &Journal,
         observer: &mut ScaleObserver<'_>,
@@ -128,7 +128,7 @@ impl CrossedMixed {
     }
 
     /// The likelihood at stored coefficients and scales, as the estimate has it: with the correction of the run.
-    pub(crate) fn confirm(&self, beta: &[f64], stored: &[f64]) -> Result<Confirmed, Error> {
+    pub(super) fn confirmed(&self, beta: &[f64], stored: &[f64]) -> Result<Confirmed, Error> {
         let draws = match self.draws.get() {
             Some(draws) => *draws,
             None => {

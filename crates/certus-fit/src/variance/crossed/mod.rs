@@ -3,10 +3,10 @@
 //! over lattices (G1 and G2); and what their posteriors need (P1).
 
 mod correlated;
+mod engine;
 mod estimate;
 mod likelihood;
 mod model;
 
 pub(crate) use correlated::{CorrelatedMixed, MOST_CORRELATED};
-pub(crate) use estimate::known;
 pub(crate) use model::CrossedMixed;

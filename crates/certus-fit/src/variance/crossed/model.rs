@@ -12,7 +12,7 @@ use crate::variance::names::UnknownScales;
 use crate::variance::several::{EffectRows, EffectTerms};
 
 /// A model with several group effects whose sds are not given.
-pub struct CrossedMixed {
+pub(crate) struct CrossedMixed {
     pub(super) model: CrossedModel,
     pub(super) method: Method,
     pub(super) terms: EffectTerms,

@@ -12,6 +12,7 @@ use certus_mixed::linear::Conditional;
 use certus_models::Error;
 
 use super::model::LinearMixed;
+use crate::variance::engine::JointLaw;
 use crate::variance::mixture::MixturePosterior;
 use crate::variance::piloted::{FREEDOM, Piloted, ScalePrior, Student, drawn, effects_over};
 

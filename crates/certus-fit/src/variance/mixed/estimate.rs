@@ -19,7 +19,7 @@ const STREAM: u64 = 1 << 42;
 
 impl LinearMixed {
     /// The estimate with the effects of all groups.
-    pub(crate) fn estimate(&self) -> Result<(LinearMixedFit, SeveralEffects), Error> {
+    pub(super) fn estimated(&self) -> Result<(LinearMixedFit, SeveralEffects), Error> {
         let (found, highest) = self.highest()?;
         let all = self.named(modes(&self.statistics, &found))?;
         let effects = self.terms.effects(&all);
@@ -103,7 +103,7 @@ impl LinearMixed {
     }
 
     /// The likelihood at stored scales, and whether an interval of the first holds that of the estimate.
-    pub(crate) fn confirm(&self, stored: &[f64], interval: Option<[f64; 2]>) -> Result<Confirmed, Error> {
+    pub(super) fn confirmed(&self, stored: &[f64], interval: Option<[f64; 2]>) -> Result<Confirmed, Error> {
         let value = self.value_at(stored)?;
         let (found, _) = self.highest()?;
         let own = self.intervals(&found).swap_remove(0);

@@ -8,11 +8,12 @@ use certus_mixed::linear::{
 use certus_models::Error;
 use certus_models::error::InvalidModel;
 
+use crate::variance::engine::JointLaw;
 use crate::variance::names::{ScaleName, UnknownScales};
 use crate::variance::several::{EffectRow, EffectTerms, each_row, hardly_apart};
 
 /// The rows of a linear mixed model, summed up.
-pub struct LinearMixed {
+pub(crate) struct LinearMixed {
     pub(super) statistics: Statistics,
     pub(super) criterion: Criterion,
     pub(super) terms: EffectTerms,
@@ -70,11 +71,6 @@ impl LinearMixed {
         self.terms.levels()
     }
 
-    /// Which likelihood is maximised.
-    pub(crate) fn criterion(&self) -> Criterion {
-        self.criterion
-    }
-
     /// log L of the user's columns, from −2 log L of the design's.
     pub(crate) fn log_likelihood(&self, value: f64) -> f64 {
         -0.5 * (value + self.log_units)
@@ -115,33 +111,27 @@ impl LinearMixed {
         Ok([means, variances, apart].map(|x| self.terms.ordered(&x)))
     }
 
-    /// A draw of the effects given coefficients and scales, σ the last of these.
-    pub(crate) fn drawn_effects(
-        &self,
-        beta: &[f64],
-        scales: &[f64],
-        normals: &[f64],
-    ) -> Result<Vec<f64>, Error> {
-        let [means, _, apart] = self.effects_given(beta, scales, normals)?;
-        Ok(means.iter().zip(&apart).map(|(m, x)| m + x).collect())
-    }
-
-    /// Effects: one for every level of every term.
-    pub(crate) fn effects_count(&self) -> usize {
-        self.terms.levels_of_effects().count()
-    }
-
     /// What the engine says, by the names of the model.
     pub(crate) fn named<T>(&self, result: Result<T, MixedError>) -> Result<T, Error> {
         result.map_err(|error| refused(&error, &self.terms.coefficients, &self.terms.names))
     }
+}
 
-    /// What an evaluation takes, in terms of a sum over rows: levels with their matrices, and dense factors of the
-    /// connected components of the factors but one.
-    pub(crate) fn cost(&self) -> f64 {
+impl JointLaw for LinearMixed {
+    fn effects_count(&self) -> usize {
+        self.terms.levels_of_effects().count()
+    }
+
+    fn drawn_effects(&self, beta: &[f64], scales: &[f64], normals: &[f64]) -> Result<Vec<f64>, Error> {
+        let [means, _, apart] = self.effects_given(beta, scales, normals)?;
+        Ok(means.iter().zip(&apart).map(|(m, x)| m + x).collect())
+    }
+
+    /// Levels with their matrices, and dense factors of the connected components of the factors but one.
+    fn cost(&self) -> f64 {
         let design = self.terms.design();
         let all: usize = design.terms.iter().map(|t| t.effects * design.levels[t.factor]).sum();
-        let width = (self.dim() + 1) as f64;
+        let width = (LinearMixed::dim(self) + 1) as f64;
         10.0 * all as f64 * (1.0 + 0.1 * width * width) + self.statistics.cubes() / 20.0
     }
 }

@@ -24,12 +24,12 @@ use crate::level::RequiredLevel;
 use crate::method_choice::MethodChoice;
 use crate::problem::Problem;
 use crate::progress::{RunObserver, RunProgress};
+use crate::variance::engine::JointMaximum;
 use crate::variance::mixture::{Effects, MixturePosterior};
 use crate::variance::model::ScaleModel;
 use crate::variance::names::Shape;
 use crate::variance::request::Scales;
 use crate::variance::several::SeveralEffects;
-use crate::variance::solver::{JointMaximum, ScaleSolver};
 use certus_data::encoding::Group;
 
 /// Groups whose effects are computed between two checks of the clock and the observer.
@@ -255,7 +255,7 @@ impl Run<'_> {
         let known = KnownOfScales::new(scale_model, &found, grid_posterior.as_ref());
         let scale = self.scale(&found, grid_posterior.as_ref(), grid_posterior.is_some(), &groups);
         let outcome = self.outcome(&found, grid_posterior.as_ref(), &mixture_posterior, &known, stopped)?;
-        let one = matches!(scale_model.model, ScaleSolver::Effect(_));
+        let one = model.is_one_sd();
         let mixed = scale_model.moments.as_ref().filter(|_| one).map(|moments| {
             let theta = scale_model.unknown_scales.user(&found.scales);
             terms::terms_and_criterion(scale_model, self.groups, &found, &[theta], 1, moments.weight())

@@ -4,8 +4,8 @@ use crate::record::{CriterionValue, GroupTerm};
 use certus_data::encoding::Group;
 use certus_mixed::linear::TermFit;
 
+use crate::variance::engine::JointMaximum;
 use crate::variance::model::ScaleModel;
-use crate::variance::solver::JointMaximum;
 
 /// `groups` and `criterion` at a maximum: `thetas` are lme4's θ of every group, `count` is the number of variance
 /// parameters (sigma included), `weight` is n.

@@ -7,15 +7,15 @@ use certus::certificate::{Certificate, Gap, Posterior, counted, figure};
 use certus::fit::Status;
 use certus_data::encoding::Group;
 use certus_mixed::collapsed::Effect;
-use certus_mixed::scales::{Dispersion, ScalesMaximum};
+use certus_mixed::scales::ScalesMaximum;
 use certus_models::Error;
 
 use super::Run;
+use crate::variance::engine::{GridPosterior, JointMaximum};
 use crate::variance::mixture::MixturePosterior;
 use crate::variance::model::ScaleModel;
 use crate::variance::request::Scales;
 use crate::variance::several::Highest;
-use crate::variance::solver::{GridPosterior, JointMaximum, ScaleSolver};
 
 /// Groups shown on either side.
 const EXTREME: usize = 3;
@@ -80,7 +80,7 @@ impl KnownOfScales {
         grid_posterior: Option<&GridPosterior>,
     ) -> Self {
         let which = if scale_model.unknown_scales.scales.len() > 1 { "scales" } else { "scale" };
-        let which = if matches!(scale_model.model, ScaleSolver::Effect(_)) { "sd" } else { which };
+        let which = if scale_model.model.is_one_sd() { "sd" } else { which };
         let error = match grid_posterior {
             // what is summed in closed form has no error but rounding
             Some(grid_posterior) => {
@@ -89,12 +89,7 @@ impl KnownOfScales {
             None => found.error,
         };
         let likelihood = if error.is_finite() {
-            let each = match (grid_posterior, &scale_model.model) {
-                (Some(_), ScaleSolver::Effect(_)) => " at each sd",
-                (Some(_), ScaleSolver::Counts(Dispersion::Grouped(_))) => " at each grid point",
-                (Some(_), _) => " at the estimate",
-                (None, _) => "",
-            };
+            let each = grid_posterior.map_or("", |_| scale_model.model.error_holds());
             format!("the likelihood{each} is proved to within {} nats", figure(error))
         } else {
             NOT_PROVED.into()
