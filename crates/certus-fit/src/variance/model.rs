@@ -18,7 +18,7 @@ use crate::refusal::RequestError;
 use crate::request::Request;
 use crate::variance::crossed::{CorrelatedMixed, CrossedMixed, MOST_CORRELATED};
 use crate::variance::explained::ColumnMoments;
-use crate::variance::mixed::{LinearMixed, MixedDensity};
+use crate::variance::mixed::{GivenMixed, LinearMixed, MixedDensity, integrated};
 use crate::variance::names::{ScaleName, UnknownScales};
 use crate::variance::piloted::{EffectLikelihood, LKJ, Piloted, ScalePrior, SeveralDensity};
 use crate::variance::request::{PROVABLE, Scales, criterion_name, in_units, own, prior_words};
@@ -61,7 +61,7 @@ impl ScaleModel {
         unit: f64,
     ) -> Result<Option<Self>, Error> {
         let (encoding, response) = (&prepared.encoding, request.spec.model);
-        let Some(unknown_scales) = UnknownScales::of(encoding, response, request.sigma, request.dispersion)?
+        let Some(unknown_scales) = UnknownScales::of(encoding, response, request.sigma, request.dispersion, integrated(prepared, request))?
         else {
             return Ok(None);
         };
@@ -69,19 +69,28 @@ impl ScaleModel {
         let own = own(response, request.sigma, request.dispersion);
         let (effects, noise) = (unknown_scales.effects.len(), own == Some(Auxiliary::Sigma));
         let (several, asked) = (effects > 1, request.scale.criterion());
-        if request.scale.laplace() && (noise || !several) {
+        let given = !unknown_scales.given.is_empty();
+        if request.scale.laplace() && (noise || given || !several) {
             return Err(RequestError::no_effect("`scales` laplace", LAPLACE_MODELS).into());
         }
         if request.scale.prove().is_some() && !noise {
             return Err(RequestError::no_effect("`prove`", PROVABLE).into());
         }
         // linear ones may have one effect, if a criterion is asked for; what varies around 0 is a term in any case
-        let terms = several || (noise && asked.is_some()) || !encoding.effects.is_empty();
+        let terms = !given && (several || (noise && asked.is_some()) || !encoding.effects.is_empty());
+        if let Some(criterion) = asked.filter(|_| given) {
+            let name = criterion_name(criterion).to_lowercase();
+            return Err(RequestError::no_effect(format!("`{name}`"), "models none of whose sds is given").into());
+        }
         let mut penalised = !prior.is_flat();
         if terms && scales == Scales::Estimate && penalised {
             return Err(RequestError::PenalisedSds { effects }.into());
         }
         let model = match own {
+            _ if given => {
+                let model = GivenMixed::new(prepared, &unknown_scales, prior.clone(), request.sigma)?;
+                ScaleSolver::Given(Box::new(model))
+            }
             Some(Auxiliary::Sigma) if terms => {
                 penalised = false;
                 // where a posterior begins is not decisive
@@ -127,6 +136,7 @@ impl ScaleModel {
             ScaleSolver::Counts(model) => Some(Box::new(CountDensity::new(model, &self.priors))),
             ScaleSolver::Noise(_)
             | ScaleSolver::Mixed(_)
+            | ScaleSolver::Given(_)
             | ScaleSolver::Crossed(_)
             | ScaleSolver::Correlated(_) => None,
         }
@@ -201,6 +211,11 @@ impl ScaleModel {
             let groups = counted(self.model.groups(), "group");
             return format!("{groups} integrated out{on}, {how}");
         }
+        if self.unknown_scales.scales.is_empty() {
+            let groups = counted(self.model.groups(), "group");
+            return format!("{groups} integrated out in closed form; nothing is unknown but coefficients and effects, so \
+                their posterior is Gaussian");
+        }
         let several = self.unknown_scales.scales.len() > 1;
         let how = match (self.scales, several) {
             (Scales::Posterior, false) => "its posterior on a grid".into(),
@@ -211,7 +226,7 @@ impl ScaleModel {
         let are = if several { "are" } else { "is" };
         let what = match (&self.model, groups) {
             (ScaleSolver::Noise(_), 0) => "coefficients in closed form at every sigma".into(),
-            (ScaleSolver::Noise(_), _) => {
+            (ScaleSolver::Noise(_) | ScaleSolver::Given(_), _) => {
                 format!("{} integrated out in closed form", counted(groups, "group"))
             }
             (ScaleSolver::Counts(_), 0) => "coefficients by Newton's method at every dispersion".into(),

@@ -14,7 +14,7 @@ use certus_models::Error;
 use certus_models::error::{InvalidModel, Unidentified};
 
 use crate::variance::crossed::{CorrelatedMixed, CrossedMixed, known};
-use crate::variance::mixed::LinearMixed;
+use crate::variance::mixed::{GivenMixed, LinearMixed};
 use crate::variance::mixture::MixturePosterior;
 use crate::variance::several::{CUT, PROFILED, SeveralEffects};
 
@@ -28,6 +28,8 @@ pub enum ScaleSolver {
     Counts(Dispersion),
     /// A linear model with any number of group terms.
     Mixed(Box<LinearMixed>),
+    /// The same with sds that are given.
+    Given(Box<GivenMixed>),
     /// Another model with several group effects.
     Crossed(Box<CrossedMixed>),
     /// One group with correlated effects, any likelihood.
@@ -214,6 +216,7 @@ impl ScaleSolver {
             Self::Noise(model) => SolverKind::ScaleProblem(model),
             Self::Counts(model) => SolverKind::ScaleProblem(model),
             Self::Mixed(model) => SolverKind::Mixed(model),
+            Self::Given(model) => SolverKind::ScaleProblem(&**model),
             Self::Crossed(model) => SolverKind::Crossed(model),
             Self::Correlated(model) => SolverKind::Correlated(model),
         }
@@ -226,6 +229,7 @@ impl ScaleSolver {
             Self::Noise(model) => model.dim(),
             Self::Counts(model) => model.dim(),
             Self::Mixed(model) => model.dim(),
+            Self::Given(model) => model.model.dim(),
             Self::Crossed(model) => model.dim(),
             Self::Correlated(model) => model.dim(),
         }
@@ -238,6 +242,7 @@ impl ScaleSolver {
             Self::Noise(model) => model.groups(),
             Self::Counts(model) => model.groups(),
             Self::Mixed(model) => model.groups(),
+            Self::Given(model) => model.model.groups(),
             Self::Crossed(model) => model.groups(),
             Self::Correlated(model) => model.groups(),
         }
@@ -332,8 +337,8 @@ impl ScaleSolver {
             }
             Self::Noise(model) => model.effects_of(groups, nodes, scales),
             Self::Counts(model) => model.effects_of(groups, nodes, scales)?,
-            // they come with the estimate
-            Self::Mixed(_) | Self::Crossed(_) | Self::Correlated(_) => Vec::new(),
+            // they come all together
+            Self::Mixed(_) | Self::Given(_) | Self::Crossed(_) | Self::Correlated(_) => Vec::new(),
         })
     }
 

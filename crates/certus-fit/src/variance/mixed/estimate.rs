@@ -15,7 +15,7 @@ const PROFILED: usize = 1000;
 /// What a change of units and back may move, as a part of a number.
 const UNITS: f64 = 4.0 * f64::EPSILON;
 /// The stream of the normal numbers of draws ([`certus::random::Purpose`] lists them all).
-const STREAM: u64 = 1 << 42;
+pub(super) const STREAM: u64 = 1 << 42;
 
 impl LinearMixed {
     /// The estimate with the effects of all groups.

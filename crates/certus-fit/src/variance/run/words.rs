@@ -107,6 +107,12 @@ impl KnownOfScales {
         Self { likelihood, which, linear, on_a_grid, several, profiled }
     }
 
+    /// Of a model of which everything is given.
+    pub(super) fn of_closed_form(scale_model: &ScaleModel) -> Self {
+        let (likelihood, profiled) = (NOT_PROVED.into(), Vec::new());
+        Self { likelihood, which: "scales", linear: scale_model.linear, on_a_grid: false, several: None, profiled }
+    }
+
     /// What is proved about the mixture, and what is only estimated.
     pub(crate) fn of_mixture(&self) -> String {
         self.assuming("not checked")
