@@ -41,9 +41,7 @@ pub fn sample(dir: &Path, draws: usize, seed: u64, to: &Path, overwrite: bool) -
     let fit = Fit::read(&directory)?;
     let kind = match (&fit.mixture, &fit.posterior_draws) {
         (_, Some(_)) => "the posterior",
-        (Some((mixture, _)), None) if mixture.is_estimated() => {
-            "the normal approximation of the likelihood"
-        }
+        (Some((mixture, _)), None) if mixture.is_estimated() => "the normal approximation of the likelihood",
         (Some((mixture, _)), None) if mixture.nodes.len() > 1 => "a mixture of Gaussians",
         (Some(_), None) => "the posterior",
         (None, None) => "a Gaussian approximation",

@@ -93,7 +93,9 @@ impl Fit {
     pub fn simulated_words(&self, problem: &Problem, count: usize) -> String {
         let sets = counted(count as u64, "data set");
         match (self.is_estimate(), problem.prepared.encoding.groups.is_empty()) {
-            (true, false) => format!("{sets} at the estimates, with new effects of all groups (parametric bootstrap)"),
+            (true, false) => {
+                format!("{sets} at the estimates, with new effects of all groups (parametric bootstrap)")
+            }
             (true, true) => format!("{sets} at the estimates (parametric bootstrap)"),
             (false, _) => format!("{sets} that the posterior predicts"),
         }

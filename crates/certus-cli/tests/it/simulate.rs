@@ -121,7 +121,8 @@ fn counts_and_posteriors() {
     // a data set of the posterior keeps the groups apart that the data keep apart
     let (out, _) = fitted("posterior", &[]);
     let sets = simulated(&out, &[]);
-    let of_group = |g: usize| (0..4).map(|i| sets[4 * g + i].iter().sum::<f64>()).sum::<f64>() / (4 * DRAWS) as f64;
+    let of_group =
+        |g: usize| (0..4).map(|i| sets[4 * g + i].iter().sum::<f64>()).sum::<f64>() / (4 * DRAWS) as f64;
     let all: Vec<f64> = (0..24).map(of_group).collect();
     let [low, high] = [f64::min, f64::max].map(|of| all.iter().copied().reduce(of).unwrap());
     assert!(high > 2.0 * low, "{low} {high}");

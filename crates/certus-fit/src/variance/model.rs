@@ -61,7 +61,13 @@ impl ScaleModel {
         unit: f64,
     ) -> Result<Option<Self>, Error> {
         let (encoding, response) = (&prepared.encoding, request.spec.model);
-        let Some(unknown_scales) = UnknownScales::of(encoding, response, request.sigma, request.dispersion, integrated(prepared, request))?
+        let Some(unknown_scales) = UnknownScales::of(
+            encoding,
+            response,
+            request.sigma,
+            request.dispersion,
+            integrated(prepared, request),
+        )?
         else {
             return Ok(None);
         };
@@ -80,7 +86,9 @@ impl ScaleModel {
         let terms = !given && (several || (noise && asked.is_some()) || !encoding.effects.is_empty());
         if let Some(criterion) = asked.filter(|_| given) {
             let name = criterion_name(criterion).to_lowercase();
-            return Err(RequestError::no_effect(format!("`{name}`"), "models none of whose sds is given").into());
+            return Err(
+                RequestError::no_effect(format!("`{name}`"), "models none of whose sds is given").into()
+            );
         }
         let mut penalised = !prior.is_flat();
         if terms && scales == Scales::Estimate && penalised {
@@ -213,8 +221,10 @@ impl ScaleModel {
         }
         if self.unknown_scales.scales.is_empty() {
             let groups = counted(self.model.groups(), "group");
-            return format!("{groups} integrated out in closed form; nothing is unknown but coefficients and effects, so \
-                their posterior is Gaussian");
+            return format!(
+                "{groups} integrated out in closed form; nothing is unknown but coefficients and effects, so \
+                their posterior is Gaussian"
+            );
         }
         let several = self.unknown_scales.scales.len() > 1;
         let how = match (self.scales, several) {

@@ -85,7 +85,13 @@ impl MixturePosterior {
                     from += dim - j;
                 }
                 let mean = means[k * dim..][..dim].to_vec();
-                Node { sd: sds.get(k * scales).copied().unwrap_or(f64::NAN), weight: weights[k], mean, factor, error: f64::INFINITY }
+                Node {
+                    sd: sds.get(k * scales).copied().unwrap_or(f64::NAN),
+                    weight: weights[k],
+                    mean,
+                    factor,
+                    error: f64::INFINITY,
+                }
             };
             let effects = match vectors.get("effect.mean") {
                 Some(mean) => Some(Effects {

@@ -139,7 +139,8 @@ fn claims(
     };
     if unknown_scales.scales.is_empty() {
         let groups = scale_model.model.groups();
-        let words = format!("coefficients and effects of {groups} groups in closed form, by the code of the fit");
+        let words =
+            format!("coefficients and effects of {groups} groups in closed form, by the code of the fit");
         report.line(Word::Recomputed, words);
         return Ok(());
     }

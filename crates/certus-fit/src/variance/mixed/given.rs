@@ -197,7 +197,12 @@ impl GivenMixed {
     /// e = [X Z]ᵀ(y − Xβ − Zb)/σ² − P(z − m), what the normal equations leave at coefficients and effects, all scales
     /// given: |z − z*| in the precision matrix H of the posterior is √(eᵀH⁻¹e), here with the variances of z for H⁻¹,
     /// an estimate. As the effects' prior is part of H, a variance is at most its prior's.
-    pub(crate) fn residual(&self, prepared: &Prepared, node: &Node, effects: &[Effect]) -> Result<f64, Error> {
+    pub(crate) fn residual(
+        &self,
+        prepared: &Prepared,
+        node: &Node,
+        effects: &[Effect],
+    ) -> Result<f64, Error> {
         let (p, terms) = (self.model.dim(), &self.model.terms);
         let Some(sigma) = self.sigma else { return Ok(f64::NAN) };
         let order: Vec<usize> = terms.list.iter().flat_map(|t| t.effects.iter().copied()).collect();

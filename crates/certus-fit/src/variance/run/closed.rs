@@ -35,7 +35,8 @@ impl Run<'_> {
         let all = counted(self.scale_model.model.groups(), "group");
         let stopped = || Error::Stopped;
         let mut look = |_: usize| self.look(Stage::Effects, format!("effects of {all}"), journal);
-        let given = model.effects(std::slice::from_ref(&node), &[Vec::new()], &mut look)?.ok_or_else(stopped)?;
+        let given =
+            model.effects(std::slice::from_ref(&node), &[Vec::new()], &mut look)?.ok_or_else(stopped)?;
         let left = model.residual(self.prepared, &node, &given.effects)?;
         let groups = on_user_scale(scale_model, self.groups, &given.effects);
         let kept = Effects::new(&given.effects).map(|kept| Effects { deviations: given.deviations, ..kept });
@@ -49,7 +50,9 @@ impl Run<'_> {
         // a residual of 0 is one below the smallest rounding
         let bound = (0.5 * left * left).max(f64::MIN_POSITIVE);
         let statement = || {
-            Statement::estimated("L0", bound, CLOSED).with("residual", left).with("log likelihood", log_likelihood)
+            Statement::estimated("L0", bound, CLOSED)
+                .with("residual", left)
+                .with("log likelihood", log_likelihood)
         };
         let gap = Gap {
             statement: statement(),

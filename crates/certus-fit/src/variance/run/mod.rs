@@ -125,8 +125,16 @@ impl Problem {
         let groups = &self.prepared.encoding.groups;
         let mut journal = saved.map_or(Ok(Journal::default()), Journal::decode)?;
         let prepared = &self.prepared;
-        let mut run =
-            Run { scale_model, prepared, groups, goal, observer, began: Instant::now(), passes: 0, late: false };
+        let mut run = Run {
+            scale_model,
+            prepared,
+            groups,
+            goal,
+            observer,
+            began: Instant::now(),
+            passes: 0,
+            late: false,
+        };
         let (mut outcome, mut scales) = certus::parallel::install(goal.threads, || run.go(&mut journal))??;
         let unknown_scales = &scale_model.unknown_scales;
         scales.parameters = scales.mixture_posterior.parameters(&self.quantities, unknown_scales);

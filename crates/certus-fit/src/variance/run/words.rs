@@ -110,7 +110,14 @@ impl KnownOfScales {
     /// Of a model of which everything is given.
     pub(super) fn of_closed_form(scale_model: &ScaleModel) -> Self {
         let (likelihood, profiled) = (NOT_PROVED.into(), Vec::new());
-        Self { likelihood, which: "scales", linear: scale_model.linear, on_a_grid: false, several: None, profiled }
+        Self {
+            likelihood,
+            which: "scales",
+            linear: scale_model.linear,
+            on_a_grid: false,
+            several: None,
+            profiled,
+        }
     }
 
     /// What is proved about the mixture, and what is only estimated.

@@ -21,7 +21,10 @@ fn request(sds: [Option<f64>; 2], sigma: Option<f64>) -> (Table, Request) {
     let column = |of: &dyn Fn(usize) -> f64| Column::Number((0..n).map(of).collect());
     let (a, b) = (|i: usize| i * 5 % 8, |i: usize| (i * 3 + i / 8) % 5);
     let y = |i: usize| {
-        2.0 + 1.5 * noise(i, 1) + (a(i) as f64 * 2.3).sin() + 0.6 * (b(i) as f64 * 1.7).cos() + 1.2 * noise(i, 2)
+        2.0 + 1.5 * noise(i, 1)
+            + (a(i) as f64 * 2.3).sin()
+            + 0.6 * (b(i) as f64 * 1.7).cos()
+            + 1.2 * noise(i, 2)
     };
     let columns = vec![
         ("y".into(), column(&y)),
@@ -50,7 +53,8 @@ fn model(sds: [Option<f64>; 2], sigma: Option<f64>) -> (GivenMixed, Prepared) {
     let (table, request) = request(sds, sigma);
     let problem = Problem::new(&table, &request, &Storage::default()).unwrap();
     let prepared = prepared(&table, &request);
-    let unknown = UnknownScales::of(&prepared.encoding, Response::Linear, sigma, None, true).unwrap().unwrap();
+    let unknown =
+        UnknownScales::of(&prepared.encoding, Response::Linear, sigma, None, true).unwrap().unwrap();
     let prior = problem.prior.model().unwrap();
     (GivenMixed::new(&prepared, &unknown, prior, sigma).unwrap(), prepared)
 }
