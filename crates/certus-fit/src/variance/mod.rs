@@ -1,6 +1,7 @@
 //! Variance parameters that are not given: which there are and their priors (request, names), the models behind them
 //! (model, solver, several, mixed/, crossed/), the run, the variance they explain (explained), the mixture over them
-//! with its marginals and draws, posteriors of several of them (piloted/), and effects over draws (corrected).
+//! with its marginals and draws, profile intervals (profiled), posteriors of several of them (piloted/), and effects
+//! over draws (corrected).
 
 pub(crate) mod corrected;
 pub(crate) mod crossed;
@@ -10,6 +11,7 @@ pub(crate) mod mixture;
 pub(crate) mod model;
 pub(crate) mod names;
 pub(crate) mod piloted;
+pub(crate) mod profiled;
 pub(crate) mod request;
 pub(crate) mod run;
 pub(crate) mod several;

@@ -368,11 +368,6 @@ pub(crate) fn watching<'a>(
     }
 }
 
-/// The 90 % quantile of χ² with one degree of freedom: the cut of profile intervals.
-pub(crate) const CUT: f64 = NORMAL_95 * NORMAL_95;
-/// Rows up to which the profiles of other than linear models are computed: they take several times as long as the fit.
-pub(crate) const PROFILED: usize = 20_000;
-
 /// What is proved of covariance matrices.
 #[derive(Clone)]
 pub(crate) struct ProvedBall {

@@ -16,7 +16,8 @@ use certus_models::error::{InvalidModel, Unidentified};
 use crate::variance::crossed::{CorrelatedMixed, CrossedMixed, known};
 use crate::variance::mixed::{GivenMixed, LinearMixed};
 use crate::variance::mixture::MixturePosterior;
-use crate::variance::several::{CUT, PROFILED, SeveralEffects};
+use crate::variance::profiled::{CUT, PROFILED, Profiled};
+use crate::variance::several::SeveralEffects;
 
 /// A model with unknown scales.
 pub enum ScaleSolver {
@@ -51,8 +52,8 @@ pub(crate) struct JointMaximum {
     pub(crate) betas: Vec<Vec<f64>>,
     /// Where the highest can be, of one scale.
     pub(crate) excluded: Option<Excluded>,
-    /// Profile intervals of the scales, 90 %, of those that have one.
-    pub(crate) profiles: Vec<Option<[f64; 2]>>,
+    /// Profile intervals of the scales, 90 %, where they were looked for.
+    pub(crate) profiles: Vec<Profiled>,
     /// Of a model with several group effects.
     pub(crate) several: Option<SeveralEffects>,
 }
@@ -261,9 +262,13 @@ impl ScaleSolver {
                 let found = model.estimate_observed(&start, journal, observer)?;
                 let error = found.log_sd_error;
                 let interval = if profiled && model.rows() <= PROFILED {
-                    model.profile_interval(&found, CUT, journal, observer)?
+                    match model.profile_interval(&found, CUT, journal, observer) {
+                        Err(Error::Stopped) => return Err(Error::Stopped),
+                        Err(error) => Profiled::NotFound(error.to_string()),
+                        Ok(found) => Profiled::of(found),
+                    }
                 } else {
-                    None
+                    Profiled::NotTried
                 };
                 Ok(JointMaximum {
                     log_covariance: vec![if error.is_finite() { error * error } else { 0.0 }],
@@ -276,7 +281,7 @@ impl ScaleSolver {
                     betas: found.maxima.iter().map(|m| m.beta.clone()).collect(),
                     maxima: found.maxima.iter().map(maximum).collect(),
                     excluded: Some(found.excluded),
-                    profiles: vec![interval.map(|own| [own.low, own.high])],
+                    profiles: vec![interval],
                     several: None,
                 })
             }

@@ -28,6 +28,7 @@ use crate::progress::{RunObserver, RunProgress};
 use crate::variance::mixture::{Effects, MixturePosterior};
 use crate::variance::model::ScaleModel;
 use crate::variance::names::Shape;
+use crate::variance::profiled::Profiled;
 use crate::variance::request::Scales;
 use crate::variance::several::SeveralEffects;
 use crate::variance::solver::{JointMaximum, ScaleSolver};
@@ -65,7 +66,7 @@ pub struct ScalesOutcome {
     /// How far the Gaussian is from the posterior, if nothing is unknown.
     pub(crate) closed: Option<Posterior>,
     /// Its profile intervals, scale by scale.
-    profiles: Vec<Option<[f64; 2]>>,
+    profiles: Vec<Profiled>,
 }
 
 impl ScalesOutcome {
@@ -140,12 +141,12 @@ impl Problem {
         scales.parameters = scales.mixture_posterior.parameters(&self.quantities, unknown_scales);
         for (own, ends) in unknown_scales.scales.iter().zip(&scales.profiles) {
             let row = scales.parameters.iter_mut().find(|row| row.name == own.name);
-            if let (Some(row), Some([low, high])) = (row, ends) {
+            if let (Some(row), Some([low, high])) = (row, ends.interval()) {
                 (row.q05, row.q95) = (Some(low * own.unit), Some(high * own.unit));
             }
         }
         // the share of a single sd in the variance has the ends of the sd's interval
-        if let [Some(ends)] = &scales.profiles[..] {
+        if let [Profiled::Interval(ends)] = &scales.profiles[..] {
             for share in &unknown_scales.rows {
                 let row = scales.parameters.iter_mut().find(|row| row.name == share.name);
                 if let (Some(row), Shape::Share(rest)) = (row, &share.shape) {
