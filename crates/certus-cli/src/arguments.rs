@@ -151,6 +151,9 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Simulate responses for the rows of a fit: data sets that the posterior predicts, or, of estimates (--reml, --ml,
+    /// --scales estimate), of the fitted model with new effects of all groups (parametric bootstrap)
+    Simulate(crate::simulate::SimulateArguments),
     /// Report what this build supports
     Doctor,
     /// Print shell completions
@@ -181,6 +184,7 @@ impl Command {
             Command::Compare { .. } => "compare",
             Command::Loo { .. } => "loo",
             Command::Ppc { .. } => "ppc",
+            Command::Simulate(_) => "simulate",
             Command::Doctor => "doctor",
             Command::Completions { .. } => "completions",
             Command::Man => "man",

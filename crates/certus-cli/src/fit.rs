@@ -216,8 +216,11 @@ impl<'a> Run<'a> {
             Some(Err(other)) => Err(other.into()),
         })?;
         let saved = self.communicator.share(saved.flatten());
+        let all_given = problem.collapsed().is_some_and(|own| own.unknown_scales.scales.is_empty());
+        problem.long_run(&self.choice).iter().for_each(|words| self.display.say(words));
         self.say(match (&saved, kind) {
             (Some(_), _) => "reading the saved state",
+            (None, Kind::Scales) if all_given => "computing the posterior in closed form",
             (None, Kind::Scales) => "searching for the scales that are not given",
             (None, _) => "searching for the mode",
         });

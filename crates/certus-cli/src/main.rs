@@ -21,6 +21,7 @@ mod request;
 mod results;
 mod saving;
 mod signals;
+mod simulate;
 mod table;
 mod verify;
 mod verify_many;
@@ -128,6 +129,7 @@ fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failur
         Command::Compare { fits } => results::compare(&fits),
         Command::Loo { fits, data, json } => loo::loo(&fits, data.as_deref(), json),
         Command::Ppc { dir, data, json } => ppc::ppc(&dir, data.as_deref(), json),
+        Command::Simulate(arguments) => simulate::simulate(&arguments),
         Command::Doctor => print(&doctor()).map(|()| Code::Reached),
         Command::Completions { shell } => {
             let mut script = Vec::new();

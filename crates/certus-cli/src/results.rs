@@ -30,7 +30,7 @@ pub fn settings(record: &Record) -> Result<Settings, Failure> {
 }
 
 /// The data of a fit, where they still are.
-fn data(record: &Record) -> Option<&Path> {
+pub fn data(record: &Record) -> Option<&Path> {
     record.settings["data"].as_str().map(Path::new)
 }
 
@@ -41,10 +41,9 @@ pub fn sample(dir: &Path, draws: usize, seed: u64, to: &Path, overwrite: bool) -
     let fit = Fit::read(&directory)?;
     let kind = match (&fit.mixture, &fit.posterior_draws) {
         (_, Some(_)) => "the posterior",
-        (Some((mixture, _)), None) if mixture.log_covariance.is_some() => {
-            "the normal approximation of the likelihood"
-        }
-        (Some(_), None) => "a mixture of Gaussians",
+        (Some((mixture, _)), None) if mixture.is_estimated() => "the normal approximation of the likelihood",
+        (Some((mixture, _)), None) if mixture.nodes.len() > 1 => "a mixture of Gaussians",
+        (Some(_), None) => "the posterior",
         (None, None) => "a Gaussian approximation",
     };
     if let Some(kept) = fit.posterior_draws.as_ref().map(|kept| kept.count()).filter(|kept| *kept < draws) {

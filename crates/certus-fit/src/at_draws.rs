@@ -117,7 +117,7 @@ impl Fit {
             let latents = self.latents(count, seed);
             return Ok(AtDraws::new(columns(&latents, self.gaussian.dim()), vec![known], own_order));
         };
-        if mixture.log_covariance.is_some() && self.posterior_draws.is_none() {
+        if self.is_estimate() {
             return Err(
                 RequestError::NoDraws("its scales are estimates; infer their posterior instead").into()
             );
@@ -158,6 +158,31 @@ impl Fit {
         let note = "the effects of groups are taken to be normal, given the coefficients";
         at.note = (!scales.effects.is_empty()).then_some(note);
         Ok(at)
+    }
+
+    /// True if scales are estimates, so that there are no draws of a posterior.
+    pub(crate) fn is_estimate(&self) -> bool {
+        self.posterior_draws.is_none() && self.mixture.as_ref().is_some_and(|(m, _)| m.is_estimated())
+    }
+
+    /// The rows of the fit at its estimates, with `count` draws of new effects of all groups.
+    pub(crate) fn at_estimate(
+        &self,
+        problem: &Problem,
+        count: usize,
+        seed: u64,
+    ) -> Result<AtDraws<'_>, Error> {
+        let Some((mixture, unknown)) = &self.mixture else {
+            return Err(RequestError::NoDraws("it has no estimates of scales").into());
+        };
+        let (node, scales) = (&mixture.nodes[0], &mixture.scales[0]);
+        let response: Response = self.record.model.parse()?;
+        let parameter = response.parameter().and_then(|own| {
+            let given = self.record.settings[own.name()].as_f64();
+            given.or_else(|| parameter(Some(own.name()), unknown, scales))
+        });
+        let joint = JointEffects::of_new_groups(problem, unknown, (&node.mean, scales), count, seed)?;
+        Ok(AtDraws::new(Predictors::Joint(joint), vec![parameter], (0..count).collect()))
     }
 
     /// Coefficients and scales at the draws of [`Fit::draws`]; `None` if the scales are given.

@@ -114,7 +114,7 @@ impl Fit {
             (Some(scales), Some(scale_model)) => {
                 let scales = problem.with_effects(scales);
                 let mut record = printed(record(scales.parameters));
-                record.certificate.scale = Some(scales.scale);
+                record.certificate.scale = scales.scale;
                 record.describe(scales.mixed);
                 let groups = scales.groups;
                 let effects = if groups.is_empty() { Effects::None } else { Effects::Integrated(groups) };
@@ -342,6 +342,7 @@ impl Fit {
     /// What the report needs beyond the record.
     pub fn extras(&self) -> Extras {
         let density = match (&self.mixture, &self.posterior_draws) {
+            (Some((_, unknown_scales)), _) if unknown_scales.scales.is_empty() => Vec::new(),
             (Some((_, unknown_scales)), Some(draws)) => {
                 draws.density(self.gaussian.dim(), unknown_scales.scales[0].unit)
             }
@@ -404,8 +405,10 @@ fn mixture(
 ) -> Result<Option<(MixturePosterior, UnknownScales)>, Error> {
     let response = record.model.parse::<Response>().map_err(Inconsistency::from)?;
     let number = |key: &str| record.settings[key].as_f64();
+    // groups without latents
+    let integrated = meaning.latents.is_empty() && !meaning.encoding.groups.is_empty();
     let unknown_scales =
-        UnknownScales::of(&meaning.encoding, response, number("sigma"), number("dispersion"));
+        UnknownScales::of(&meaning.encoding, response, number("sigma"), number("dispersion"), integrated);
     let unknown_scales = unknown_scales.map_err(|e| Inconsistency::Scales(Box::new(e)))?;
     let Some(unknown_scales) = unknown_scales else { return Ok(None) };
     let mixture_posterior = MixturePosterior::of_vectors(dim, &unknown_scales, vectors);

@@ -1,5 +1,5 @@
-//! Linear models with groups whose sd was not given: effects drawn together with the coefficients and the scales, each
-//! from its law given these and the rows (docs/mixed.md, P1).
+//! Effects of groups whose sd was not given: those of linear models drawn together with the coefficients and the scales,
+//! from their law given these and the rows (docs/mixed.md, P1); those of new groups, from their law given the scales.
 
 use certus::parallel;
 use certus::random::{Purpose, Random};
@@ -11,10 +11,13 @@ use crate::problem::Problem;
 use crate::refusal::RequestError;
 use crate::variance::engine::JointLaw;
 use crate::variance::mixed::LinearMixed;
-use crate::variance::names::UnknownScales;
+use crate::variance::names::{RandomEffect, UnknownScales};
+use crate::variance::several::EffectTerms;
 
 /// The stream of the normal numbers ([`Purpose`] lists them all).
 const STREAM: u64 = 1 << 44;
+/// The stream of those of new groups.
+const NEW: u64 = 1 << 49;
 /// Effects of all draws that are kept, at most.
 const KEPT: usize = 50_000_000;
 /// Multiplications, at most, where that leaves enough draws.
@@ -69,6 +72,45 @@ impl<'a> JointEffects<'a> {
             .map_err(certus_models::Error::from)?;
         let effects = found.into_iter().collect::<Result<Vec<_>, _>>()?;
         Ok(Self { unknown, points, effects, sigma })
+    }
+
+    /// New effects of all groups of the problem, from their law at some coefficients and scales: of the groups of a term
+    /// N(0, TTᵀ), T the lower factor of their covariance matrix.
+    pub(crate) fn of_new_groups(
+        problem: &Problem,
+        unknown: &'a UnknownScales,
+        (beta, scales): (&[f64], &[f64]),
+        count: usize,
+        seed: u64,
+    ) -> Result<Self, Error> {
+        let terms = EffectTerms::new(&problem.prepared, unknown);
+        let levels = terms.levels_of_effects().count();
+        if levels.saturating_mul(count) > KEPT {
+            let words = "its groups have too many effects for so many data sets";
+            return Err(RequestError::NoDraws(words).into());
+        }
+        let mut normals = vec![0.0; count * levels];
+        if levels > 0 {
+            Random::new(seed, Purpose::Sample, 0).normals(NEW, 0, levels, &mut normals);
+        }
+        let mut effects: Vec<Vec<f64>> = match levels {
+            0 => vec![Vec::new(); count],
+            _ => normals.chunks_exact(levels).map(<[f64]>::to_vec).collect(),
+        };
+        for term in &terms.list {
+            let (t, k) = (terms.factor(term, scales), term.effects.len());
+            let own: Vec<&RandomEffect> = term.effects.iter().map(|e| &unknown.effects[*e]).collect();
+            for draw in &mut effects {
+                for level in 0..own[0].levels {
+                    let z: Vec<f64> = own.iter().map(|e| draw[e.first + level]).collect();
+                    for (i, e) in own.iter().enumerate() {
+                        draw[e.first + level] = (0..=i).map(|j| t[j * k + i] * z[j]).sum();
+                    }
+                }
+            }
+        }
+        let points = vec![(beta.to_vec(), scales.to_vec()); count];
+        Ok(Self { unknown, points, effects, sigma: None })
     }
 
     /// Draws.

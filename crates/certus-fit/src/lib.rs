@@ -71,6 +71,7 @@ mod separation;
 mod settings;
 mod settings_request;
 mod sides;
+mod simulate;
 mod theorems;
 mod variance;
 pub mod verify;

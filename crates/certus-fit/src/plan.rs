@@ -70,6 +70,9 @@ impl Problem {
     ) -> Result<Result<(Theorems, Lines), String>, DataError> {
         let chosen = if let MethodChoice::Planned(chosen) = choice { Some(chosen) } else { None };
         let Some(model) = self.model() else {
+            if self.collapsed().is_some_and(|own| own.unknown_scales.scales.is_empty()) {
+                return Ok(Err("the posterior of the model is computed in closed form".into()));
+            }
             return Ok(Err(
                 "a scale of the model is not given, but the theorems are about a single Gaussian with given scales"
                     .into(),

@@ -2,20 +2,15 @@
 //! data sets, and randomised quantile residuals (Dunn and Smyth 1996).
 
 use certus::certificate::counted;
-use certus::random::{Purpose, Random};
 use certus_likelihood::{Response, Values};
-use rand_distr::{Distribution, Open01};
 
-use crate::at_draws::AtDraws;
 use crate::checks::{CheckedRow, Frequency, Ppc, Statistic};
 use crate::error::Error;
 use crate::fit::Fit;
 use crate::predict::{DRAWS, SEED, standard_quantile};
 use crate::problem::Problem;
-use crate::refusal::RequestError;
+use crate::simulate::SimulatedRow;
 
-/// The stream of the first row ([`Purpose`] lists them all); every row has its own.
-const STREAM: u64 = 1 << 48;
 /// The ends of the interval that is shown.
 const INTERVAL: [f64; 2] = [0.05, 0.95];
 /// Residuals beyond this are counted: of good ones 0.27 % are.
@@ -53,62 +48,6 @@ impl Sums {
             out.push(("share of zeros", zeros / rows));
         }
         out
-    }
-}
-
-/// A row with responses that the posterior predicts.
-struct SimulatedRow {
-    y: f64,
-    trials: f64,
-    /// The expected response, its mean over all draws.
-    expected: f64,
-    drawn: Vec<f64>,
-    /// A uniform number.
-    uniform: f64,
-    weighted: bool,
-}
-
-impl AtDraws<'_> {
-    /// For every row in order, a response that is drawn at each draw of the posterior in `which`; without it, at each.
-    fn each_simulated(
-        &self,
-        problem: &Problem,
-        response: Response,
-        which: Option<&[usize]>,
-        seed: u64,
-        take: &mut dyn FnMut(SimulatedRow),
-    ) -> Result<(), Error> {
-        let (random, link) = (Random::new(seed, Purpose::Sample, 0), response.link());
-        let mut weighted = false;
-        self.each_row(
-            problem,
-            &|leaf, i, linear| {
-                let mut rng = random.generator(STREAM + (leaf.first + i) as u64);
-                let datum = leaf.datum(i);
-                let mut one = |k: usize| {
-                    let parameter = self.parameters[k % self.parameters.len()].unwrap_or(f64::NAN);
-                    response.draw(&mut rng, linear[k], parameter, datum.trials)
-                };
-                let drawn: Vec<f64> = match which {
-                    Some(which) => which.iter().map(|k| one(*k)).collect(),
-                    None => (0..linear.len()).map(one).collect(),
-                };
-                let mean = linear.iter().map(|t| link.response(*t)).sum::<f64>() / linear.len() as f64;
-                SimulatedRow {
-                    y: datum.y,
-                    trials: datum.trials,
-                    expected: datum.trials * mean,
-                    drawn,
-                    uniform: Open01.sample(&mut rng),
-                    weighted: leaf.weight_of(i) != 1.0,
-                }
-            },
-            &mut |row: SimulatedRow| {
-                weighted |= row.weighted;
-                take(row);
-            },
-        )?;
-        if weighted { Err(RequestError::WeightedRows.into()) } else { Ok(()) }
     }
 }
 
@@ -206,17 +145,6 @@ impl Fit {
             residuals,
             checked,
         })
-    }
-
-    /// `count` data sets that the posterior predicts for the rows, set k at draw k of [`Fit::draws`] with the
-    /// same seed: the responses of the first row in all sets, then those of the second, …
-    pub fn simulate(&self, problem: &Problem, count: usize, seed: u64) -> Result<Vec<f64>, Error> {
-        let response: Response = self.record.model.parse()?;
-        let at = self.at_draws(problem, count, seed)?;
-        let mut out = Vec::new();
-        let mut take = |row: SimulatedRow| out.extend(row.drawn);
-        at.each_simulated(problem, response, Some(&at.order), seed, &mut take)?;
-        Ok(out)
     }
 }
 

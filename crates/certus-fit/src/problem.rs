@@ -77,6 +77,16 @@ impl Problem {
     /// posterior, which estimated scales do not have.
     pub fn check_settings(&self, settings: &Settings) -> Result<(), RequestError> {
         let Some(scale_model) = self.collapsed() else { return Ok(()) };
+        if scale_model.unknown_scales.scales.is_empty() {
+            let set = [("gap", settings.gap.is_some()), ("delta", settings.delta.is_some())];
+            return match set.iter().find(|(_, set)| *set) {
+                Some((setting, _)) => {
+                    let owner = "models that are not solved in closed form";
+                    Err(RequestError::no_effect(format!("`{setting}`"), owner))
+                }
+                None => Ok(()),
+            };
+        }
         let estimated = scale_model.scales == Scales::Estimate;
         let set = [
             ("gap", settings.gap.is_some()),

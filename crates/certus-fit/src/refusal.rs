@@ -155,6 +155,27 @@ pub enum RequestError {
         /// The group.
         group: String,
     },
+    /// More scales that are not given beside the sd of a group that is.
+    #[error(
+        "the sd of the group {group} is given, but {unknown} other scales are not, which is supported for at most two \
+            without correlations: give more of them, or leave out group-sd"
+    )]
+    TooManyBesideGiven {
+        /// The group.
+        group: String,
+        /// Scales.
+        unknown: usize,
+    },
+    /// Slopes with a given sd beside scales that are not given.
+    #[error(
+        "the sd of the group {group} is given, but not all scales are, which is supported only where intercepts alone \
+            vary with a given sd: give all sds and sigma, leave out group-sd, or do not standardise (--no-standardise, in \
+            Python standardise=False)"
+    )]
+    SlopesBesideGiven {
+        /// The group.
+        group: String,
+    },
     /// A group term in many models at once.
     #[error(
         "many models do not support group terms yet, such as '{group}': leave it out, or fit the models one by one"

@@ -7,6 +7,14 @@ use crate::problem::Problem;
 use crate::variance::model::ScaleModel;
 
 impl Problem {
+    /// What is said before a run that will take long: more than the limit of the exact route.
+    pub fn long_run(&self, choice: &MethodChoice) -> Option<String> {
+        let size = self.model()?.size();
+        let automatic = *choice == MethodChoice::Auto(Method::Auto);
+        let long = automatic && (size.work() > MOST_WORK || size.memory() > MOST_MEMORY);
+        long.then(|| format!("this may take long ({})", Route::choose(size, MOST_WORK, MOST_MEMORY).why))
+    }
+
     /// What will be done, and why.
     pub(crate) fn route(&self, choice: &MethodChoice) -> String {
         match choice {

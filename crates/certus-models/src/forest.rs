@@ -33,6 +33,9 @@ pub(crate) struct Visit<'a> {
     pub(crate) vector: &'a mut [f64],
     /// The square.
     pub(crate) square: &'a mut [f64],
+    /// The only places of the path at which a node without children has added something to vector and square (there
+    /// to pairs of them), if it says so.
+    pub(crate) touched: &'a mut Option<Vec<usize>>,
     /// The node's own part of the output vector.
     pub(crate) own: &'a mut [f64],
     /// The node's panel of the output matrix.
@@ -124,27 +127,71 @@ impl Forest {
             let (above_matrix, here_matrix) = std::mem::take(&mut matrix).split_at_mut(stored);
             (vector, matrix) = (above, above_matrix);
             let runs = self.runs(level);
-            let mut jobs: Vec<_> =
-                self.parts(&runs, here, here_matrix).into_iter().map(|part| (part, Vec::new())).collect();
+            let mut jobs: Vec<_> = self
+                .parts(&runs, here, here_matrix)
+                .into_iter()
+                .map(|part| {
+                    // a chain of crossed groups has a square of its path per node: none is kept longer than needed
+                    let received: Vec<_> = part.0.clone().map(|k| std::mem::take(&mut sent[k])).collect();
+                    (part, received, Vec::new())
+                })
+                .collect();
             parallel::for_each_piece(&mut jobs, 1, 1, &|_, job| {
-                let ((run, own, panels), out) = &mut job[0];
+                let ((run, own, panels), received, out) = &mut job[0];
                 let (mut own, mut panels) = (&mut **own, &mut **panels);
                 let above = nodes[run.start].width - nodes[run.start].size;
-                out.resize(above + above * above, 0.0);
-                let (mut message, mut rest_own, mut rest_panels);
-                for k in run.clone() {
+                let mut blank = Vec::new();
+                let (mut rest_own, mut rest_panels);
+                for (place, k) in run.clone().enumerate() {
                     let (size, width) = (nodes[k].size, nodes[k].width);
-                    message = sent[k].clone();
-                    message.resize(width + width * width, 0.0);
+                    let mut message = std::mem::take(&mut received[place]);
+                    let leaf = message.is_empty();
+                    if leaf {
+                        // zero from the leaf before, if it has touched a few places only
+                        message = std::mem::take(&mut blank);
+                        if message.len() != width + width * width {
+                            message = vec![0.0; width + width * width];
+                        }
+                    }
                     let (v, s) = message.split_at_mut(width);
                     (rest_own, own) = own.split_at_mut(size);
                     (rest_panels, panels) = panels.split_at_mut(size * width);
-                    work(Visit { node: k, vector: v, square: s, own: rest_own, panel: rest_panels });
-                    let (out_v, out_s) = out.split_at_mut(above);
-                    for j in 0..above {
-                        out_v[j] += v[j];
-                        for i in j..above {
-                            out_s[j * above + i] += s[j * width + i];
+                    let mut touched = None;
+                    work(Visit {
+                        node: k,
+                        vector: v,
+                        square: s,
+                        touched: &mut touched,
+                        own: rest_own,
+                        panel: rest_panels,
+                    });
+                    match touched.filter(|_| leaf) {
+                        Some(places) => {
+                            out.resize(above + above * above, 0.0);
+                            let (out_v, out_s) = out.split_at_mut(above);
+                            for (at, &j) in places.iter().enumerate() {
+                                let inside = places[at..].iter().take_while(|i| **i < above);
+                                inside.for_each(|&i| out_s[j * above + i] += s[j * width + i]);
+                                if j < above {
+                                    out_v[j] += v[j];
+                                }
+                                v[j] = 0.0;
+                                places[at..].iter().for_each(|&i| s[j * width + i] = 0.0);
+                            }
+                            blank = message;
+                        }
+                        None if out.is_empty() => {
+                            out.reserve_exact(above + above * above);
+                            out.extend_from_slice(&v[..above]);
+                            (0..above).for_each(|j| out.extend_from_slice(&s[j * width..][..above]));
+                        }
+                        None => {
+                            let (out_v, out_s) = out.split_at_mut(above);
+                            for j in 0..above {
+                                out_v[j] += v[j];
+                                let (to, from) = (&mut out_s[j * above..], &s[j * width..]);
+                                (j..above).for_each(|i| to[i] += from[i]);
+                            }
                         }
                     }
                 }
@@ -155,8 +202,13 @@ impl Forest {
                 let parent = nodes[runs[first].start].parent;
                 let count = runs[first..].iter().take_while(|r| nodes[r.start].parent == parent).count();
                 if let Some(parent) = parent {
-                    let leaf = |i: usize| jobs[first + i].1.clone();
-                    sent[parent] = parallel::reduce(count, 16, &leaf, &add).unwrap_or_default();
+                    sent[parent] = match count {
+                        1 => std::mem::take(&mut jobs[first].2),
+                        _ => {
+                            let leaf = |i: usize| jobs[first + i].2.clone();
+                            parallel::reduce(count, 16, &leaf, &add).unwrap_or_default()
+                        }
+                    };
                 }
                 first += count;
             }
@@ -211,6 +263,7 @@ impl Forest {
                 }
                 first += count;
             }
+            level.clone().for_each(|k| sent[k] = Vec::new());
         }
     }
 
@@ -286,9 +339,23 @@ impl Forest {
                     column[i] = (i..p).map(|k| own[i * p + k] * column[k]).sum();
                 }
             }
-            for b in 0..above {
-                for a in b..above {
-                    visit.square[b * width + a] += (0..p).map(|k| y[a * p + k] * y[b * p + k]).sum::<f64>();
+            let zero = |b: &usize| y[b * p..][..p].iter().all(|y| *y == 0.0);
+            let some: Vec<usize> = (0..above).filter(|b| !zero(b)).collect();
+            // of crossed groups a leaf has met few of those on its path
+            if 4 * some.len() < above {
+                for (at, &b) in some.iter().enumerate() {
+                    for &a in &some[at..] {
+                        visit.square[b * width + a] +=
+                            (0..p).map(|k| y[a * p + k] * y[b * p + k]).sum::<f64>();
+                    }
+                }
+                *visit.touched = Some(some);
+            } else {
+                for b in 0..above {
+                    for a in b..above {
+                        visit.square[b * width + a] +=
+                            (0..p).map(|k| y[a * p + k] * y[b * p + k]).sum::<f64>();
+                    }
                 }
             }
             for (column, y) in across.chunks_exact_mut(p).zip(y.chunks_exact(p)) {

@@ -1,11 +1,14 @@
 """Data sets that the posterior predicts: closed forms, models that are right and wrong, what is refused."""
 
+import io
 import math
+import subprocess
 
 import certus
 import numpy as np
 import pandas as pd
 import pytest
+from test_groups import CERTUS
 
 
 def linear(seed=1, rows=60):
@@ -135,3 +138,28 @@ def test_refused():
     reml = certus.linear("y ~ a + (1 | g)", data=pd.DataFrame({"y": y, "a": x[:, 0], "g": np.repeat(list("abcdef"), 10)}), reml=True)
     with pytest.raises(certus.UsageError, match="need draws of the posterior"):
         reml.fit(progress=False).ppc()
+
+
+def test_estimates_simulate_new_groups(tmp_path):
+    """y = 2 + u + e by REML: a group's rows share an effect that is new in every data set; the command line has the same numbers."""
+    r = np.random.default_rng(3)
+    g = np.repeat(np.arange(20), 5)
+    frame = pd.DataFrame({"y": 2 + r.normal(size=20)[g] + 0.5 * r.normal(size=100), "g": [f"g{k}" for k in g]})
+    fit = certus.linear("y ~ 1 + (1 | g)", data=frame, reml=True).fit(progress=False)
+    mean, sd, sigma = (p.mean for p in fit.parameters if p.name in ("(Intercept)", "sd(g)", "sigma"))
+    sets = fit.simulate(4000, seed=3)
+    np.testing.assert_array_equal(sets, fit.simulate(4000, seed=3))
+    groups = sets.reshape(4000, 20, 5).mean(axis=2)
+    # 20 variances of 4,000 group means, at 4.5 standard errors
+    variance = sd**2 + sigma**2 / 5
+    assert (abs(((groups - mean) ** 2).mean(axis=0) / variance - 1) < 4.5 * np.sqrt(2 / 4000)).all()
+    assert abs(np.corrcoef(groups[:, 0], groups[:, 1])[0, 1]) < 4.5 / np.sqrt(4000)
+    if not CERTUS:
+        return
+    rows, out = tmp_path / "rows.csv", tmp_path / "fit"
+    frame.to_csv(rows, index=False)
+    run = [CERTUS, "fit", "linear", rows, "y ~ 1 + (1 | g)", "--reml", "--quiet", "--out", out]
+    subprocess.run(run, check=True, capture_output=True)
+    run = [CERTUS, "simulate", out, "--draws", "50", "--seed", "3"]
+    text = subprocess.run(run, check=True, capture_output=True, text=True).stdout
+    np.testing.assert_array_equal(pd.read_csv(io.StringIO(text)).to_numpy().T, fit.simulate(50, seed=3))

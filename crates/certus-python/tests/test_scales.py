@@ -112,7 +112,9 @@ def test_counts(frame):
 
 def test_refusals(frame):
     with pytest.raises(certus.UsageError, match="give both"):
-        certus.linear("y ~ a + (1 | shop)", data=frame, group_sd=1.0)
+        certus.negative_binomial("sold ~ a + (1 | shop)", data=frame, group_sd=1.0)
+    with pytest.raises(certus.UsageError, match="intercepts alone vary"):
+        certus.linear("y ~ a + (a || shop)", data=frame, group_sd=1.0)
     with pytest.raises(certus.UsageError, match="2 coefficients vary by it"):
         certus.linear("y ~ a + (a | shop)", data=frame, sigma=1.0)
     with pytest.raises(certus.UsageError, match="no choice of method"):

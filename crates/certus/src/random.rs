@@ -40,7 +40,8 @@ const TASK: usize = 16 * BLOCK;
 /// | `Sample` | 2⁴² | draws of effects of linear mixed models, for predictions, in `certus-fit` |
 /// | `Sample` | 2⁴⁴ | effects of linear mixed models over draws of the scales, in `certus-fit` |
 /// | `Sample` | 2⁴⁶ | draws of effects of other models with several group effects, in `certus-fit` |
-/// | `Sample` | 2⁴⁷ + k | new observations of row k, in `certus-fit` |
+/// | `Sample` | 2⁴⁷ + k, 2⁴⁸ + k | new observations of row k, simulated responses of row k, in `certus-fit` |
+/// | `Sample` | 2⁴⁹ | effects of new groups in simulated data sets, in `certus-fit` |
 /// | `Chain` | 2k; 2k + 1 | chain k of the sampler of `certus-models`: its start; the key of its own generator |
 ///
 /// A statement that holds with probability 1 − δ over its draws holds for a Gaussian that was chosen without them. So

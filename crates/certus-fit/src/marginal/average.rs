@@ -71,7 +71,7 @@ impl<'a> Average<'a> {
             }
             (Some((mixture, scales)), None) => {
                 mixture.each_draw(scales, count, SEED, |z, s| points.push((z.to_vec(), s.to_vec())));
-                estimated = mixture.log_covariance.is_some();
+                estimated = mixture.is_estimated();
                 if estimated {
                     points.push((mixture.nodes[0].mean.clone(), mixture.scales[0].clone()));
                 }

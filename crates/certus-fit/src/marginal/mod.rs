@@ -139,10 +139,11 @@ impl Fit {
         let kept = self.record.table.as_ref();
         let effective = kept.and_then(|t| t.constants.get("effective sample size").copied().flatten());
         let draws = average.draws();
-        let estimated = self.mixture.as_ref().is_some_and(|(m, _)| m.log_covariance.is_some());
+        let estimated = self.mixture.as_ref().is_some_and(|(m, _)| m.is_estimated());
         let from = match (&self.posterior_draws, &self.mixture) {
             (Some(_), _) => format!("the posterior ({})", kept.map_or("", |t| t.source.words())),
             (None, Some(_)) if estimated => "the normal approximation of the likelihood".into(),
+            (None, Some((_, scales))) if scales.scales.is_empty() => "the posterior (in closed form)".into(),
             (None, Some(_)) => "the posterior (a mixture over the scales)".into(),
             (None, None) => "the Gaussian approximation of the posterior".into(),
         };

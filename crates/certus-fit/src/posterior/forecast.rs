@@ -23,6 +23,9 @@ impl Problem {
             return "Gaussian: its distance from the fit is the gap".into();
         }
         if let ModelKind::Collapsed(model) = &self.model_kind {
+            if model.unknown_scales.scales.is_empty() {
+                return "Gaussian, in closed form".into();
+            }
             return match (choice, model.density()) {
                 (PosteriorChoice::Auto, Some(_)) => {
                     let rungs = [Source::Importance, Source::Nuts].map(Source::words);

@@ -56,18 +56,21 @@ impl Problem {
         let known = &ended.known;
         let mixture = || Compared::of(Posterior::none(known.of_mixture()));
         let Some(scale_model) = self.collapsed() else { return mixture() };
-        if ended.scale.scales != "posterior" {
+        let Some(scale) = &ended.scale else {
+            return Compared::of(ended.closed.clone().unwrap_or_else(|| Posterior::none(known.of_mixture())));
+        };
+        if scale.scales != "posterior" {
             return mixture();
         }
         let piloted = scale_model.piloted();
         let own = scale_model.density();
         let Some(density) = own.as_deref().or(piloted.as_deref().map(|d| d as &dyn CollapsedDensity)) else {
             // given the scales the coefficients are normal, and the grid is refined until nothing changes
-            let moved = ended.scale.refinement.unwrap_or(f64::INFINITY);
+            let moved = scale.refinement.unwrap_or(f64::INFINITY);
             let short = goal.accuracy.filter(|wanted| moved > *wanted).map(|wanted| {
                 format!("refining the grid moved it by {} sd{}", figure(moved), goal_words(wanted))
             });
-            return Compared { refinement: ended.scale.refinement, shortfall: short, ..mixture() };
+            return Compared { refinement: scale.refinement, shortfall: short, ..mixture() };
         };
         if choice == PosteriorChoice::Only(Source::Gaussian) {
             return mixture();

@@ -1,19 +1,21 @@
 //! What every engine for variance parameters can do, whatever is integrated out and how: the interface, and what it
 //! finds.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use certus::linalg;
+use certus_data::Prepared;
 use certus_likelihood::Prior;
 use certus_mixed::collapsed::{Confirmed, Effect, Excluded, Interval, Mixture, Node, SdPrior};
 use certus_mixed::density::CollapsedDensity;
-use certus_mixed::scales::ScalesMaximum;
+use certus_mixed::scales::{ConditionalFit, ScalesMaximum};
 use certus_mixed::{Journal, ScaleObserver};
 use certus_models::Error;
 use certus_models::error::{InvalidModel, Unidentified};
 
 use crate::variance::mixture::MixturePosterior;
 use crate::variance::piloted::{Piloted, ScalePrior};
+use crate::variance::profiled::Profiled;
 use crate::variance::several::SeveralEffects;
 
 /// A model whose scales are not all given. What an engine does not have stays at its default.
@@ -109,6 +111,35 @@ pub(crate) trait ScaleEngine: Send + Sync {
     fn joint_law(&self) -> Option<&dyn JointLaw> {
         None
     }
+
+    /// Of linear models with sds that are given: coefficients and effects in closed form.
+    fn closed_form(&self) -> Option<&dyn ClosedForm> {
+        None
+    }
+}
+
+/// Coefficients and effects that are Gaussian given the scales that are not given.
+pub(crate) trait ClosedForm {
+    /// What is known of the coefficients at some scales.
+    fn fit_at(&self, scales: &[f64]) -> Result<ConditionalFit, Error>;
+
+    /// The effects over the nodes of a mixture and draws of them, `look` between nodes; `None` if it ends this.
+    fn effects(
+        &self,
+        nodes: &[Node],
+        scales: &[Vec<f64>],
+        look: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<Option<GivenEffects>, Error>;
+
+    /// What the normal equations leave at coefficients and effects, all scales given, in sds.
+    fn residual(&self, prepared: &Prepared, node: &Node, effects: &[Effect]) -> Result<f64, Error>;
+}
+
+/// The effects of groups over the nodes of a mixture, in the order of the model.
+pub(crate) struct GivenEffects {
+    pub(crate) effects: Vec<Effect>,
+    /// [`crate::variance::Effects::deviations`].
+    pub(crate) deviations: Vec<f64>,
 }
 
 /// The law of the effects of groups given coefficients and scales.
@@ -138,8 +169,8 @@ pub(crate) struct JointMaximum {
     pub(crate) betas: Vec<Vec<f64>>,
     /// Where the highest can be, of one scale.
     pub(crate) excluded: Option<Excluded>,
-    /// Profile intervals of the scales, 90 %, of those that have one.
-    pub(crate) profiles: Vec<Option<[f64; 2]>>,
+    /// Profile intervals of the scales, 90 %, where they were looked for.
+    pub(crate) profiles: Vec<Profiled>,
     /// Of a model with several group effects.
     pub(crate) several: Option<SeveralEffects>,
 }

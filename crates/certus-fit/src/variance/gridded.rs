@@ -1,5 +1,5 @@
-//! At most one effect of one group and the parameter of a likelihood, as engines: one scale or two, searched and put on
-//! a grid.
+//! Engines of one scale or two, searched and put on a grid: one effect of one group, the parameter of a likelihood, what
+//! is not given of a linear model with given sds.
 
 use std::ops::Range;
 
@@ -12,9 +12,9 @@ use certus_mixed::scales::{self, Dispersion, LinearNoise, ScaleProblem, ScalesEs
 use certus_mixed::{Journal, ScaleObserver};
 use certus_models::Error;
 
-use crate::variance::engine::{GridPosterior, JointMaximum, ScaleEngine};
+use crate::variance::engine::{ClosedForm, GridPosterior, JointLaw, JointMaximum, ScaleEngine};
 use crate::variance::mixture::MixturePosterior;
-use crate::variance::several::{CUT, PROFILED};
+use crate::variance::profiled::{CUT, PROFILED, Profiled};
 
 fn one_by_one(groups: usize) -> String {
     format!("{} integrated out, one by one", counted(groups, "group"))
@@ -51,9 +51,13 @@ impl ScaleEngine for Collapsed {
         let found = self.estimate_observed(&vec![0.0; Collapsed::dim(self)], journal, observer)?;
         let error = found.log_sd_error;
         let interval = if profiled && self.rows() <= PROFILED {
-            self.profile_interval(&found, CUT, journal, observer)?
+            match self.profile_interval(&found, CUT, journal, observer) {
+                Err(Error::Stopped) => return Err(Error::Stopped),
+                Err(error) => Profiled::NotFound(error.to_string()),
+                Ok(found) => Profiled::of(found),
+            }
         } else {
-            None
+            Profiled::NotTried
         };
         Ok(JointMaximum {
             log_covariance: vec![if error.is_finite() { error * error } else { 0.0 }],
@@ -66,7 +70,7 @@ impl ScaleEngine for Collapsed {
             betas: found.maxima.iter().map(|m| m.beta.clone()).collect(),
             maxima: found.maxima.iter().map(maximum).collect(),
             excluded: Some(found.excluded),
-            profiles: vec![interval.map(|own| [own.low, own.high])],
+            profiles: vec![interval],
             several: None,
         })
     }
@@ -119,18 +123,29 @@ pub(crate) trait Gridded: ScaleProblem + Send {
 
     fn words(&self) -> String;
 
+    /// See [`ScaleEngine::effects_of`].
     fn group_effects(
         &self,
-        groups: Range<usize>,
-        nodes: &[Node],
-        scales: &[Vec<f64>],
-    ) -> Result<Vec<Effect>, Error>;
+        _groups: Range<usize>,
+        _nodes: &[Node],
+        _scales: &[Vec<f64>],
+    ) -> Result<Vec<Effect>, Error> {
+        Ok(Vec::new())
+    }
 
     fn holds(&self) -> &'static str {
         " at the estimate"
     }
 
     fn collapsed_density<'a>(&'a self, _priors: &'a [SdPrior]) -> Option<Box<dyn CollapsedDensity + 'a>> {
+        None
+    }
+
+    fn joint(&self) -> Option<&dyn JointLaw> {
+        None
+    }
+
+    fn closed(&self) -> Option<&dyn ClosedForm> {
         None
     }
 }
@@ -278,5 +293,13 @@ impl<T: Gridded> ScaleEngine for T {
 
     fn density<'a>(&'a self, priors: &'a [SdPrior]) -> Option<Box<dyn CollapsedDensity + 'a>> {
         self.collapsed_density(priors)
+    }
+
+    fn joint_law(&self) -> Option<&dyn JointLaw> {
+        self.joint()
+    }
+
+    fn closed_form(&self) -> Option<&dyn ClosedForm> {
+        self.closed()
     }
 }

@@ -78,7 +78,7 @@ pub struct MixturePosterior {
     pub scales: Vec<Vec<f64>>,
     /// Where every node is on the grid.
     pub keys: Vec<[i64; 2]>,
-    /// The covariance of the log scales, row after row, if they were estimated.
+    /// The covariance of the log scales, row after row, if they were estimated; empty if there are none.
     pub log_covariance: Option<Vec<f64>>,
     /// The groups' own.
     pub effects: Option<Effects>,
@@ -124,6 +124,11 @@ impl MixturePosterior {
     pub fn mixture(&self) -> Mixture {
         let nodes = self.nodes.clone();
         Mixture { nodes, log_evidence: f64::NAN, refinement: f64::NAN, evaluations: 0 }
+    }
+
+    /// True if scales are estimates, with the curvature of the likelihood for errors.
+    pub fn is_estimated(&self) -> bool {
+        self.log_covariance.as_ref().is_some_and(|covariance| !covariance.is_empty())
     }
 
     /// The grid; `None` if the scales were estimated.
@@ -301,7 +306,9 @@ impl MixturePosterior {
         let center = unknown_scales.coordinates(&self.scales[0]);
         let factor = self.log_covariance.clone().and_then(|c| factor_of_some(c, &center));
         let mut of_scales = vec![0.0; if factor.is_some() { k * n } else { 0 }];
-        random.normals(3, 0, k, &mut of_scales);
+        if k > 0 {
+            random.normals(3, 0, k, &mut of_scales);
+        }
         for draw in 0..n {
             let (place, scales) = match (&sampler, &factor) {
                 (Some(sampler), _) if self.nodes.len() > 1 => sampler.draw([luck[draw], other[draw]]),
@@ -365,10 +372,10 @@ impl MixturePosterior {
 
     /// Points of the density of the first scale on the user's scale; none if it was estimated.
     pub fn density(&self, unknown_scales: &UnknownScales) -> Vec<(f64, f64)> {
-        let unit = unknown_scales.scales[0].unit;
         if self.nodes.len() < 2 {
             return Vec::new();
         }
+        let unit = unknown_scales.scales[0].unit;
         if self.scales[0].len() == 1 {
             let step = (self.nodes[1].sd / self.nodes[0].sd).ln();
             let point = |n: &Node| (n.sd * unit, n.weight / (step * n.sd * unit));

@@ -1,7 +1,7 @@
 //! Variance parameters that are not given: which there are and their priors (request, names), the models behind them
 //! (model) and their engines behind one interface (engine: gridded, mixed/, crossed/; several is what the last two
-//! share), the run, the variance they explain (explained), the mixture over them with its marginals and draws,
-//! posteriors of several of them (piloted/), and effects over draws (corrected).
+//! share), the run, the variance they explain (explained), the mixture over them with its marginals and draws, profile
+//! intervals (profiled), posteriors of several of them (piloted/), and effects over draws (corrected).
 
 pub(crate) mod corrected;
 pub(crate) mod crossed;
@@ -13,6 +13,7 @@ pub(crate) mod mixture;
 pub(crate) mod model;
 pub(crate) mod names;
 pub(crate) mod piloted;
+pub(crate) mod profiled;
 pub(crate) mod request;
 pub(crate) mod run;
 pub(crate) mod several;

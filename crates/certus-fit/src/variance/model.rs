@@ -18,10 +18,10 @@ use crate::request::Request;
 use crate::variance::crossed::{CorrelatedMixed, CrossedMixed, MOST_CORRELATED};
 use crate::variance::engine::ScaleEngine;
 use crate::variance::explained::ColumnMoments;
-use crate::variance::mixed::LinearMixed;
+use crate::variance::mixed::{GivenMixed, LinearMixed, integrated};
 use crate::variance::names::{ScaleName, UnknownScales};
 use crate::variance::piloted::{LKJ, Piloted, ScalePrior};
-use crate::variance::request::{PROVABLE, Scales, in_units, own, prior_words};
+use crate::variance::request::{PROVABLE, Scales, criterion_name, in_units, own, prior_words};
 
 /// The seed of importance samples: the same fit for the same data.
 const SEED: u64 = 0;
@@ -60,7 +60,13 @@ impl ScaleModel {
         unit: f64,
     ) -> Result<Option<Self>, Error> {
         let (encoding, response) = (&prepared.encoding, request.spec.model);
-        let Some(unknown_scales) = UnknownScales::of(encoding, response, request.sigma, request.dispersion)?
+        let Some(unknown_scales) = UnknownScales::of(
+            encoding,
+            response,
+            request.sigma,
+            request.dispersion,
+            integrated(prepared, request),
+        )?
         else {
             return Ok(None);
         };
@@ -68,19 +74,30 @@ impl ScaleModel {
         let own = own(response, request.sigma, request.dispersion);
         let (effects, noise) = (unknown_scales.effects.len(), own == Some(Auxiliary::Sigma));
         let (several, asked) = (effects > 1, request.scale.criterion());
-        if request.scale.laplace() && (noise || !several) {
+        let given = !unknown_scales.given.is_empty();
+        if request.scale.laplace() && (noise || given || !several) {
             return Err(RequestError::no_effect("`scales` laplace", LAPLACE_MODELS).into());
         }
         if request.scale.prove().is_some() && !noise {
             return Err(RequestError::no_effect("`prove`", PROVABLE).into());
         }
         // linear ones may have one effect, if a criterion is asked for; what varies around 0 is a term in any case
-        let terms = several || (noise && asked.is_some()) || !encoding.effects.is_empty();
+        let terms = !given && (several || (noise && asked.is_some()) || !encoding.effects.is_empty());
+        if let Some(criterion) = asked.filter(|_| given) {
+            let name = criterion_name(criterion).to_lowercase();
+            return Err(
+                RequestError::no_effect(format!("`{name}`"), "models none of whose sds is given").into()
+            );
+        }
         let mut penalised = !prior.is_flat();
         if terms && scales == Scales::Estimate && penalised {
             return Err(RequestError::PenalisedSds { effects }.into());
         }
-        let model = match own {
+        let model: Box<dyn ScaleEngine> = match own {
+            _ if given => {
+                let model = GivenMixed::new(prepared, &unknown_scales, prior.clone(), request.sigma)?;
+                Box::new(model)
+            }
             Some(Auxiliary::Sigma) if terms => {
                 penalised = false;
                 // where a posterior begins is not decisive
@@ -171,6 +188,11 @@ impl ScaleModel {
         let what = self.model.integrated();
         if self.criterion().is_some() {
             return format!("{what}, {how}");
+        }
+        if self.unknown_scales.scales.is_empty() {
+            return format!(
+                "{what}; nothing is unknown but coefficients and effects, so their posterior is Gaussian"
+            );
         }
         let several = self.unknown_scales.scales.len() > 1;
         let how = match (self.scales, several) {

@@ -1,7 +1,7 @@
 //! The scales of a model that are not given, how they read on the user's scale, and the effect that varies by group.
 
 use crate::error::Error;
-use crate::variance::request::unknown;
+use crate::variance::request::{UnknownParameters, unknown};
 use certus_data::encoding::{Encoding, Group};
 use certus_likelihood::{Auxiliary, Link, Response};
 use certus_mixed::linear::TermFit;
@@ -29,7 +29,7 @@ pub struct RandomEffect {
     pub levels: usize,
     /// See `levels`.
     pub first: usize,
-    /// The place of its sd among the scales.
+    /// The place of its sd among the scales, or behind them among those that are given: see [`UnknownScales::sd`].
     pub scale: usize,
     /// The column of the design.
     pub feature: usize,
@@ -117,19 +117,27 @@ pub struct UnknownScales {
     pub scales: Vec<ScaleName>,
     /// What varies by group.
     pub effects: Vec<RandomEffect>,
+    /// Sds of effects that are given, in units of the design.
+    pub(crate) given: Vec<f64>,
     pub(crate) rows: Vec<Row>,
 }
 
 impl UnknownScales {
-    /// Of a fit; `None` if everything was given.
+    /// Of a fit; `None` if everything was given, unless groups are `integrated` out in any case.
     pub fn of(
         encoding: &Encoding,
         response: Response,
         sigma: Option<f64>,
         dispersion: Option<f64>,
+        integrated: bool,
     ) -> Result<Option<Self>, Error> {
-        let Some(unknown) = unknown(encoding, response, sigma, dispersion)? else { return Ok(None) };
-        let mut out = Self { scales: Vec::new(), effects: Vec::new(), rows: Vec::new() };
+        let unknown = match unknown(encoding, response, sigma, dispersion)? {
+            Some(unknown) => unknown,
+            None if integrated => UnknownParameters { groups: &encoding.groups, own: None },
+            None => return Ok(None),
+        };
+        let (scales, effects, given, rows) = Default::default();
+        let mut out = Self { scales, effects, given, rows };
         for (term, group) in unknown.groups.iter().enumerate() {
             out.add_group(encoding, term, group);
         }
@@ -144,10 +152,18 @@ impl UnknownScales {
             let shape = if scale.correlation { Shape::Correlation } else { Shape::Scale(scale.unit) };
             out.rows.push(Row { name: scale.name.clone(), combination: of(&[(j, 1.0)]), shape });
         }
+        // sds that are given come behind those that are not
+        for effect in &mut out.effects {
+            if let Some(sd) = unknown.groups[effect.term].sd {
+                effect.scale = count + out.given.len();
+                out.given.push(sd);
+            }
+        }
         // the share of the only intercept that varies in the variance of a response on the latent scale, where there
         // is such a scale
         if let [effect] = &out.effects[..]
             && encoding.is_intercept(effect.feature)
+            && out.given.is_empty()
         {
             let alone = of(&[(0, 1.0)]);
             let share = match (response.link(), response.parameter()) {
@@ -177,7 +193,15 @@ impl UnknownScales {
         Ok(Some(out))
     }
 
-    /// The effects of a group: their sds, then their correlations.
+    /// The sd of an effect at some scales.
+    pub(crate) fn sd(&self, effect: &RandomEffect, scales: &[f64]) -> f64 {
+        match effect.scale.checked_sub(self.scales.len()) {
+            Some(given) => self.given[given],
+            None => scales[effect.scale],
+        }
+    }
+
+    /// The effects of a group: their sds, then their correlations, unless the sds are given.
     fn add_group(&mut self, encoding: &Encoding, term: usize, group: &Group) {
         let (center, scale) = encoding.center_and_scale();
         for &feature in &group.slopes {
@@ -203,9 +227,11 @@ impl UnknownScales {
                 unit,
                 shift: slope.map_or(0.0, |j| center[j] / scale[j]),
             });
-            self.scales.push(ScaleName { name, unit, correlation: false });
+            if group.sd.is_none() {
+                self.scales.push(ScaleName { name, unit, correlation: false });
+            }
         }
-        if group.correlated {
+        if group.correlated && group.sd.is_none() {
             for (i, j) in TermFit::pairs(group.slopes.len()) {
                 let [a, b] = [j, i].map(|e| encoding.coefficient(group.slopes[e]));
                 let name = format!("cor({}: {a}, {b})", group.name);
@@ -231,7 +257,7 @@ impl UnknownScales {
         for term in 0..self.effects.last().map_or(0, |e| e.term + 1) {
             let (effects, correlations) = self.term(term);
             let first = self.effects.iter().position(|e| e.term == term).unwrap_or(0);
-            let part = |k: usize| z[first + k] * scales[effects[k].scale];
+            let part = |k: usize| z[first + k] * self.sd(&effects[k], scales);
             sum += (0..effects.len()).map(|k| part(k).powi(2)).sum::<f64>();
             let Some(at) = correlations else { continue };
             for (place, (i, j)) in TermFit::pairs(effects.len()).enumerate() {

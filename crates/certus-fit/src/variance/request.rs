@@ -213,7 +213,8 @@ pub(crate) fn own(response: Response, sigma: Option<f64>, dispersion: Option<f64
 
 /// What is not given; `None` if everything is. The only place that decides which models with unknown scales are
 /// supported: one effect of one group, any number of them in a linear model whose noise is not given either, or in
-/// another model whose own parameter is given or which has none.
+/// another model whose own parameter is given or which has none; of linear models also some scales beside sds that are
+/// given.
 pub(crate) fn unknown(
     encoding: &Encoding,
     response: Response,
@@ -221,6 +222,14 @@ pub(crate) fn unknown(
     dispersion: Option<f64>,
 ) -> Result<Option<UnknownParameters<'_>>, Error> {
     let (groups, own) = (&encoding.groups[..], own(response, sigma, dispersion));
+    let unknown_sds = groups.iter().any(|g| g.sd.is_none());
+    if response.parameter() == Some(Auxiliary::Sigma)
+        && let Some(group) = groups.iter().find(|g| g.sd.is_some())
+        && (own.is_some() || unknown_sds)
+    {
+        beside_given(encoding, group, own)?;
+        return Ok(Some(UnknownParameters { groups, own }));
+    }
     let Some(group) = groups.iter().find(|g| g.sd.is_none()) else {
         return match (own, groups.first()) {
             (None, _) => Ok(None),
@@ -260,6 +269,32 @@ pub(crate) fn unknown(
             Err(SpecError::Unavailable { term: term_of(encoding, group), reason }.into())
         }
     }
+}
+
+/// Scales that may be unknown beside sds that are given.
+const BESIDE_GIVEN: usize = 2;
+
+/// Refuses what a linear model of which some sds are given and some scales are not cannot have: more unknown scales
+/// than a grid takes, correlations, and slopes whose given sd is about a centred column.
+fn beside_given(encoding: &Encoding, given: &Group, own: Option<Auxiliary>) -> Result<(), Error> {
+    let unknown = encoding.groups.iter().filter(|g| g.sd.is_none());
+    let (count, correlated) = unknown.fold((usize::from(own.is_some()), false), |(count, correlated), g| {
+        (count + g.slopes.len(), correlated || g.correlated)
+    });
+    if count > BESIDE_GIVEN || correlated || !encoding.effects.is_empty() {
+        return Err(RequestError::TooManyBesideGiven { group: given.name.clone(), unknown: count }.into());
+    }
+    if !given_as_they_vary(encoding) {
+        return Err(RequestError::SlopesBesideGiven { group: given.name.clone() }.into());
+    }
+    Ok(())
+}
+
+/// True if the columns that vary with a given sd are those of the user: intercepts, or columns that are not centred.
+pub(crate) fn given_as_they_vary(encoding: &Encoding) -> bool {
+    let centred = encoding.center_and_scale().0.iter().any(|c| *c != 0.0);
+    let mut given = encoding.groups.iter().filter(|g| g.sd.is_some());
+    given.all(|g| !centred || g.slopes.iter().all(|j| encoding.is_intercept(*j)))
 }
 
 /// A group term as a formula has it.

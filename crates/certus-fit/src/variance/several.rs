@@ -108,6 +108,11 @@ impl EffectTerms {
         Term { factor: self.factor_of[term.group], effects: term.effects.len() }
     }
 
+    /// The factor of a group, a place among the levels of a row.
+    pub(crate) fn factor_of(&self, group: usize) -> usize {
+        self.factor_of[group]
+    }
+
     /// Levels of all factors.
     pub(crate) fn levels(&self) -> usize {
         self.factors.iter().map(|f| self.rows[*f].len()).sum()
@@ -191,7 +196,7 @@ impl EffectTerms {
     /// T of a term, k × k by columns, at some scales of the model.
     pub(crate) fn factor(&self, term: &EffectTerm, scales: &[f64]) -> Vec<f64> {
         let k = term.effects.len();
-        let sd = |e: usize| scales[self.unknown_scales.effects[term.effects[e]].scale];
+        let sd = |e: usize| self.unknown_scales.sd(&self.unknown_scales.effects[term.effects[e]], scales);
         let mut square: Vec<f64> = (0..k * k).map(|e| sd(e % k) * sd(e / k)).collect();
         if let Some(at) = term.correlations {
             for (place, (i, j)) in TermFit::pairs(k).enumerate() {
@@ -362,11 +367,6 @@ pub(crate) fn watching<'a>(
         observer(&Evaluation { stage, count, scales: scales(at), log_likelihood }, journal)
     }
 }
-
-/// The 90 % quantile of χ² with one degree of freedom: the cut of profile intervals.
-pub(crate) const CUT: f64 = NORMAL_95 * NORMAL_95;
-/// Rows up to which the profiles of other than linear models are computed: they take several times as long as the fit.
-pub(crate) const PROFILED: usize = 20_000;
 
 /// What is proved of covariance matrices.
 #[derive(Clone)]

@@ -50,7 +50,8 @@ impl MixturePosterior {
     ) -> Option<Result<Self, Inconsistency>> {
         let sds = vectors.get("scale.sd")?;
         let scales = unknown_scales.scales.len();
-        let (count, packed) = (sds.len() / scales, dim * (dim + 1) / 2);
+        // without unknown scales there is one node
+        let (count, packed) = (sds.len().checked_div(scales).unwrap_or(1), dim * (dim + 1) / 2);
         let part = |name: &'static str, required: usize| -> Result<&Vec<f64>, Inconsistency> {
             let found = vectors.get(name).ok_or(Inconsistency::NoVector { name })?;
             if found.len() == required {
@@ -65,13 +66,13 @@ impl MixturePosterior {
             let keys: Vec<[i64; 2]> =
                 part("scale.key", 2 * count)?.chunks_exact(2).map(|k| [k[0] as i64, k[1] as i64]).collect();
             part("scale.sd", count * scales)?;
-            let grow = scales > 1 || sds.windows(2).all(|w| w[0] < w[1]);
+            let grow = scales != 1 || sds.windows(2).all(|w| w[0] < w[1]);
             let possible = |(own, s): (&ScaleName, &f64)| match own.correlation {
                 true => s.abs() <= 1.0,
                 false => *s >= 0.0 && s.is_finite(),
             };
             let legal = count > 0
-                && sds.chunks_exact(scales).all(|s| unknown_scales.scales.iter().zip(s).all(possible));
+                && sds.chunks_exact(scales.max(1)).all(|s| unknown_scales.scales.iter().zip(s).all(possible));
             let sorted = grow && legal && keys.windows(2).all(|k| k[0] < k[1]);
             if !sorted || (sum - 1.0).abs() > 1e-9 || weights.iter().any(|w| *w < 0.0) {
                 return Err(Inconsistency::Grid);
@@ -84,7 +85,13 @@ impl MixturePosterior {
                     from += dim - j;
                 }
                 let mean = means[k * dim..][..dim].to_vec();
-                Node { sd: sds[k * scales], weight: weights[k], mean, factor, error: f64::INFINITY }
+                Node {
+                    sd: sds.get(k * scales).copied().unwrap_or(f64::NAN),
+                    weight: weights[k],
+                    mean,
+                    factor,
+                    error: f64::INFINITY,
+                }
             };
             let effects = match vectors.get("effect.mean") {
                 Some(mean) => Some(Effects {
@@ -115,7 +122,7 @@ impl MixturePosterior {
                 Some(_) => Some(part("scale.log_covariance", scales * scales)?.clone()),
                 None => None,
             };
-            let all = sds.chunks_exact(scales).map(<[f64]>::to_vec).collect();
+            let all = (0..count).map(|k| sds[k * scales..][..scales].to_vec()).collect();
             Ok(Self { nodes: (0..count).map(node).collect(), scales: all, keys, log_covariance, effects })
         };
         Some(read())

@@ -67,7 +67,7 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
         path_dependent.push(("status", "what stopped the run"));
     }
     let mut own = Record::new(&outcome, (recipe.meta)(&outcome, ended.parameters.clone()));
-    own.certificate.scale = Some(ended.scale.clone());
+    own.certificate.scale = ended.scale.clone();
     own.describe(ended.mixed.clone());
     let mut vectors = ended.mixture_posterior.vectors();
     if let Some(table) = table {
@@ -137,6 +137,13 @@ fn claims(
         Some(Err(why)) => return refute(report, why.to_string()),
         None => return refute(report, "the arrays have no grid of scales".into()),
     };
+    if unknown_scales.scales.is_empty() {
+        let groups = scale_model.model.groups();
+        let words =
+            format!("coefficients and effects of {groups} groups in closed form, by the code of the fit");
+        report.line(Word::Recomputed, words);
+        return Ok(());
+    }
     let Some(scale) = &stored.record.certificate.scale else {
         return refute(report, "a scale was not given, but fit.json has no certificate.scale".into());
     };

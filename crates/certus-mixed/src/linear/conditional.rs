@@ -33,6 +33,19 @@ pub struct Coefficients {
     pub log_marginal: f64,
 }
 
+/// The effects of the groups, β having its law: term after term, level by level.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EffectLaws {
+    /// Their means.
+    pub means: Vec<f64>,
+    /// Their variances.
+    pub variances: Vec<f64>,
+    /// Their covariances with β, p numbers per effect.
+    pub covariances: Vec<f64>,
+    /// Draws of coefficients and effects, one after the other: (β, b).
+    pub draws: Vec<f64>,
+}
+
 impl<'a> Conditional<'a> {
     /// At T of every term, relative to σ.
     pub fn new(statistics: &'a Statistics, factors: &[Vec<f64>], sigma: f64) -> Result<Self, Error> {
@@ -136,17 +149,64 @@ impl<'a> Conditional<'a> {
         betas.iter().map(one).collect()
     }
 
+    /// With G = ∂E[b | β]/∂β = −ΣD and V the covariance of β: Var b = Var(b | β) + GVGᵀ, Cov(b, β) = GV. A draw is made of
+    /// p + (effects) standard normal numbers: β of the first, then E[b | β] + [`Self::deviation`] of the others.
+    pub fn effects_under(&self, law: &Coefficients, normals: &[f64]) -> Result<EffectLaws, Error> {
+        let p = law.mean.len();
+        // columns of G, by differences of a linear function
+        let steps: Vec<Vec<f64>> = (0..p)
+            .map(|c| {
+                let mut beta = law.mean.clone();
+                beta[c] += 1.0;
+                beta
+            })
+            .collect();
+        let points: Vec<&[f64]> = std::iter::once(&law.mean).chain(&steps).map(|b| &b[..]).collect();
+        let mut all = self.effects(&points);
+        let moved = all.split_off(1);
+        let (means, mut variances) = all.swap_remove(0);
+        let mut covariances = vec![0.0; means.len() * p];
+        let slope = |e: usize, c: usize| moved[c].0[e] - means[e];
+        for (e, own) in covariances.chunks_exact_mut(p.max(1)).enumerate() {
+            (0..p).for_each(|c| own[c] = slope(e, c));
+            // Lx = g: gᵀVg = |x|², Vg = L⁻ᵀx
+            small::forward(&law.precision, p, own);
+            variances[e] += small::inner(own, own);
+            small::backward(&law.precision, p, own);
+        }
+        let width = p + means.len();
+        let mut draws = Vec::with_capacity(normals.len());
+        let half = self.half()?;
+        for z in normals.chunks_exact(width) {
+            let mut beta = z[..p].to_vec();
+            small::backward(&law.precision, p, &mut beta);
+            let apart = self.apart(&half, &z[p..]);
+            draws.extend(beta.iter().zip(&law.mean).map(|(b, m)| b + m));
+            let own = |e: usize| means[e] + apart[e] + (0..p).map(|c| slope(e, c) * beta[c]).sum::<f64>();
+            draws.extend((0..means.len()).map(own));
+        }
+        Ok(EffectLaws { means, variances, covariances, draws })
+    }
+
+    /// J of every level of factor 1.
+    fn half(&self) -> Result<Vec<f64>, Error> {
+        let found = levels(self.point.statistics, &self.point.t[0]);
+        found.map(|found| found.0).ok_or_else(|| Error::NotFinite { sds: vec![self.sigma] })
+    }
+
+    /// [`Self::deviation`] at J.
+    fn apart(&self, half: &[f64], normals: &[f64]) -> Vec<f64> {
+        let p = self.base().len();
+        let with: Vec<f64> = vec![0.0; p].into_iter().chain(normals.iter().copied()).collect();
+        // what β would take away is not needed
+        let y = vec![0.0; p * self.point.statistics.layout.rest()];
+        super::deviations::one(&self.point, half, &self.lx, &y, self.sigma, &with)[p..].to_vec()
+    }
+
     /// b − E[b | β] at standard normal numbers, as many as there are effects, in the order of [`Self::effects`]: with β
     /// given, b₂ = σΛ₂L⁻ᵀz and b₁ = J(σz − JᵀB_gb₂), as in [`super::deviations`].
     pub fn deviation(&self, normals: &[f64]) -> Result<Vec<f64>, Error> {
-        let p = self.base().len();
-        let with: Vec<f64> = vec![0.0; p].into_iter().chain(normals.iter().copied()).collect();
-        let half = levels(self.point.statistics, &self.point.t[0])
-            .ok_or_else(|| Error::NotFinite { sds: vec![self.sigma] })?
-            .0;
-        // what β would take away is not needed
-        let y = vec![0.0; p * self.point.statistics.layout.rest()];
-        Ok(super::deviations::one(&self.point, &half, &self.lx, &y, self.sigma, &with)[p..].to_vec())
+        Ok(self.apart(&self.half()?, normals))
     }
 }
 
@@ -199,5 +259,80 @@ mod tests {
             sums.iter_mut().zip(&draw).for_each(|(s, x)| *s += x * x);
         }
         sums.iter().zip(&variances).for_each(|(s, v)| assert!((s - v).abs() < 1e-10 * v, "{s} {v}"));
+    }
+
+    /// Everything against the dense posterior: precision of (β, b) = [X Z]ᵀ[X Z]/σ² + prior, from the statistics.
+    #[test]
+    fn the_joint_law_is_the_dense_one() {
+        let s = random(&[7, 4], &[(0, 1), (1, 1)], 60, &mut Noise(5));
+        let (sigma, sds) = (1.3, [0.9, 0.4]);
+        let factors = [vec![sds[0] / sigma], vec![sds[1] / sigma]];
+        let at = Conditional::new(&s, &factors, sigma).expect("finite");
+        let (prior_mean, prior) = ([1.0, -0.5], [2.0, 0.3, 0.3, 1.5]);
+        let law = at.coefficients(&prior_mean, &prior).expect("positive definite");
+        let (p, q, width) = (2, 11, 3);
+        let d = p + q;
+        let (mut h, mut b) = (vec![0.0; d * d], vec![0.0; d]);
+        let set = |h: &mut Vec<f64>, i: usize, j: usize, x: f64| (h[i * d + j], h[j * d + i]) = (x, x);
+        // rows as sums around β₀: the response is r = y − Xβ₀, so β is β₀ + δ
+        for j in 0..p {
+            for i in 0..p {
+                h[j * d + i] = s.fixed[j * width + i] / (sigma * sigma) + prior[j * p + i];
+            }
+            b[j] = s.fixed[p * width + j] / (sigma * sigma)
+                + (0..p).map(|i| prior[j * p + i] * (prior_mean[i] - s.base[i])).sum::<f64>();
+        }
+        let starts = [0, s.layout.factors[0].columns()];
+        for (f, factor) in s.layout.factors.iter().enumerate() {
+            for level in 0..factor.levels {
+                let at = p + starts[f] + level;
+                let own = s.own[f][level] / (sigma * sigma) + sds[factor.index].powi(-2);
+                set(&mut h, at, at, own);
+                for c in 0..p {
+                    set(&mut h, at, c, s.cross[f][level * width + c] / (sigma * sigma));
+                }
+                b[at] = s.cross[f][level * width + p] / (sigma * sigma);
+            }
+        }
+        for g in 0..s.layout.factors[0].levels {
+            let (columns, meeting) = s.meeting(g);
+            for (column, x) in columns.iter().zip(meeting) {
+                set(&mut h, p + g, p + starts[1] + *column as usize, x / (sigma * sigma));
+            }
+        }
+        assert!(linalg::cholesky(&mut h, d));
+        let solve = |x: &mut Vec<f64>| {
+            linalg::solve_lower(&h, d, false, x);
+            linalg::solve_lower(&h, d, true, x);
+        };
+        let mut mean = b;
+        solve(&mut mean);
+        let covariance: Vec<Vec<f64>> = (0..d)
+            .map(|j| {
+                let mut unit: Vec<f64> = (0..d).map(|i| f64::from(u8::from(i == j))).collect();
+                solve(&mut unit);
+                unit
+            })
+            .collect();
+        // draws at unit vectors: their outer products add up to the covariance matrix
+        let normals: Vec<f64> = (0..d * d).map(|e| f64::from(u8::from(e % d == e / d))).collect();
+        let found = at.effects_under(&law, &normals).expect("finite");
+        for j in 0..p {
+            assert!((law.mean[j] - s.base[j] - mean[j]).abs() < 1e-10);
+        }
+        // terms in the order of the model, effects in that of the engine: factor 0 has most levels
+        for e in 0..q {
+            assert!((found.means[e] - mean[p + e]).abs() < 1e-10, "{e}");
+            assert!((found.variances[e] - covariance[p + e][p + e]).abs() < 1e-10, "{e}");
+            for c in 0..p {
+                assert!((found.covariances[e * p + c] - covariance[p + e][c]).abs() < 1e-10, "{e} {c}");
+            }
+        }
+        let center: Vec<f64> = law.mean.iter().chain(&found.means).copied().collect();
+        for (i, j) in (0..d).flat_map(|i| (0..=i).map(move |j| (i, j))) {
+            let each = found.draws.chunks_exact(d);
+            let sum: f64 = each.map(|x| (x[i] - center[i]) * (x[j] - center[j])).sum();
+            assert!((sum - covariance[i][j]).abs() < 1e-10, "{i} {j}: {sum} {}", covariance[i][j]);
+        }
     }
 }

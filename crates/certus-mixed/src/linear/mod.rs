@@ -50,7 +50,7 @@ mod statistics;
 mod sums;
 
 pub use ball::{Ball, Unproved};
-pub use conditional::{Coefficients, Conditional};
+pub use conditional::{Coefficients, Conditional, EffectLaws};
 pub use deviations::{deviation_len, deviations};
 pub use error::Error;
 pub use fit::{LinearMixedFit, TermFit, fit, fit_from};

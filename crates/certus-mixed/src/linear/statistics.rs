@@ -270,6 +270,26 @@ impl Statistics {
         self.rows
     }
 
+    /// n = Σ w.
+    pub fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    /// Σ w (y − xβ)².
+    pub fn square(&self, beta: &[f64]) -> f64 {
+        let (p, width) = (self.layout.fixed, self.layout.fixed + 1);
+        // [X r](β₀ − β, 1)
+        let mut by: Vec<f64> = self.base.iter().zip(beta).map(|(b0, b)| b0 - b).collect();
+        by.push(1.0);
+        let row = |i: usize| (0..=p).map(|j| self.fixed[j * width + i] * by[j]).sum::<f64>();
+        (0..=p).map(|i| by[i] * row(i)).sum()
+    }
+
+    /// β₀, the least-squares fit.
+    pub fn least_squares(&self) -> &[f64] {
+        &self.base
+    }
+
     /// p.
     pub fn fixed(&self) -> usize {
         self.layout.fixed

@@ -52,11 +52,12 @@ impl Size {
 
     /// Bytes of the exact route: 16 vectors as long as a factor (iterate, trial, directions, curvature), A C twice
     /// where it is kept, and 24 numbers per row; on a pattern 9 vectors (iterate, slope, four of the conjugate
-    /// gradients, or a curvature matrix and its inverse) and 16 numbers per row, as bench/structure measures.
+    /// gradients, or a curvature matrix and its inverse), some 8 squares of the widest path and 16 numbers per row, as
+    /// bench/structure measures.
     pub fn memory(&self) -> f64 {
         let (rows, stored, widest) = (self.rows as f64, self.stored as f64, self.widest as f64);
         if self.groups > 0 {
-            return 8.0 * (9.0 * stored + 16.0 * rows);
+            return 8.0 * (9.0 * stored + 8.0 * widest * widest + 16.0 * rows);
         }
         let whitened = if rows * widest <= KEPT { rows * widest } else { 0.0 };
         // a diagonal factor is small, but its certificate is not
@@ -149,7 +150,7 @@ mod tests {
         let million =
             Size { rows: 10_000_000, dim: 5_000_005, stored: 50_000_025, widest: 10, groups: 1_000_001 };
         assert_eq!(at(million).method, Method::Exact);
-        assert_eq!(million.memory(), 8.0 * (9.0 * 50_000_025.0 + 160_000_000.0));
+        assert_eq!(million.memory(), 8.0 * (9.0 * 50_000_025.0 + 800.0 + 160_000_000.0));
         assert_eq!(
             at(Size { groups: 0, stored: 100_005 * 100_005, widest: 100_005, ..arrow }).method,
             Method::Stochastic

@@ -59,6 +59,7 @@ impl Hierarchical {
         self.forest.upward(&mut mean, &mut factor, &|mut visit| {
             let width = self.forest.nodes()[visit.node].width;
             let (mut path, mut whitened) = (Vec::new(), vec![0.0; width]);
+            let mut places = Vec::new();
             if let Some(factor) = at.factor {
                 path.resize(width * width, 0.0);
                 self.forest.path(factor, visit.node, &mut path);
@@ -66,6 +67,7 @@ impl Hierarchical {
             failure.note(self.visit(visit.node, at.mean, &rows, |entries, [e1, q0, _, _]| {
                 if at.factor.is_none() {
                     // few entries: nothing to whiten
+                    places.extend(entries.iter().map(|e| e.0));
                     for &(j, v) in entries {
                         visit.vector[j] += e1 * v;
                         for &(i, u) in entries.iter().filter(|e| e.0 >= j) {
@@ -83,6 +85,11 @@ impl Hierarchical {
                 }
             }));
             self.keep(&mut visit);
+            if at.factor.is_none() {
+                places.sort_unstable();
+                places.dedup();
+                *visit.touched = Some(places);
+            }
         });
         failure.into_result()?;
         if at.factor.is_none() {

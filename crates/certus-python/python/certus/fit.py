@@ -335,7 +335,10 @@ class Fit:
         return ppc.check(self)
 
     def simulate(self, n: int = 100, seed: int = 0) -> Array:
-        """`n` data sets that the posterior predicts for the rows of the model, one per row of the result: set k at draw k of `sample(n, seed)`."""
+        """`n` data sets for the rows of the model, one per row of the result: set k is what the posterior predicts at draw k of `sample(n, seed)`.
+
+        Of estimates (`reml`, `ml`, `scales="estimate"`) it is a parametric bootstrap: estimated coefficients and scales, new effects of all groups.
+        """
         return ppc.simulated(self, whole("n", n, 1), whole("seed", seed))
 
     def to_arviz(self, draws: int = 1000, seed: int = 0) -> Any:

@@ -12,14 +12,13 @@ use certus_mixed::correlated::{
     CorrelatedFit, Design, Error as CorrelatedError, LevelEffects, Model, Proof, Quadrature, Row,
 };
 use certus_mixed::linear::TermFit;
-use certus_mixed::{Journal, ProfileInterval, ScaleObserver, Stage};
+use certus_mixed::{Journal, ScaleObserver, Stage};
 use certus_models::Error;
 use certus_models::error::InvalidModel;
 
 use crate::variance::names::UnknownScales;
-use crate::variance::several::{
-    CUT, EffectRows, EffectTerms, PROFILED, ProvedBall, SeveralEffects, hardly_apart, watching,
-};
+use crate::variance::profiled::{CUT, PROFILED, Profiled};
+use crate::variance::several::{EffectRows, EffectTerms, ProvedBall, SeveralEffects, hardly_apart, watching};
 
 /// Correlated effects that are integrated out together, at most.
 pub(crate) const MOST_CORRELATED: usize = 3;
@@ -120,21 +119,38 @@ impl CorrelatedMixed {
         found: &CorrelatedFit,
         journal: &Journal,
         observer: &mut ScaleObserver<'_>,
-    ) -> Vec<Option<[f64; 2]>> {
-        let mut out = vec![None; self.terms.unknown_scales.scales.len()];
+    ) -> Vec<Profiled> {
+        let mut out = vec![Profiled::NotTried; self.terms.unknown_scales.scales.len()];
         if self.model.rows() > PROFILED {
             return out;
         }
         let mut watch =
             watching(Stage::Profile, found.evaluations, |at| self.scales_at(at), journal, observer);
-        let Ok(found) = self.model.profiles(found, CUT, &mut watch) else { return out };
-        let ends = |own: &Option<ProfileInterval>| own.map(|own| [own.low, own.high]);
+        let (sds, singular) = (found.term.sds.clone(), found.term.rank < found.term.sds.len());
+        let found = match self.model.profiles(found, CUT, &mut watch) {
+            Ok(found) => found,
+            Err(CorrelatedError::Stopped) => return out,
+            Err(error) => {
+                out.fill(Profiled::NotFound(error.to_string()));
+                return out;
+            }
+        };
         let (term, k) = (&self.terms.list[0], self.terms.list[0].effects.len());
         for (effect, own) in term.effects.iter().zip(&found) {
-            out[self.terms.unknown_scales.effects[*effect].scale] = ends(own);
+            out[self.terms.unknown_scales.effects[*effect].scale] = Profiled::of(*own);
         }
         if let Some(at) = term.correlations {
-            out[at..].iter_mut().zip(&found[k..]).for_each(|(out, own)| *out = ends(own));
+            for (place, (i, j)) in TermFit::pairs(k).enumerate() {
+                let own = found[k + place];
+                out[at + place] = match own {
+                    None if found[i].is_none() || found[j].is_none() => {
+                        Profiled::NotFound("that of an sd was not found".into())
+                    }
+                    // beside an sd of 0 there is none, and of a singular matrix of three effects none is looked for
+                    None if sds[i] * sds[j] == 0.0 || (singular && k > 2) => Profiled::NotTried,
+                    own => Profiled::of(own),
+                };
+            }
         }
         out
     }

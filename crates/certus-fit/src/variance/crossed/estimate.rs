@@ -6,14 +6,15 @@ use std::ops::ControlFlow;
 use certus::certificate::{counted, figure};
 use certus_mixed::collapsed::Confirmed;
 use certus_mixed::crossed::{
-    Correction, CrossedFit, Method, Sampling, deviation_len, deviations, fit, kept_mode, likelihood_at,
-    modes, profiles,
+    Correction, CrossedFit, Error as CrossedError, Method, Sampling, deviation_len, deviations, fit,
+    kept_mode, likelihood_at, modes, profiles,
 };
 use certus_mixed::{Journal, ScaleObserver, Stage};
 use certus_models::Error;
 
 use super::model::CrossedMixed;
-use crate::variance::several::{CUT, PROFILED, SeveralEffects, watching};
+use crate::variance::profiled::{CUT, PROFILED, Profiled};
+use crate::variance::several::{SeveralEffects, watching};
 
 /// The stream of the normal numbers of draws ([`certus::random::Purpose`] lists them all).
 const STREAM: u64 = 1 << 46;
@@ -107,17 +108,25 @@ impl CrossedMixed {
         found: &CrossedFit,
         journal: &Journal,
         observer: &mut ScaleObserver<'_>,
-    ) -> Vec<Option<[f64; 2]>> {
-        let mut out = vec![None; self.terms.unknown_scales.scales.len()];
+    ) -> Vec<Profiled> {
+        let mut out = vec![Profiled::NotTried; self.terms.unknown_scales.scales.len()];
         if self.model.rows() > PROFILED {
             return out;
         }
         let mut watch =
             watching(Stage::Profile, found.evaluations, |at| self.scales_of(at), journal, observer);
-        let Ok(found) = profiles(&self.model, found, CUT, &mut watch) else { return out };
-        for (term, own) in self.terms.list.iter().zip(found) {
+        let found = match profiles(&self.model, found, CUT, &mut watch) {
+            Ok(found) => found,
+            Err(CrossedError::Stopped) => return out,
+            Err(error) => {
+                out.fill(Profiled::NotFound(error.to_string()));
+                return out;
+            }
+        };
+        // several effects of a term have no profiles
+        for (term, own) in self.terms.list.iter().zip(found).filter(|(term, _)| term.effects.len() == 1) {
             let scale = self.terms.unknown_scales.effects[term.effects[0]].scale;
-            out[scale] = own.map(|own| [own.low, own.high]);
+            out[scale] = Profiled::of(own);
         }
         out
     }

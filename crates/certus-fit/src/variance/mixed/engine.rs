@@ -1,4 +1,4 @@
-//! Linear mixed models as an engine.
+//! Linear mixed models as engines.
 
 use certus::certificate::counted;
 use certus_likelihood::Prior;
@@ -8,8 +8,10 @@ use certus_mixed::{Journal, ScaleObserver};
 use certus_models::Error;
 
 use super::density::MixedDensity;
+use super::given::GivenMixed;
 use super::model::LinearMixed;
-use crate::variance::engine::{JointLaw, JointMaximum, ScaleEngine, factor_of};
+use crate::variance::engine::{ClosedForm, JointLaw, JointMaximum, ScaleEngine, factor_of};
+use crate::variance::gridded::Gridded;
 use crate::variance::piloted::{Piloted, ScalePrior};
 use crate::variance::request::criterion_name;
 
@@ -63,6 +65,24 @@ impl ScaleEngine for LinearMixed {
     }
 
     fn joint_law(&self) -> Option<&dyn JointLaw> {
+        Some(self)
+    }
+}
+
+impl Gridded for GivenMixed {
+    fn all_groups(&self) -> usize {
+        self.model.groups()
+    }
+
+    fn words(&self) -> String {
+        format!("{} integrated out in closed form", counted(self.all_groups(), "group"))
+    }
+
+    fn joint(&self) -> Option<&dyn JointLaw> {
+        Some(&self.model)
+    }
+
+    fn closed(&self) -> Option<&dyn ClosedForm> {
         Some(self)
     }
 }

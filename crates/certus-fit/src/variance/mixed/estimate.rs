@@ -8,14 +8,15 @@ use certus_mixed::linear::{
 use certus_models::Error;
 
 use super::model::LinearMixed;
-use crate::variance::several::{CUT, SeveralEffects};
+use crate::variance::profiled::{CUT, Profiled};
+use crate::variance::several::SeveralEffects;
 
 /// Levels of all groups up to which profile intervals are computed.
 const PROFILED: usize = 1000;
 /// What a change of units and back may move, as a part of a number.
 const UNITS: f64 = 4.0 * f64::EPSILON;
 /// The stream of the normal numbers of draws ([`certus::random::Purpose`] lists them all).
-const STREAM: u64 = 1 << 42;
+pub(super) const STREAM: u64 = 1 << 42;
 
 impl LinearMixed {
     /// The estimate with the effects of all groups.
@@ -52,14 +53,15 @@ impl LinearMixed {
 
     /// Profile intervals of sds, where they take no longer than the fit or so; an end that cannot be found is left to
     /// the curvature.
-    pub(crate) fn profiles(&self, found: &LinearMixedFit) -> Vec<Option<[f64; 2]>> {
-        let mut out = vec![None; self.terms.unknown_scales.scales.len()];
+    pub(crate) fn profiles(&self, found: &LinearMixedFit) -> Vec<Profiled> {
+        let mut out = vec![Profiled::NotTried; self.terms.unknown_scales.scales.len()];
         if self.groups() > PROFILED {
             return out;
         }
-        let of = |scale: Scale| {
-            let interval = profile(&self.statistics, found, scale, CUT).ok().flatten()?;
-            (interval.low.is_finite() && interval.high.is_finite()).then_some([interval.low, interval.high])
+        let of = |scale: Scale| match profile(&self.statistics, found, scale, CUT) {
+            Ok(None) => Profiled::NotFound("a covariance matrix is singular".into()),
+            Ok(found) => Profiled::of(found),
+            Err(error) => Profiled::NotFound(error.to_string()),
         };
         for (t, term) in self.terms.list.iter().enumerate() {
             for (e, effect) in term.effects.iter().enumerate() {

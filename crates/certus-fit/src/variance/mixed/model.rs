@@ -9,7 +9,7 @@ use certus_models::Error;
 use certus_models::error::InvalidModel;
 
 use crate::variance::engine::JointLaw;
-use crate::variance::names::{ScaleName, UnknownScales};
+use crate::variance::names::UnknownScales;
 use crate::variance::several::{EffectRow, EffectTerms, each_row, hardly_apart};
 
 /// The rows of a linear mixed model, summed up.
@@ -76,13 +76,11 @@ impl LinearMixed {
         -0.5 * (value + self.log_units)
     }
 
-    /// T of every term and σ at some scales of the model.
+    /// T of every term and σ at some scales of the model, σ the last of them.
     fn factors(&self, scales: &[f64]) -> (Vec<Vec<f64>>, f64) {
         let sigma = scales.last().copied().unwrap_or(f64::NAN);
-        let names = &self.terms.unknown_scales.scales;
-        let relative = |(own, x): (&ScaleName, &f64)| if own.correlation { *x } else { x / sigma };
-        let relative: Vec<f64> = names.iter().zip(scales).map(relative).collect();
-        (self.terms.list.iter().map(|term| self.terms.factor(term, &relative)).collect(), sigma)
+        let relative = |term| self.terms.factor(term, scales).iter().map(|t| t / sigma).collect();
+        (self.terms.list.iter().map(relative).collect(), sigma)
     }
 
     /// −2 log L at some scales of the model.

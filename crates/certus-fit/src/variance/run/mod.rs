@@ -1,6 +1,7 @@
 //! A model whose scales are not all known (the sd of a group, the noise, the dispersion): the run, and what is found in
 //! the words of fit.json.
 
+mod closed;
 mod terms;
 mod words;
 
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 use crate::record::{CriterionValue, GroupEffect, GroupTerm, Parameter, RecordedLevel, Scale, Source};
 use certus::auto::TracePoint;
-use certus::certificate::significant;
+use certus::certificate::{Posterior, significant};
 use certus::fit::Status;
 use certus::{Goal, Outcome};
 use certus_mixed::collapsed::{Effect, recalled_effects};
@@ -28,8 +29,10 @@ use crate::variance::engine::JointMaximum;
 use crate::variance::mixture::{Effects, MixturePosterior};
 use crate::variance::model::ScaleModel;
 use crate::variance::names::Shape;
+use crate::variance::profiled::Profiled;
 use crate::variance::request::Scales;
 use crate::variance::several::SeveralEffects;
+use certus_data::Prepared;
 use certus_data::encoding::Group;
 
 /// Groups whose effects are computed between two checks of the clock and the observer.
@@ -46,8 +49,8 @@ const ENDS: f64 = 1e-5;
 pub struct ScalesOutcome {
     /// The mixture.
     pub mixture_posterior: MixturePosterior,
-    /// `certificate.scale`.
-    pub scale: Scale,
+    /// `certificate.scale`; none if nothing is unknown.
+    pub scale: Option<Scale>,
     /// The effects of the groups on the user's scale, in the order of their levels; none if the run was stopped before.
     pub groups: Vec<GroupEffect>,
     /// The table of parameters.
@@ -60,8 +63,10 @@ pub struct ScalesOutcome {
     pub(crate) known: KnownOfScales,
     /// `groups` and `criterion`, of a model with several group effects.
     pub(crate) mixed: Option<(Vec<GroupTerm>, CriterionValue)>,
+    /// How far the Gaussian is from the posterior, if nothing is unknown.
+    pub(crate) closed: Option<Posterior>,
     /// Its profile intervals, scale by scale.
-    profiles: Vec<Option<[f64; 2]>>,
+    profiles: Vec<Profiled>,
 }
 
 impl ScalesOutcome {
@@ -80,8 +85,8 @@ impl Problem {
     pub(crate) fn with_effects(&self, mut scales: ScalesOutcome) -> ScalesOutcome {
         if let (Some(effects), Some(scale_model)) = (scales.effects.take(), self.collapsed()) {
             scales.groups = words::on_user_scale(scale_model, &self.prepared.encoding.groups, &effects);
-            if scale_model.unknown_scales.effects.len() == 1 {
-                (scales.scale.smallest, scales.scale.largest) = words::extremes(&scales.groups);
+            if let ([_], Some(scale)) = (&scale_model.unknown_scales.effects[..], &mut scales.scale) {
+                (scale.smallest, scale.largest) = words::extremes(&scales.groups);
             }
             let deviations = std::mem::take(&mut scales.deviations);
             let kept = Effects::new(&effects).filter(|e| !e.mean.is_empty());
@@ -105,28 +110,43 @@ impl Problem {
             return Err(InvalidModel::Requires { what, required }.into());
         };
         if *choice != MethodChoice::Auto(Method::Auto) {
-            return Err(InvalidModel::Unsupported {
-                what: scale_model.unknown_scales.are() + " not given, so there is no choice of method",
-                remedy: "leave method out, or give it (group-sd, sigma, dispersion)",
-            }
-            .into());
+            let (what, remedy) = match scale_model.unknown_scales.scales.is_empty() {
+                true => (
+                    "the posterior of crossed groups is computed in closed form, so there is no choice of method".into(),
+                    "leave method out",
+                ),
+                false => (
+                    scale_model.unknown_scales.are() + " not given, so there is no choice of method",
+                    "leave method out, or give it (group-sd, sigma, dispersion)",
+                ),
+            };
+            return Err(InvalidModel::Unsupported { what, remedy }.into());
         }
         goal.validate()?;
         let groups = &self.prepared.encoding.groups;
         let mut journal = saved.map_or(Ok(Journal::default()), Journal::decode)?;
-        let mut run =
-            Run { scale_model, groups, goal, observer, began: Instant::now(), passes: 0, late: false };
+        let prepared = &self.prepared;
+        let mut run = Run {
+            scale_model,
+            prepared,
+            groups,
+            goal,
+            observer,
+            began: Instant::now(),
+            passes: 0,
+            late: false,
+        };
         let (mut outcome, mut scales) = certus::parallel::install(goal.threads, || run.go(&mut journal))??;
         let unknown_scales = &scale_model.unknown_scales;
         scales.parameters = scales.mixture_posterior.parameters(&self.quantities, unknown_scales);
         for (own, ends) in unknown_scales.scales.iter().zip(&scales.profiles) {
             let row = scales.parameters.iter_mut().find(|row| row.name == own.name);
-            if let (Some(row), Some([low, high])) = (row, ends) {
+            if let (Some(row), Some([low, high])) = (row, ends.interval()) {
                 (row.q05, row.q95) = (Some(low * own.unit), Some(high * own.unit));
             }
         }
         // the share of a single sd in the variance has the ends of the sd's interval
-        if let [Some(ends)] = &scales.profiles[..] {
+        if let [Profiled::Interval(ends)] = &scales.profiles[..] {
             for share in &unknown_scales.rows {
                 let row = scales.parameters.iter_mut().find(|row| row.name == share.name);
                 if let (Some(row), Shape::Share(rest)) = (row, &share.shape) {
@@ -138,7 +158,10 @@ impl Problem {
                 }
             }
         }
-        judge(&mut outcome, &scales.scale, asked, scale_model);
+        match &scales.scale {
+            Some(scale) => judge(&mut outcome, scale, asked, scale_model),
+            None => asked.iter().for_each(|level| level.judge(&mut outcome)),
+        }
         Ok((outcome, scales))
     }
 }
@@ -168,6 +191,7 @@ fn judge(outcome: &mut Outcome, scale: &Scale, asked: Option<RequiredLevel>, sca
 
 struct Run<'a> {
     scale_model: &'a ScaleModel,
+    prepared: &'a Prepared,
     groups: &'a [Group],
     goal: &'a Goal,
     observer: &'a mut RunObserver<'a>,
@@ -208,6 +232,10 @@ impl Run<'_> {
     fn go(&mut self, journal: &mut Journal) -> Result<(Outcome, ScalesOutcome), Error> {
         let scale_model = self.scale_model;
         let model = &scale_model.model;
+        let given = model.closed_form();
+        if let Some(model) = given.filter(|_| scale_model.unknown_scales.scales.is_empty()) {
+            return self.in_closed_form(model, journal);
+        }
         let profiled = scale_model.scales == Scales::Estimate;
         let found = model.estimate(journal, &mut |now, journal| self.pass(now, journal), profiled)?;
         if let Some(several) = &found.several {
@@ -233,8 +261,17 @@ impl Run<'_> {
             Some(grid_posterior) => grid_posterior.mixture_posterior(),
             None => found.mixture_posterior(),
         };
-        let mut effects: Vec<Effect> = Vec::new();
-        if !stopped {
+        let (mut effects, mut deviations) = (Vec::<Effect>::new(), Vec::new());
+        if let Some(model) = given.filter(|_| !stopped) {
+            let (few, scales) = mixture_posterior.thinned();
+            let mut look = |k: usize| {
+                self.look(Stage::Effects, format!("grid point {} of {}", k + 1, few.len()), journal)
+            };
+            match model.effects(&few, &scales, &mut look)? {
+                Some(found) => (effects, deviations) = (found.effects, found.deviations),
+                None => stopped = true,
+            }
+        } else if !stopped {
             let (few, scales) = mixture_posterior.thinned();
             let groups = model.groups();
             for from in (0..groups).step_by(CHUNK) {
@@ -250,7 +287,8 @@ impl Run<'_> {
                 })?);
             }
         }
-        mixture_posterior.effects = Effects::new(&effects).filter(|e| !e.mean.is_empty());
+        let kept = Effects::new(&effects).filter(|e| !e.mean.is_empty());
+        mixture_posterior.effects = kept.map(|kept| Effects { deviations, ..kept });
         let groups = words::on_user_scale(scale_model, self.groups, &effects);
         let known = KnownOfScales::new(scale_model, &found, grid_posterior.as_ref());
         let scale = self.scale(&found, grid_posterior.as_ref(), grid_posterior.is_some(), &groups);
@@ -264,13 +302,14 @@ impl Run<'_> {
         let (profiles, deviations) = (found.profiles, Vec::new());
         let scales = ScalesOutcome {
             mixture_posterior,
-            scale,
+            scale: Some(scale),
             groups,
             parameters,
             effects,
             deviations,
             known,
             mixed,
+            closed: None,
             profiles,
         };
         Ok((outcome, scales))
@@ -299,7 +338,7 @@ impl Run<'_> {
         let outcome = self.outcome(found, None, &mixture_posterior, &known, stopped)?;
         let scales = ScalesOutcome {
             mixture_posterior,
-            scale,
+            scale: Some(scale),
             groups,
             parameters: Vec::new(),
             effects: None,
@@ -309,6 +348,7 @@ impl Run<'_> {
                 let (thetas, count, weight) = (&several.thetas, several.parameters, several.weight);
                 terms::terms_and_criterion(scale_model, self.groups, found, thetas, count, weight)
             }),
+            closed: None,
             profiles: found.profiles.clone(),
         };
         Ok((outcome, scales))

@@ -14,6 +14,7 @@ use super::Run;
 use crate::variance::engine::{GridPosterior, JointMaximum};
 use crate::variance::mixture::MixturePosterior;
 use crate::variance::model::ScaleModel;
+use crate::variance::profiled::Profiled;
 use crate::variance::request::Scales;
 use crate::variance::several::Highest;
 
@@ -71,6 +72,8 @@ pub(crate) struct KnownOfScales {
     several: Option<bool>,
     /// The scales that have profile intervals.
     profiled: Vec<String>,
+    /// Those whose search failed, and why.
+    not_found: Vec<String>,
 }
 
 impl KnownOfScales {
@@ -97,9 +100,29 @@ impl KnownOfScales {
         let (linear, on_a_grid) = (scale_model.linear, grid_posterior.is_some());
         let names = || scale_model.unknown_scales.scales.iter().map(|own| own.name.clone());
         let several = found.several.as_ref().map(|several| several.scales_known);
-        let profiled = names().zip(&found.profiles).filter(|(_, ends)| ends.is_some());
-        let profiled = profiled.map(|(name, _)| name).collect();
-        Self { likelihood, which, linear, on_a_grid, several, profiled }
+        let (mut profiled, mut not_found) = (Vec::new(), Vec::new());
+        for (name, own) in names().zip(&found.profiles) {
+            match own {
+                Profiled::Interval(_) => profiled.push(name),
+                Profiled::NotFound(why) => not_found.push(format!("{name} ({why})")),
+                Profiled::NotTried => {}
+            }
+        }
+        Self { likelihood, which, linear, on_a_grid, several, profiled, not_found }
+    }
+
+    /// Of a model of which everything is given.
+    pub(super) fn of_closed_form(scale_model: &ScaleModel) -> Self {
+        let (likelihood, profiled) = (NOT_PROVED.into(), Vec::new());
+        Self {
+            likelihood,
+            which: "scales",
+            linear: scale_model.linear,
+            on_a_grid: false,
+            several: None,
+            profiled,
+            not_found: Vec::new(),
+        }
     }
 
     /// What is proved about the mixture, and what is only estimated.
@@ -113,7 +136,16 @@ impl KnownOfScales {
         self.assuming(&format!("not checked: {why}; {advice}"))
     }
 
+    /// The assumptions, and where profile intervals are missing.
     fn assuming(&self, check: &str) -> String {
+        let missing = match self.not_found.is_empty() {
+            true => String::new(),
+            false => format!("; no profile interval was found for {}", self.not_found.join(", ")),
+        };
+        format!("{}{missing}", self.assumed(check))
+    }
+
+    fn assumed(&self, check: &str) -> String {
         let Self { likelihood, which, profiled, .. } = self;
         if let Some(scales_known) = &self.several {
             let ends = match profiled.is_empty() {
@@ -350,5 +382,36 @@ impl Run<'_> {
             error: None,
             elapsed: self.began.elapsed(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use certus_mixed::ProfileInterval;
+
+    /// A search that fails is told with its reason, and nothing is said of what was not looked for.
+    #[test]
+    fn missing_profile_intervals_have_reasons() {
+        let interval = |low, high| Profiled::of(Some(ProfileInterval { low, high }));
+        assert_eq!(interval(0.5, 2.0), Profiled::Interval([0.5, 2.0]));
+        assert_eq!(interval(0.5, f64::INFINITY), Profiled::NotFound("its upper end is not finite".into()));
+        assert_eq!(Profiled::of(None).interval(), None);
+        let known = KnownOfScales {
+            likelihood: NOT_PROVED.into(),
+            which: "scales",
+            linear: true,
+            on_a_grid: false,
+            several: Some(true),
+            profiled: vec!["sd(a)".into()],
+            not_found: vec!["sd(b) (the search for an end failed)".into()],
+        };
+        let said = known.of_mixture();
+        let words = "other errors of scales from the curvature; no profile interval was found for sd(b) (the search for \
+            an end failed)";
+        assert!(said.contains("intervals of sd(a) are profile intervals") && said.ends_with(words), "{said}");
+        assert!(
+            !KnownOfScales { not_found: Vec::new(), ..known }.of_mixture().contains("no profile interval")
+        );
     }
 }
