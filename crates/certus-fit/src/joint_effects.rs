@@ -1,5 +1,6 @@
-//! Effects of groups whose sd was not given: those of linear models drawn together with the coefficients and the scales,
-//! from their law given these and the rows (docs/mixed.md, P1); those of new groups, from their law given the scales.
+//! Effects of groups whose sd was not given: those of linear models drawn together with the coefficients and the
+//! scales, from their law given these and the rows (docs/mixed.md, P1); those of new groups, from their law given the
+//! scales.
 
 use certus::parallel;
 use certus::random::{Purpose, Random};
@@ -79,8 +80,8 @@ impl<'a> JointEffects<'a> {
         Ok(Self { unknown, points, effects, sigma })
     }
 
-    /// New effects of all groups of the problem, from their law at some coefficients and scales: of the groups of a term
-    /// N(0, TTᵀ), T the lower factor of their covariance matrix.
+    /// New effects of all groups of the problem, from their law at some coefficients and scales: of the groups of a
+    /// term N(0, TTᵀ), T the lower factor of their covariance matrix.
     pub(crate) fn of_new_groups(
         problem: &Problem,
         unknown: &'a UnknownScales,
