@@ -64,9 +64,16 @@ impl<'a> JointEffects<'a> {
         if kept < ENOUGH.min(points.len()) {
             return Err(RequestError::NoDraws("its groups have too many effects to draw them").into());
         }
-        points.truncate(quick.max(ENOUGH).min(kept));
+        // one factorisation is enough where all scales are the same
+        let all_given = unknown.scales.is_empty();
+        points.truncate(if all_given { kept } else { quick.max(ENOUGH).min(kept) });
         let mut normals = vec![0.0; points.len() * levels];
         Random::new(0, Purpose::Sample, 0).normals(STREAM, 0, levels, &mut normals);
+        if let Some(sigma) = sigma.filter(|_| all_given) {
+            let betas: Vec<&[f64]> = points.iter().map(|(beta, _)| &beta[..]).collect();
+            let effects = model.drawn_effects_of_all(&betas, &[sigma], &normals)?;
+            return Ok(Self { unknown, points, effects, sigma: Some(sigma) });
+        }
         let mut found: Vec<Result<Vec<f64>, certus_models::Error>> = Vec::with_capacity(points.len());
         found.resize_with(points.len(), || Ok(Vec::new()));
         let one = |k: usize, part: &mut [Result<Vec<f64>, certus_models::Error>]| {

@@ -124,6 +124,23 @@ impl LinearMixed {
         Ok(means.iter().zip(&apart).map(|(m, x)| m + x).collect())
     }
 
+    /// The same for several coefficients at the same scales.
+    pub(crate) fn drawn_effects_of_all(
+        &self,
+        betas: &[&[f64]],
+        scales: &[f64],
+        normals: &[f64],
+    ) -> Result<Vec<Vec<f64>>, Error> {
+        let at = self.conditional(scales)?;
+        let each = at.effects(betas).into_iter().zip(normals.chunks_exact(self.effects_count().max(1)));
+        let one = |((means, _), z): ((Vec<f64>, Vec<f64>), &[f64])| {
+            let apart = self.named(at.deviation(z))?;
+            let sum: Vec<f64> = means.iter().zip(&apart).map(|(m, x)| m + x).collect();
+            Ok(self.terms.ordered(&sum))
+        };
+        each.map(one).collect()
+    }
+
     /// Effects: one for every level of every term.
     pub(crate) fn effects_count(&self) -> usize {
         self.terms.levels_of_effects().count()
