@@ -1,5 +1,6 @@
-//! Effects of groups whose sd was not given: those of linear models drawn together with the coefficients and the scales,
-//! from their law given these and the rows (docs/mixed.md, P1); those of new groups, from their law given the scales.
+//! Effects of groups whose sd was not given: those of linear models drawn together with the coefficients and the
+//! scales, from their law given these and the rows (docs/mixed.md, P1); those of new groups, from their law given the
+//! scales.
 
 use certus::parallel;
 use certus::random::{Purpose, Random};
@@ -58,9 +59,16 @@ impl<'a> JointEffects<'a> {
         if kept < ENOUGH.min(points.len()) {
             return Err(RequestError::NoDraws("its groups have too many effects to draw them").into());
         }
-        points.truncate(quick.max(ENOUGH).min(kept));
+        // one factorisation is enough where all scales are the same
+        let all_given = unknown.scales.is_empty();
+        points.truncate(if all_given { kept } else { quick.max(ENOUGH).min(kept) });
         let mut normals = vec![0.0; points.len() * levels];
         Random::new(0, Purpose::Sample, 0).normals(STREAM, 0, levels, &mut normals);
+        if let Some(sigma) = sigma.filter(|_| all_given) {
+            let betas: Vec<&[f64]> = points.iter().map(|(beta, _)| &beta[..]).collect();
+            let effects = model.drawn_effects_of_all(&betas, &[sigma], &normals)?;
+            return Ok(Self { unknown, points, effects, sigma: Some(sigma) });
+        }
         let mut found: Vec<Result<Vec<f64>, certus_models::Error>> = Vec::with_capacity(points.len());
         found.resize_with(points.len(), || Ok(Vec::new()));
         let one = |k: usize, part: &mut [Result<Vec<f64>, certus_models::Error>]| {
@@ -74,8 +82,8 @@ impl<'a> JointEffects<'a> {
         Ok(Self { unknown, points, effects, sigma })
     }
 
-    /// New effects of all groups of the problem, from their law at some coefficients and scales: of the groups of a term
-    /// N(0, TTᵀ), T the lower factor of their covariance matrix.
+    /// New effects of all groups of the problem, from their law at some coefficients and scales: of the groups of a
+    /// term N(0, TTᵀ), T the lower factor of their covariance matrix.
     pub(crate) fn of_new_groups(
         problem: &Problem,
         unknown: &'a UnknownScales,

@@ -169,8 +169,8 @@ pub enum RequestError {
     /// Slopes with a given sd beside scales that are not given.
     #[error(
         "the sd of the group {group} is given, but not all scales are, which is supported only where intercepts alone \
-            vary with a given sd: give all sds and sigma, leave out group-sd, or do not standardise (--no-standardise, in \
-            Python standardise=False)"
+            vary with a given sd: give all sds and sigma, leave out group-sd, or do not standardise \
+            (--no-standardise, in Python standardise=False)"
     )]
     SlopesBesideGiven {
         /// The group.

@@ -150,6 +150,14 @@ pub(crate) trait JointLaw: Sync {
     /// A draw of them, made of as many normal numbers; σ is the last scale.
     fn drawn_effects(&self, beta: &[f64], scales: &[f64], normals: &[f64]) -> Result<Vec<f64>, Error>;
 
+    /// The same for several coefficients at the same scales.
+    fn drawn_effects_of_all(
+        &self,
+        betas: &[&[f64]],
+        scales: &[f64],
+        normals: &[f64],
+    ) -> Result<Vec<Vec<f64>>, Error>;
+
     /// What a draw takes, in terms of a sum over rows.
     fn cost(&self) -> f64;
 }

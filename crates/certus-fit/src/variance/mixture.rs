@@ -304,9 +304,10 @@ impl MixturePosterior {
         let grid = self.grid();
         let sampler = grid.as_ref().map(Grid::sampler);
         let center = unknown_scales.coordinates(&self.scales[0]);
-        let factor = self.log_covariance.clone().and_then(|c| factor_of_some(c, &center));
+        let errors = self.log_covariance.clone().filter(|c| !c.is_empty());
+        let factor = errors.and_then(|c| factor_of_some(c, &center));
         let mut of_scales = vec![0.0; if factor.is_some() { k * n } else { 0 }];
-        if k > 0 {
+        if factor.is_some() {
             random.normals(3, 0, k, &mut of_scales);
         }
         for draw in 0..n {

@@ -149,8 +149,8 @@ impl<'a> Conditional<'a> {
         betas.iter().map(one).collect()
     }
 
-    /// With G = ∂E[b | β]/∂β = −ΣD and V the covariance of β: Var b = Var(b | β) + GVGᵀ, Cov(b, β) = GV. A draw is made of
-    /// p + (effects) standard normal numbers: β of the first, then E[b | β] + [`Self::deviation`] of the others.
+    /// With G = ∂E[b | β]/∂β = −ΣD and V the covariance of β: Var b = Var(b | β) + GVGᵀ, Cov(b, β) = GV. A draw is made
+    /// of p + (effects) standard normal numbers: β of the first, then E[b | β] + [`Self::deviation`] of the others.
     pub fn effects_under(&self, law: &Coefficients, normals: &[f64]) -> Result<EffectLaws, Error> {
         let p = law.mean.len();
         // columns of G, by differences of a linear function

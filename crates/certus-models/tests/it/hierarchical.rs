@@ -264,6 +264,10 @@ fn crossed_factors_equal_the_dense_solver() {
         ];
         compare(&rows, &nested, name, &mut dice);
     }
+    // a group has met three of fifty on its path: the others are left out of what it sends up the tree
+    let (rows, labels) = simulate_grouped("logistic", 60, 3, 2, &[0], &mut dice);
+    let items: Vec<usize> = (0..labels.len()).map(|i| (i * i + 3 * i) % 50).collect();
+    compare(&rows, &[term(labels, &[0], &[0.9]), term(items, &[0], &[0.7])], "logistic", &mut dice);
     // two large crossed factors: refused with the figure
     let n = 4000;
     let rows = Memory {

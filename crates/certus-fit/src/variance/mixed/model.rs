@@ -125,6 +125,22 @@ impl JointLaw for LinearMixed {
         Ok(means.iter().zip(&apart).map(|(m, x)| m + x).collect())
     }
 
+    fn drawn_effects_of_all(
+        &self,
+        betas: &[&[f64]],
+        scales: &[f64],
+        normals: &[f64],
+    ) -> Result<Vec<Vec<f64>>, Error> {
+        let at = self.conditional(scales)?;
+        let each = at.effects(betas).into_iter().zip(normals.chunks_exact(self.effects_count().max(1)));
+        let one = |((means, _), z): ((Vec<f64>, Vec<f64>), &[f64])| {
+            let apart = self.named(at.deviation(z))?;
+            let sum: Vec<f64> = means.iter().zip(&apart).map(|(m, x)| m + x).collect();
+            Ok(self.terms.ordered(&sum))
+        };
+        each.map(one).collect()
+    }
+
     /// Levels with their matrices, and dense factors of the connected components of the factors but one.
     fn cost(&self) -> f64 {
         let design = self.terms.design();

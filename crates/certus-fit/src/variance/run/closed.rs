@@ -63,7 +63,8 @@ impl Run<'_> {
         let posterior =
             Posterior { statement: statement(), log_evidence: None, mean_error: Some(left), sd_error: None };
         let message = format!(
-            "posterior of the coefficients and of {all} in closed form; what rounding left is about {} nats (estimated)",
+            "posterior of the coefficients and of {all} in closed form; what rounding left is about {} nats \
+                (estimated)",
             figure(bound)
         );
         let count = self.passes as u64;

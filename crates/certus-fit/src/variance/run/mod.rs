@@ -112,7 +112,9 @@ impl Problem {
         if *choice != MethodChoice::Auto(Method::Auto) {
             let (what, remedy) = match scale_model.unknown_scales.scales.is_empty() {
                 true => (
-                    "the posterior of crossed groups is computed in closed form, so there is no choice of method".into(),
+                    "the posterior of crossed groups is computed in closed form, so there is no choice of \
+                        method"
+                        .into(),
                     "leave method out",
                 ),
                 false => (

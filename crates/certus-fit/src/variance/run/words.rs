@@ -407,8 +407,8 @@ mod tests {
             not_found: vec!["sd(b) (the search for an end failed)".into()],
         };
         let said = known.of_mixture();
-        let words = "other errors of scales from the curvature; no profile interval was found for sd(b) (the search for \
-            an end failed)";
+        let words = "other errors of scales from the curvature; no profile interval was found for sd(b) (the \
+            search for an end failed)";
         assert!(said.contains("intervals of sd(a) are profile intervals") && said.ends_with(words), "{said}");
         assert!(
             !KnownOfScales { not_found: Vec::new(), ..known }.of_mixture().contains("no profile interval")
