@@ -30,6 +30,7 @@ mod conditional;
 mod derivatives;
 mod deviations;
 mod diagonal;
+mod enclosure;
 mod error;
 mod fit;
 mod global;
@@ -41,6 +42,9 @@ mod point;
 mod profile;
 mod proof;
 mod relations;
+#[cfg(test)]
+mod roots;
+mod rounding;
 #[cfg(test)]
 pub(crate) mod sample;
 mod search;

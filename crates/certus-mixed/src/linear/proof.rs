@@ -3,15 +3,17 @@
 
 use super::ball::{Ball, Constants, Unproved, ball};
 use super::boundary;
-use super::derivatives::{Derivatives, direction, traces};
-use super::moments::Moments;
-use super::point::Point;
+use super::chart::Frame;
+use super::derivatives::{Direction, direction};
+use super::enclosure::Enclosure;
+use super::point::{Criterion, Point};
+use super::rounding::{Verified, verified};
 use super::search::Place;
+use super::slopes::Slopes;
 use super::small;
 use super::statistics::Statistics;
 
-/// What is proved of the estimated covariance matrices, in exact arithmetic on the sums; `rounding` is what rounding is
-/// expected to add, and not a bound of it (docs/mixed.md, R1).
+/// What is proved of the estimated covariance matrices, rounding included (docs/mixed.md, R1).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Proof {
     /// L1.
@@ -69,7 +71,7 @@ fn inflation(point: &Point<'_>) -> f64 {
 }
 
 /// What can be proved at this place.
-pub(super) fn prove(s: &Statistics, place: &Place<'_>, moments: &Moments) -> Proof {
+pub(super) fn prove(s: &Statistics, place: &Place<'_>) -> Proof {
     let none = |reason| Proof::None { reason };
     let singular = place.frames.iter().position(|f| f.k > 1 && f.rank < f.k);
     if let Some(term) = singular {
@@ -77,30 +79,10 @@ pub(super) fn prove(s: &Statistics, place: &Place<'_>, moments: &Moments) -> Pro
     }
     let zero: Vec<usize> =
         place.frames.iter().enumerate().filter(|(_, f)| f.rank == 0).map(|(term, _)| term).collect();
-    let mut directions = Vec::new();
-    for (term, frame) in place.frames.iter().enumerate() {
-        let factor = s.layout.places[term].factor;
-        if frame.rank == 0 {
-            let w = boundary::frame(s, term, zero.len());
-            directions.push(direction(s, term, factor, &[w], vec![1.0]));
-        } else {
-            directions.extend(frame.basis().into_iter().map(|b| direction(s, term, factor, &frame.w, b)));
-        }
-    }
-    let derivatives = Derivatives::new(&place.point, &place.slopes, &directions);
-    let e = traces(moments, &directions);
-    let (m, relative) = (place.point.freedom(), perturbation(&place.point));
-    let sizes = derivatives.trace.iter().zip(&derivatives.q1);
-    let constants = Constants {
-        m,
-        directions: &directions,
-        rounding: sizes.map(|(t, q)| 4.0 * relative * (t.abs() + m * q.abs())).collect(),
-        hessian: derivatives.hessian(&e),
-        e,
-        gradient: derivatives.gradient,
-        q1: derivatives.q1,
-        q2: derivatives.q2,
+    let Some((directions, at)) = derivatives(s, place.point.criterion, &place.frames, &zero) else {
+        return none(Unproved::Rounding);
     };
+    let constants = Constants { directions: &directions, at: &at };
     let inside: Vec<usize> = (0..directions.len()).filter(|&i| !zero.contains(&directions[i].term)).collect();
     let ball = if inside.is_empty() { None } else { Some(ball(&constants, &inside)) };
     match (ball, zero.is_empty()) {
@@ -121,4 +103,32 @@ pub(super) fn prove(s: &Statistics, place: &Place<'_>, moments: &Moments) -> Pro
             }
         }
     }
+}
+
+/// Derivatives with bounds of their errors, in units of the estimate: Z ← ZW, so that T is the identity, or 0 for the
+/// terms `zero`.
+fn derivatives(
+    s: &Statistics,
+    criterion: Criterion,
+    frames: &[Frame],
+    zero: &[usize],
+) -> Option<(Vec<Direction>, Verified)> {
+    let units: Vec<Vec<f64>> = frames
+        .iter()
+        .enumerate()
+        .map(|(t, f)| if f.rank == 0 { vec![boundary::frame(s, t, zero.len())] } else { f.w.clone() })
+        .collect();
+    let exact = Enclosure::new(s, &s.layout.blocks(&units));
+    let terms: Vec<Vec<f64>> =
+        frames.iter().map(|f| if f.rank == 0 { vec![0.0] } else { small::identity(f.k) }).collect();
+    let point = Point::new(&exact.middle, criterion, &terms).ok()?;
+    let slopes = Slopes::new(&point);
+    let mut directions = Vec::new();
+    for (term, frame) in frames.iter().enumerate() {
+        let (factor, one) = (s.layout.places[term].factor, small::identity(frame.k));
+        let basis = if frame.rank == 0 { vec![vec![1.0]] } else { frame.basis() };
+        directions.extend(basis.into_iter().map(|b| direction(s, term, factor, &one, b)));
+    }
+    let at = verified(&exact, criterion, &point, &slopes, &directions)?;
+    Some((directions, at))
 }
