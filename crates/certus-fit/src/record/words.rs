@@ -113,11 +113,11 @@ impl Scale {
         }
     }
 
-    /// What a proof about several group effects allows for and does not enclose.
-    pub fn proved_up_to(&self) -> &'static str {
+    /// "proved", and what a proof about several group effects allows for and does not enclose.
+    pub fn proved(&self) -> &'static str {
         match self.theorem.as_deref() {
-            Some("Theorem G2") => "rounding and the quadrature of second and third derivatives",
-            _ => "rounding",
+            Some("Theorem G2") => "proved up to rounding and the quadrature of second and third derivatives",
+            _ => "proved",
         }
     }
 
@@ -155,7 +155,7 @@ impl Scale {
             known.push(format!("no other stationary point has all of these variances within {part} %"));
         }
         let theorem = self.theorem.as_deref().unwrap_or_default();
-        let up_to = self.proved_up_to();
+        let proved = self.proved();
         let highest = match (self.global, self.global_reason.as_deref()) {
             (Some(true), _) => {
                 format!("; no other variances have a higher {objective} (proved up to rounding, Theorem L3)")
@@ -166,7 +166,7 @@ impl Scale {
             ),
             (None, _) => String::new(),
         };
-        format!("{these}{} (proved up to {up_to}, {theorem}){highest}", known.join("; "))
+        format!("{these}{} ({proved}, {theorem}){highest}", known.join("; "))
     }
 
     /// What is known about other maxima, in words: those that were found, and where others are not excluded.

@@ -57,7 +57,7 @@ pub struct Ball {
     pub epsilon: f64,
     /// What of it is the bound on rounding, R1.
     pub rounding: f64,
-    /// By how much of itself the computed Q is off at most.
+    /// By how much of itself the Q that σ is computed from is off at most.
     pub noise_error: f64,
     /// r₀.
     pub inner: f64,

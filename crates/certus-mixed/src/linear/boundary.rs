@@ -105,7 +105,8 @@ fn region(
         let mut across = 0.0;
         if !inside.is_empty() {
             let off = part(&c.at.hessian_error, d, inside, &[i]);
-            across = grown * dual(&factor, &part(&c.at.hessian, d, inside, &[i])) + small::inner(&off, &roots);
+            across =
+                grown * dual(&factor, &part(&c.at.hessian, d, inside, &[i])) + small::inner(&off, &roots);
         }
         let size = |j: usize| c.at.hessian[j * d + i].abs() + c.at.hessian_error[j * d + i];
         let beside: f64 = at.iter().map(|&j| size(j) * side).sum();

@@ -223,7 +223,8 @@ fn others(s: &Statistics, columns: &Columns) -> Blocks {
                 if f == g && level != at {
                     continue;
                 }
-                let rounding = gamma((s.layout.factors[f].effects + s.layout.factors[g].effects) as f64 + 2.0);
+                let rounding =
+                    gamma((s.layout.factors[f].effects + s.layout.factors[g].effects) as f64 + 2.0);
                 let whole = exact(s.whole[f][a], s.whole[g][b], norm, other);
                 *x = rounding * x.abs() + if whole { 0.0 } else { columns.rest * norm * other };
             }

@@ -42,6 +42,7 @@ mod point;
 mod profile;
 mod proof;
 mod relations;
+mod residuals;
 #[cfg(test)]
 mod roots;
 mod rounding;
@@ -52,6 +53,7 @@ mod slopes;
 pub(crate) mod small;
 mod statistics;
 mod sums;
+mod uncertain;
 
 pub use ball::{Ball, Unproved};
 pub use conditional::{Coefficients, Conditional};

@@ -79,9 +79,11 @@ pub(super) fn prove(s: &Statistics, place: &Place<'_>) -> Proof {
     }
     let zero: Vec<usize> =
         place.frames.iter().enumerate().filter(|(_, f)| f.rank == 0).map(|(term, _)| term).collect();
-    let Some((directions, at)) = derivatives(s, place.point.criterion, &place.frames, &zero) else {
+    let Some((directions, mut at)) = derivatives(s, place.point.criterion, &place.frames, &zero) else {
         return none(Unproved::Rounding);
     };
+    // σ is made of the Q of the estimate itself
+    at.q_error += 1.01 * (place.point.q / at.q - 1.0).abs() * (1.0 + at.q_error);
     let constants = Constants { directions: &directions, at: &at };
     let inside: Vec<usize> = (0..directions.len()).filter(|&i| !zero.contains(&directions[i].term)).collect();
     let ball = if inside.is_empty() { None } else { Some(ball(&constants, &inside)) };
@@ -107,18 +109,13 @@ pub(super) fn prove(s: &Statistics, place: &Place<'_>) -> Proof {
 
 /// Derivatives with bounds of their errors, in units of the estimate: Z ← ZW, so that T is the identity, or 0 for the
 /// terms `zero`.
-fn derivatives(
+pub(super) fn derivatives(
     s: &Statistics,
     criterion: Criterion,
     frames: &[Frame],
     zero: &[usize],
 ) -> Option<(Vec<Direction>, Verified)> {
-    let units: Vec<Vec<f64>> = frames
-        .iter()
-        .enumerate()
-        .map(|(t, f)| if f.rank == 0 { vec![boundary::frame(s, t, zero.len())] } else { f.w.clone() })
-        .collect();
-    let exact = Enclosure::new(s, &s.layout.blocks(&units));
+    let exact = Enclosure::new(s, &s.layout.blocks(&units(s, frames, zero)));
     let terms: Vec<Vec<f64>> =
         frames.iter().map(|f| if f.rank == 0 { vec![0.0] } else { small::identity(f.k) }).collect();
     let point = Point::new(&exact.middle, criterion, &terms).ok()?;
@@ -131,4 +128,13 @@ fn derivatives(
     }
     let at = verified(&exact, criterion, &point, &slopes, &directions)?;
     Some((directions, at))
+}
+
+/// W of every term.
+pub(super) fn units(s: &Statistics, frames: &[Frame], zero: &[usize]) -> Vec<Vec<f64>> {
+    let of = |(t, f): (usize, &Frame)| match f.rank {
+        0 => vec![boundary::frame(s, t, zero.len())],
+        _ => f.w.clone(),
+    };
+    frames.iter().enumerate().map(of).collect()
 }

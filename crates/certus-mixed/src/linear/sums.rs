@@ -60,8 +60,8 @@ pub struct Sums {
     pub(super) reach: f64,
     /// Additions that a summand goes through at most.
     pub(super) depth: usize,
-    /// Per factor and effect, and per column of X: whether all values (and all weights) are integers, so that sums of
-    /// their products are exact as long as they are below 2⁵³.
+    /// Per factor and effect, and per column of X: whether all values are 0, 1 or −1 and all weights are integers, so that
+    /// sums of their products are exact as long as they are below 2⁵³.
     pub(super) whole: Vec<Vec<bool>>,
     pub(super) whole_fixed: Vec<bool>,
     /// Per factor, per level: Σ w zzᵀ (k × k).
@@ -160,8 +160,8 @@ impl Sums {
         self.spread = self.spread.max(each.map(|(x, b)| (x * b).abs()).sum());
         let all = row.fixed.iter().zip(&self.base).map(|(x, b)| (x * b).abs());
         self.reach = self.reach.max(row.response.abs() + all.sum::<f64>());
-        let integer = |x: f64| x == x.round();
-        self.whole_fixed.iter_mut().zip(row.fixed).for_each(|(own, x)| *own &= integer(*x) && integer(w));
+        let whole = |x: f64| (x == 0.0 || x.abs() == 1.0) && w == w.round();
+        self.whole_fixed.iter_mut().zip(row.fixed).for_each(|(own, x)| *own &= whole(*x));
         let xr = |c: usize| if c + 1 == width { residual } else { row.fixed[c] };
         for c in 0..width {
             for r in 0..=c {
@@ -189,7 +189,7 @@ impl Sums {
         self.counts[row.levels[factors[0].index] as usize] += 1;
         for (f, factor) in factors.iter().enumerate() {
             let (k, level, zf) = (factor.effects, row.levels[factor.index] as usize, of(f));
-            self.whole[f].iter_mut().zip(zf).for_each(|(own, z)| *own &= integer(*z) && integer(w));
+            self.whole[f].iter_mut().zip(zf).for_each(|(own, z)| *own &= whole(*z));
             let own = &mut self.own[f][level * k * k..][..k * k];
             for j in 0..k {
                 for i in 0..k {
