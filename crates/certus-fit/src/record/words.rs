@@ -145,9 +145,14 @@ impl Scale {
                 (upward(radius, 2), if posterior { "that of these" } else { "the estimate's" });
             let noise = self.others.last().is_some_and(|own| own.name == "sigma");
             let relative = if noise { ", relative to sigma²," } else { "" };
+            // of the same rank: L4 is about variances of effects, not of all of their combinations
+            let (also, of) = match self.theorem.as_deref() {
+                Some("Theorem L4") => (", where the same covariance matrices are singular,", "every effect"),
+                _ => ("", "every combination of a group's effects"),
+            };
             known.push(format!(
-                "a maximum of the {objective} is so near that the variance of every combination of a group's \
-                    effects{relative} differs from {whose} by at most {radius} of it"
+                "a maximum of the {objective}{also} is so near that the variance of {of}{relative} differs from {whose} \
+                    by at most {radius} of it"
             ));
         }
         if let Some(exclusion) = self.exclusion {

@@ -12,8 +12,10 @@ const ROOTS: f64 = 1e-13;
 /// Why nothing is proved.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Unproved {
-    /// A singular covariance matrix of several effects.
-    #[error("the covariance matrix of term {term} is singular, for which no proof is at hand")]
+    /// A singular covariance matrix of several effects, one of which has hardly any variance beside the others.
+    #[error(
+        "the covariance matrix of term {term} is singular, and a variance is too small beside the others for a proof"
+    )]
     Singular {
         /// The term.
         term: usize,
@@ -97,6 +99,8 @@ impl Ball {
 pub(super) struct Constants<'a> {
     pub(super) directions: &'a [Direction],
     pub(super) at: &'a Verified,
+    /// W of every term.
+    pub(super) units: &'a [Vec<f64>],
 }
 
 /// The part of a d × d matrix with these rows and columns.

@@ -12,10 +12,20 @@ pub(super) struct Region {
 
 /// τ with (number of terms at 0) τ² max_g (Z_fᵀZ_f)_gg ≤ 1, so that Σ τ²Z_fZ_fᵀ ⪯ I.
 pub(super) fn frame(s: &Statistics, term: usize, count: usize) -> f64 {
+    let k = s.layout.places[term].effects;
+    unit(s, term, count, &small::identity(k))
+}
+
+/// The same for directions U of a term, k numbers each: (number of terms) τ² max_g tr UᵀZ_fᵀZ_fU ≤ 1.
+pub(super) fn unit(s: &Statistics, term: usize, count: usize, directions: &[f64]) -> f64 {
     let place = &s.layout.places[term];
-    let k = s.layout.factors[place.factor].effects;
-    let at = place.first * (k + 1);
-    let most = s.own[place.factor].chunks_exact(k * k).map(|a| a[at]).fold(0.0, f64::max);
+    let (k, own) = (s.layout.factors[place.factor].effects, place.effects);
+    let of = |a: &[f64]| -> f64 {
+        let a = s.layout.part(place, a);
+        let square = |u: &[f64]| -> f64 { (0..own * own).map(|e| u[e % own] * a[e] * u[e / own]).sum() };
+        directions.chunks_exact(own).map(square).sum()
+    };
+    let most = s.own[place.factor].chunks_exact(k * k).map(of).fold(0.0, f64::max);
     // a little below, for the rounding of the sum and of the root
     (1.0 - 1e-6) / (count as f64 * most).sqrt()
 }

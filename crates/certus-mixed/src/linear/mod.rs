@@ -49,6 +49,7 @@ mod rounding;
 #[cfg(test)]
 pub(crate) mod sample;
 mod search;
+mod singular;
 mod slopes;
 pub(crate) mod small;
 mod statistics;

@@ -11,6 +11,7 @@ use super::small;
 use super::statistics::Statistics;
 
 /// Derivatives along directions, and at least how far each is off.
+#[derive(Clone)]
 pub(super) struct Verified {
     pub(super) m: f64,
     pub(super) gradient: Vec<f64>,
