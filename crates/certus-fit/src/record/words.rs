@@ -113,11 +113,11 @@ impl Scale {
         }
     }
 
-    /// What a proof about several group effects allows for and does not enclose.
-    pub fn proved_up_to(&self) -> &'static str {
+    /// "proved", and what a proof about several group effects allows for and does not enclose.
+    pub fn proved(&self) -> &'static str {
         match self.theorem.as_deref() {
-            Some("Theorem G2") => "rounding and the quadrature of second and third derivatives",
-            _ => "rounding",
+            Some("Theorem G2") => "proved up to rounding and the quadrature of second and third derivatives",
+            _ => "proved",
         }
     }
 
@@ -145,9 +145,14 @@ impl Scale {
                 (upward(radius, 2), if posterior { "that of these" } else { "the estimate's" });
             let noise = self.others.last().is_some_and(|own| own.name == "sigma");
             let relative = if noise { ", relative to sigma²," } else { "" };
+            // of the same rank: L4 is about variances of effects, not of all of their combinations
+            let (also, of) = match self.theorem.as_deref() {
+                Some("Theorem L4") => (", where the same covariance matrices are singular,", "every effect"),
+                _ => ("", "every combination of a group's effects"),
+            };
             known.push(format!(
-                "a maximum of the {objective} is so near that the variance of every combination of a group's \
-                    effects{relative} differs from {whose} by at most {radius} of it"
+                "a maximum of the {objective}{also} is so near that the variance of {of}{relative} differs from {whose} \
+                    by at most {radius} of it"
             ));
         }
         if let Some(exclusion) = self.exclusion {
@@ -155,7 +160,7 @@ impl Scale {
             known.push(format!("no other stationary point has all of these variances within {part} %"));
         }
         let theorem = self.theorem.as_deref().unwrap_or_default();
-        let up_to = self.proved_up_to();
+        let proved = self.proved();
         let highest = match (self.global, self.global_reason.as_deref()) {
             (Some(true), _) => {
                 format!("; no other variances have a higher {objective} (proved up to rounding, Theorem L3)")
@@ -166,7 +171,7 @@ impl Scale {
             ),
             (None, _) => String::new(),
         };
-        format!("{these}{} (proved up to {up_to}, {theorem}){highest}", known.join("; "))
+        format!("{these}{} ({proved}, {theorem}){highest}", known.join("; "))
     }
 
     /// What is known about other maxima, in words: those that were found, and where others are not excluded.

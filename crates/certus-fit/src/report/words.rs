@@ -34,9 +34,7 @@ pub(super) fn headline(record: &Record) -> (String, Tone) {
     if let (Status::Reached, Some(scale)) = (&record.status, &record.certificate.scale) {
         if let Some(criterion) = &record.criterion {
             let (how, tone) = match scale.level {
-                RecordedLevel::Proved => {
-                    (format!("near a maximum that is proved up to {}", scale.proved_up_to()), Tone::Good)
-                }
+                RecordedLevel::Proved => (format!("near a maximum that is {}", scale.proved()), Tone::Good),
                 _ => ("without a proof".into(), Tone::Caution),
             };
             return (format!("Estimated by {}, {how}", criterion.kind), tone);

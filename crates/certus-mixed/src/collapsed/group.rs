@@ -92,7 +92,7 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     /// E w_i φ_i′.
-    pub(super) fn mean_slope(&self, i: usize) -> f64 {
+    pub(crate) fn mean_slope(&self, i: usize) -> f64 {
         let count = self.u.len();
         self.p.iter().zip(&self.slope[i * count..][..count]).map(|(p, s)| p * s).sum()
     }

@@ -5,6 +5,7 @@ use super::error::Error;
 use super::inner::Inner;
 use super::layout::{Layout, MOST, lower};
 use super::model::CrossedModel;
+use super::nested::proved_likelihood;
 use super::search::{Search, Watch, solved};
 use crate::linear::TermFit;
 
@@ -17,7 +18,7 @@ pub enum Method {
     Corrected(Sampling),
 }
 
-/// How well the corrected likelihood is known. All of it is estimated, nothing proved.
+/// How well the corrected likelihood is known. All of it is estimated, but for `proved`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Correction {
     /// Λ, the Laplace approximation after the largest factor is integrated out.
@@ -43,6 +44,8 @@ pub struct Correction {
     /// False if the weights say nothing (k̂ above 0.7, or fewer than 1 in 20 draws effective): estimates are then those
     /// of Λ.
     pub trusted: bool,
+    /// N1: what the log likelihood of the fit is off at most, for two nested factors; nothing else is proved.
+    pub proved: Option<f64>,
 }
 
 /// The fit.
@@ -120,7 +123,14 @@ pub fn fit(model: &CrossedModel, method: Method, watch: &mut Watch<'_>) -> Resul
     (fit.iterations, fit.evaluations) = (search.iterations, search.evaluations);
     let mut all = vec![0.0; model.parameters()];
     free.iter().zip(&corrected.noise).for_each(|(&j, n)| all[j] = *n);
+    // without draws, the likelihood is a sum whose error can be bounded
+    let proved = match summary.sampled {
+        0 => proved_likelihood(model, &fit.parameters)?,
+        _ => None,
+    };
+    let found = fit.log_likelihood;
     fit.correction = Some(Correction {
+        proved: proved.map(|p| p.error + (p.log_likelihood - found).abs()),
         approximation,
         value: summary.value,
         standard_error: summary.standard_error,

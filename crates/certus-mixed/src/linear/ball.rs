@@ -3,13 +3,19 @@
 use certus::linalg;
 
 use super::derivatives::Direction;
+use super::rounding::Verified;
 use super::small;
+
+/// Roundings of an sd from T and Q, with up to a hundred effects.
+const ROOTS: f64 = 1e-13;
 
 /// Why nothing is proved.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Unproved {
-    /// A singular covariance matrix of several effects.
-    #[error("the covariance matrix of term {term} is singular, for which no proof is at hand")]
+    /// A singular covariance matrix of several effects, one of which has hardly any variance beside the others.
+    #[error(
+        "the covariance matrix of term {term} is singular, and a variance is too small beside the others for a proof"
+    )]
     Singular {
         /// The term.
         term: usize,
@@ -27,6 +33,12 @@ pub enum Unproved {
         /// The largest ε that would do.
         radius: f64,
     },
+    /// Sums of rows, or what is computed from them, may have lost too many digits.
+    #[error(
+        "rounding may hide the derivatives of the criterion: columns that can hardly be told apart, or group effects \
+         far larger than the noise; subtract a constant from columns that are far from 0"
+    )]
+    Rounding,
     /// The criterion does not increase enough away from 0.
     #[error(
         "the criterion hardly increases where the standard deviation of term {term} leaves 0 (derivative {slope:e})"
@@ -43,10 +55,12 @@ pub enum Unproved {
 /// Σ = T(I + S)Tᵀ.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ball {
-    /// ε = ‖g‖ in H⁻¹, rounding added.
+    /// ε, at least ‖∂F‖ in H⁻¹ (R1 included).
     pub epsilon: f64,
-    /// What was added to ε for rounding.
+    /// What of it is the bound on rounding, R1.
     pub rounding: f64,
+    /// By how much of itself the Q that σ is computed from is off at most.
+    pub noise_error: f64,
     /// r₀.
     pub inner: f64,
     /// r.
@@ -74,21 +88,19 @@ impl Ball {
     pub fn sd_factors(&self, index: usize) -> (f64, f64) {
         let (own, all) =
             (self.relative_error[index], self.relative_error.iter().copied().fold(0.0, f64::max));
-        (((1.0 - own) / (1.0 + all)).max(0.0).sqrt(), ((1.0 + own) / (1.0 - all)).sqrt())
+        // R1: of Q, and of the roots that make an sd of T and Q
+        let noise = self.noise_error + ROOTS;
+        let low = ((1.0 - own) / (1.0 + all)).max(0.0).sqrt() * (1.0 - noise);
+        (low, ((1.0 + own) / (1.0 - all)).sqrt() * (1.0 + noise))
     }
 }
 
 /// What L1 and L2 use of the derivatives along directions of terms.
 pub(super) struct Constants<'a> {
-    pub(super) m: f64,
     pub(super) directions: &'a [Direction],
-    pub(super) gradient: Vec<f64>,
-    /// What rounding is expected to add to each entry of the gradient.
-    pub(super) rounding: Vec<f64>,
-    pub(super) hessian: Vec<f64>,
-    pub(super) e: Vec<f64>,
-    pub(super) q1: Vec<f64>,
-    pub(super) q2: Vec<f64>,
+    pub(super) at: &'a Verified,
+    /// W of every term.
+    pub(super) units: &'a [Vec<f64>],
 }
 
 /// The part of a d × d matrix with these rows and columns.
@@ -124,6 +136,12 @@ pub(super) struct Radii {
     pub(super) trace: f64,
     pub(super) quadratic: f64,
     pub(super) slope: f64,
+    /// η: at least (1 − η)H̃ ⪯ H for the computed H̃.
+    pub(super) eta: f64,
+    /// √(H̃⁻¹)_ii.
+    pub(super) roots: Vec<f64>,
+    /// For the rounding of what is solved with the factor of H̃.
+    pub(super) grown: f64,
 }
 
 impl Radii {
@@ -166,30 +184,56 @@ impl Radii {
     }
 }
 
-/// The factor of H on `rows`, and its radii; `groups` are the positions of each term's directions in `rows`.
+/// The factor of H̃ on `rows`, and its radii; `groups` are the positions of each term's directions in `rows`.
 pub(super) fn radii(
     c: &Constants<'_>,
     rows: &[usize],
     groups: &[Vec<usize>],
 ) -> Option<(Vec<f64>, Radii, Vec<f64>)> {
-    let (all, d) = (c.gradient.len(), rows.len());
-    let mut l = part(&c.hessian, all, rows, rows);
+    let (at, all, d) = (c.at, c.at.gradient.len(), rows.len());
+    let mut l = part(&at.hessian, all, rows, rows);
     if !linalg::cholesky(&mut l, d) {
         return None;
     }
     let inverse = linalg::inverse_of_factor(&l, d);
+    // the factor and what is solved with it have roundings of their own
+    let (size, inverse_size) = (small::inner(&l, &l), (0..d).map(|i| inverse[i * (d + 1)]).sum::<f64>());
+    let rounding = 64.0 * d as f64 * f64::EPSILON;
+    let grown = 1.0 + rounding * (size * inverse_size).sqrt();
+    let roots: Vec<f64> = (0..d).map(|i| grown * inverse[i * (d + 1)].sqrt()).collect();
+    let weighed = |errors: &[f64]| -> f64 {
+        let errors = part(errors, all, rows, rows);
+        (0..d * d).map(|e| errors[e] * roots[e % d] * roots[e / d]).sum()
+    };
+    let eta = weighed(&at.hessian_error) + rounding * size * inverse_size;
+    // NaN is no proof
+    if !(grown < 1.1 && eta < 0.25) {
+        return None;
+    }
+    let top = |a: &[f64], errors: &[f64]| -> Option<f64> {
+        let a = part(a, all, rows, rows);
+        let own = rounding * inverse_size * small::inner(&a, &a).sqrt();
+        Some(grown * largest(&l, &a, d)? + own + weighed(errors))
+    };
     let extents: Option<Vec<f64>> = groups
         .iter()
-        .map(|g| linalg::extreme_eigenvalues(&part(&inverse, d, g, g), g.len()).map(|(_, top)| top.sqrt()))
+        .map(|g| {
+            let (_, top) = linalg::extreme_eigenvalues(&part(&inverse, d, g, g), g.len())?;
+            Some(grown * top.sqrt())
+        })
         .collect();
     let extents = extents?;
-    let q1: Vec<f64> = rows.iter().map(|&i| c.q1[i]).collect();
+    let q1: Vec<f64> = rows.iter().map(|&i| at.q1[i]).collect();
+    let off: f64 = rows.iter().zip(&roots).map(|(&i, root)| at.q1_error[i] * root).sum();
     let radii = Radii {
-        m: c.m,
+        m: at.m,
         omega: extents.iter().copied().fold(0.0, f64::max),
-        trace: largest(&l, &part(&c.e, all, rows, rows), d)?,
-        quadratic: c.m * largest(&l, &part(&c.q2, all, rows, rows), d)?,
-        slope: dual(&l, &q1),
+        trace: top(&at.e, &at.e_error)?,
+        quadratic: at.m * top(&at.q2, &at.q2_error)?,
+        slope: grown * dual(&l, &q1) + off,
+        eta,
+        roots,
+        grown,
     };
     Some((l, radii, extents))
 }
@@ -201,17 +245,17 @@ pub(super) fn ball(c: &Constants<'_>, rows: &[usize]) -> Result<Ball, Unproved> 
     let own = |term: usize| (0..rows.len()).filter(|&i| c.directions[rows[i]].term == term).collect();
     let groups: Vec<Vec<usize>> = terms.iter().map(|&t| own(t)).collect();
     let (l, radii, extents) = radii(c, rows, &groups).ok_or(Unproved::Flat)?;
-    let gradient: Vec<f64> = rows.iter().map(|&i| c.gradient[i]).collect();
+    let gradient: Vec<f64> = rows.iter().map(|&i| c.at.gradient[i]).collect();
     let d = rows.len();
-    let rounding = rounding(&l, &rows.iter().map(|&i| c.rounding[i]).collect::<Vec<_>>());
-    let epsilon = dual(&l, &gradient) + rounding;
+    let rounding: f64 = rows.iter().zip(&radii.roots).map(|(&i, root)| c.at.gradient_error[i] * root).sum();
+    let epsilon = radii.grown * dual(&l, &gradient) + rounding;
     let outer = radii.reach();
-    let inner = epsilon / (1.0 - 0.5 * radii.cubic(outer));
+    let inner = epsilon / (1.0 - radii.eta - 0.5 * radii.cubic(outer));
     if inner.is_nan() || inner >= outer {
         return Err(Unproved::TooFar { epsilon, radius: 0.5 * outer });
     }
     // d_f = ω_f r/(Σ ‖H_fg‖ √(k_f k_g) ω_f ω_g)^½
-    let hessian = part(&c.hessian, c.gradient.len(), rows, rows);
+    let hessian = part(&c.at.hessian, c.at.gradient.len(), rows, rows);
     let effects: Vec<f64> = terms.iter().map(|&t| term_effects(c, t)).collect();
     let mut total = 0.0;
     for (f, left) in groups.iter().enumerate() {
@@ -220,12 +264,15 @@ pub(super) fn ball(c: &Constants<'_>, rows: &[usize]) -> Result<Ball, Unproved> 
             total += block * (effects[f] * effects[g]).sqrt() * extents[f] * extents[g];
         }
     }
+    // for the rounding of the factor of H
+    let total = (1.0 + radii.eta) * total;
     Ok(Ball {
         epsilon,
         rounding,
+        noise_error: c.at.q_error,
         inner,
         outer,
-        unique: radii.convex(inner) < 1.0,
+        unique: radii.convex(inner) < 1.0 - radii.eta,
         relative_error: extents.iter().map(|w| w * inner).collect(),
         excluded: extents.iter().map(|w| w * outer / total.sqrt()).collect(),
         terms,
@@ -235,13 +282,6 @@ pub(super) fn ball(c: &Constants<'_>, rows: &[usize]) -> Result<Ball, Unproved> 
 fn term_effects(c: &Constants<'_>, term: usize) -> f64 {
     let direction = c.directions.iter().find(|v| v.term == term);
     direction.map_or(1.0, |v| (v.basis.len() as f64).sqrt())
-}
-
-/// An upper bound on ‖v‖ in H⁻¹ when the entries of v are at most these: Σ_i e_i √(H⁻¹)_ii.
-fn rounding(l: &[f64], errors: &[f64]) -> f64 {
-    let d = errors.len();
-    let inverse = linalg::inverse_of_factor(l, d);
-    errors.iter().enumerate().map(|(i, e)| e * inverse[i * (d + 1)].sqrt()).sum()
 }
 
 #[cfg(test)]

@@ -390,7 +390,7 @@ mod tests {
                 let what = format!("{name} {criterion:?} {scales:?}");
                 near(&[value], &[other], |_| other.abs(), &what);
                 let d = found.gradient.len();
-                let trace = |i: usize| reference.trace[i].abs() + m * reference.q1[i].abs();
+                let trace = |i: usize| reference.gradient[i].abs() + 2.0 * m * reference.q1[i].abs();
                 near(&found.gradient, &reference.gradient, trace, &what);
                 let own = |i: usize| e[i * (d + 1)] + m * reference.q2[i * (d + 1)];
                 let both = |i: usize| (own(i % d) * own(i / d)).sqrt();

@@ -1,6 +1,7 @@
 //! Standard deviations of 0: where the criterion increases as they leave 0 (docs/mixed.md, L2).
 
 use super::ball::{Ball, Constants, Unproved, dual, part, radii};
+use super::small;
 use super::statistics::Statistics;
 
 /// {‖S_I‖ ≤ radius in H_II, 0 ≤ S_f ≤ side}.
@@ -11,12 +12,22 @@ pub(super) struct Region {
 
 /// τ with (number of terms at 0) τ² max_g (Z_fᵀZ_f)_gg ≤ 1, so that Σ τ²Z_fZ_fᵀ ⪯ I.
 pub(super) fn frame(s: &Statistics, term: usize, count: usize) -> f64 {
+    let k = s.layout.places[term].effects;
+    unit(s, term, count, &small::identity(k))
+}
+
+/// The same for directions U of a term, k numbers each: (number of terms) τ² max_g tr UᵀZ_fᵀZ_fU ≤ 1.
+pub(super) fn unit(s: &Statistics, term: usize, count: usize, directions: &[f64]) -> f64 {
     let place = &s.layout.places[term];
-    let k = s.layout.factors[place.factor].effects;
-    let at = place.first * (k + 1);
-    let most = s.own[place.factor].chunks_exact(k * k).map(|a| a[at]).fold(0.0, f64::max);
-    // a little below, for the rounding of the root
-    (1.0 - 1e-12) / (count as f64 * most).sqrt()
+    let (k, own) = (s.layout.factors[place.factor].effects, place.effects);
+    let of = |a: &[f64]| -> f64 {
+        let a = s.layout.part(place, a);
+        let square = |u: &[f64]| -> f64 { (0..own * own).map(|e| u[e % own] * a[e] * u[e / own]).sum() };
+        directions.chunks_exact(own).map(square).sum()
+    };
+    let most = s.own[place.factor].chunks_exact(k * k).map(of).fold(0.0, f64::max);
+    // a little below, for the rounding of the sum and of the root
+    (1.0 - 1e-6) / (count as f64 * most).sqrt()
 }
 
 /// The largest region found in which the criterion increases in every S_f of the terms `zero`.
@@ -26,10 +37,10 @@ pub(super) fn increasing(
     zero: &[usize],
     ball: Option<&Ball>,
 ) -> Result<Region, Unproved> {
-    let d = c.gradient.len();
+    let d = c.at.gradient.len();
     let at: Vec<usize> = (0..d).filter(|&i| zero.contains(&c.directions[i].term)).collect();
-    let level = |i: usize| Unproved::Level { term: c.directions[i].term, slope: c.gradient[i] };
-    let slopes: Vec<f64> = at.iter().map(|&i| c.gradient[i] - c.rounding[i]).collect();
+    let level = |i: usize| Unproved::Level { term: c.directions[i].term, slope: c.at.gradient[i] };
+    let slopes: Vec<f64> = at.iter().map(|&i| c.at.gradient[i] - c.at.gradient_error[i]).collect();
     if let Some(i) = slopes.iter().position(|g| g.is_nan() || *g <= 0.0) {
         return Err(level(at[i]));
     }
@@ -59,13 +70,14 @@ pub(super) fn increasing(
 
 /// One term alone: F′(t) ≥ g + tH − ½t²C(s) on [0, s], a concave function of t.
 fn alone(c: &Constants<'_>, i: usize, slope: f64, s: f64) -> bool {
-    let d = c.gradient.len();
+    let (d, m) = (c.at.gradient.len(), c.at.m);
     let at = i * (d + 1);
     let (kappa, f) = (s / (1.0 - s), (1.0 + s) / (1.0 - s).powi(3));
-    let (e, q1, q2) = (c.e[at], c.q1[i].abs(), c.q2[at]);
+    let (e, q2) = (c.at.e[at] + c.at.e_error[at], c.at.q2[at] + c.at.q2_error[at]);
+    let (q1, h) = (c.at.q1[i].abs() + c.at.q1_error[i], c.at.hessian[at] - c.at.hessian_error[at]);
     let first = kappa.min(q1 * s + f * q2 * s * s);
-    let cubic = (2.0 * kappa * e / (1.0 - s).powi(2) + 3.0 * c.m * f * q2 * (kappa + first)) / s;
-    slope + s * c.hessian[at] - 0.5 * s * s * cubic > 0.0
+    let cubic = (2.0 * kappa * e / (1.0 - s).powi(2) + 3.0 * m * f * q2 * (kappa + first)) / s;
+    slope + s * h - 0.5 * s * s * cubic > 0.0
 }
 
 /// Theorem L2 on one region: the direction for which it fails, if it does.
@@ -77,20 +89,21 @@ fn region(
     radius: f64,
     side: f64,
 ) -> Option<usize> {
-    let (d, m) = (c.gradient.len(), c.m);
+    let (d, m) = (c.at.gradient.len(), c.at.m);
     let groups: Vec<Vec<usize>> = vec![(0..inside.len()).collect()];
     let (mut s, mut e, mut q) = (side, 0.0, 0.0);
-    let mut factor = Vec::new();
+    let (mut factor, mut roots, mut grown) = (Vec::new(), Vec::new(), 1.0);
     if !inside.is_empty() {
         let Some((l, radii, _)) = radii(c, inside, &groups) else { return Some(at[0]) };
         s = side.max(radius * radii.omega);
         e = radius * radii.trace.sqrt();
         q = radius * (radii.quadratic / m).sqrt();
-        factor = l;
+        (factor, roots, grown) = (l, radii.roots, radii.grown);
     }
     for &i in at {
-        e += side * c.e[i * (d + 1)].max(0.0).sqrt();
-        q += side * c.q2[i * (d + 1)].max(0.0).sqrt();
+        let own = i * (d + 1);
+        e += side * (c.at.e[own] + c.at.e_error[own]).max(0.0).sqrt();
+        q += side * (c.at.q2[own] + c.at.q2_error[own]).max(0.0).sqrt();
     }
     if s >= 1.0 {
         return Some(at[0]);
@@ -99,8 +112,14 @@ fn region(
     let (e, q) = (e * e, f * q * q);
     let cubic = 2.0 * e / (1.0 - s).powi(3) + 2.0 * m * (q + 4.0 * kappa * (0.5 * q).sqrt()) / (1.0 - s);
     for (&i, &slope) in at.iter().zip(slopes) {
-        let across = if inside.is_empty() { 0.0 } else { dual(&factor, &part(&c.hessian, d, inside, &[i])) };
-        let beside: f64 = at.iter().map(|&j| c.hessian[j * d + i].abs() * side).sum();
+        let mut across = 0.0;
+        if !inside.is_empty() {
+            let off = part(&c.at.hessian_error, d, inside, &[i]);
+            across =
+                grown * dual(&factor, &part(&c.at.hessian, d, inside, &[i])) + small::inner(&off, &roots);
+        }
+        let size = |j: usize| c.at.hessian[j * d + i].abs() + c.at.hessian_error[j * d + i];
+        let beside: f64 = at.iter().map(|&j| size(j) * side).sum();
         let bound = slope - across * radius - beside - 0.5 * cubic;
         if bound.is_nan() || bound <= 0.0 {
             return Some(i);

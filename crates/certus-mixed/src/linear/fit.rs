@@ -231,7 +231,7 @@ fn describe(s: &Statistics, criterion: Criterion, found: &Found<'_>) -> LinearMi
         iterations: found.iterations,
         evaluations: found.evaluations,
         decrement: found.decrement,
-        proof: prove(s, place, &moments),
+        proof: prove(s, place),
         factors,
     }
 }

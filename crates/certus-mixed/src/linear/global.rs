@@ -113,7 +113,7 @@ impl Known {
                 ball.iter().for_each(&mut inside);
                 zero.iter().zip(reach).for_each(|(&term, reach)| out.high[term] = *reach);
             }
-            Proof::None { .. } => return None,
+            Proof::Singular { .. } | Proof::None { .. } => return None,
         }
         Some(out)
     }

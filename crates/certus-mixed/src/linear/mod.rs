@@ -30,6 +30,7 @@ mod conditional;
 mod derivatives;
 mod deviations;
 mod diagonal;
+mod enclosure;
 mod error;
 mod fit;
 mod global;
@@ -41,13 +42,19 @@ mod point;
 mod profile;
 mod proof;
 mod relations;
+mod residuals;
+#[cfg(test)]
+mod roots;
+mod rounding;
 #[cfg(test)]
 pub(crate) mod sample;
 mod search;
+mod singular;
 mod slopes;
 pub(crate) mod small;
 mod statistics;
 mod sums;
+mod uncertain;
 
 pub use ball::{Ball, Unproved};
 pub use conditional::{Coefficients, Conditional, EffectLaws};

@@ -82,14 +82,8 @@ struct Each<'a> {
 impl<'a> Each<'a> {
     fn new(point: &'a Point<'a>, slopes: &'a Slopes) -> Self {
         let layout = &point.statistics.layout;
-        let (all, width) = (layout.columns(), layout.fixed + 1);
         let p = if point.criterion == Criterion::Reml { layout.fixed } else { 0 };
-        let lx: Vec<f64> = (0..p * p).map(|e| point.lx[e / p * width + e % p]).collect();
-        let mut x = vec![0.0; all * p];
-        for (at, x) in x.chunks_exact_mut(p.max(1)).enumerate() {
-            (0..p).for_each(|c| x[c] = slopes.d[c * all + at]);
-            small::forward(&lx, p, x);
-        }
+        let x = whitened(point, slopes, p);
         let inverses = || -> Option<Vec<Vec<f64>>> {
             let rest: Option<Vec<Vec<f64>>> = slopes.inverted[1..].iter().cloned().collect();
             Some([vec![Vec::new()], rest?].concat())
@@ -384,6 +378,18 @@ impl<'a> Each<'a> {
             }
         }
     }
+}
+
+/// x̃ = L_x⁻¹Dᵀ, p numbers per column of Z (p is the number of columns of X, or 0).
+pub(super) fn whitened(point: &Point<'_>, slopes: &Slopes, p: usize) -> Vec<f64> {
+    let (all, width) = (slopes.u.len(), point.statistics.layout.fixed + 1);
+    let lx: Vec<f64> = (0..p * p).map(|e| point.lx[e / p * width + e % p]).collect();
+    let mut x = vec![0.0; all * p];
+    for (at, x) in x.chunks_exact_mut(p.max(1)).enumerate() {
+        (0..p).for_each(|c| x[c] = slopes.d[c * all + at]);
+        small::forward(&lx, p, x);
+    }
+    x
 }
 
 /// out ← out + A diag(T, …, T) for the n × (levels of k) columns of A.

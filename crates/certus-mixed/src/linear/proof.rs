@@ -3,15 +3,18 @@
 
 use super::ball::{Ball, Constants, Unproved, ball};
 use super::boundary;
-use super::derivatives::{Derivatives, direction, traces};
-use super::moments::Moments;
-use super::point::Point;
+use super::chart::{Frame, unit};
+use super::derivatives::{Direction, direction};
+use super::enclosure::Enclosure;
+use super::point::{Criterion, Point};
+use super::rounding::{Verified, verified};
 use super::search::Place;
+use super::singular::singular;
+use super::slopes::Slopes;
 use super::small;
 use super::statistics::Statistics;
 
-/// What is proved of the estimated covariance matrices, in exact arithmetic on the sums; `rounding` is what rounding is
-/// expected to add, and not a bound of it (docs/mixed.md, R1).
+/// What is proved of the estimated covariance matrices, rounding included (docs/mixed.md, R1).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Proof {
     /// L1.
@@ -24,6 +27,14 @@ pub enum Proof {
         reach: Vec<f64>,
         /// L1 for the other terms, on the face where these are 0; nothing if there are no others.
         ball: Option<Ball>,
+    },
+    /// L4: singular covariance matrices of several effects; a local minimum with matrices of the same rank is in a ball
+    /// whose `relative_error` is that of the variance of every effect, and no other local minimum is near.
+    Singular {
+        /// The terms with singular matrices, those whose sds are 0 among them.
+        terms: Vec<usize>,
+        /// The ball about the terms that have a variance.
+        ball: Ball,
     },
     /// Nothing.
     None {
@@ -69,38 +80,23 @@ fn inflation(point: &Point<'_>) -> f64 {
 }
 
 /// What can be proved at this place.
-pub(super) fn prove(s: &Statistics, place: &Place<'_>, moments: &Moments) -> Proof {
+pub(super) fn prove(s: &Statistics, place: &Place<'_>) -> Proof {
     let none = |reason| Proof::None { reason };
-    let singular = place.frames.iter().position(|f| f.k > 1 && f.rank < f.k);
-    if let Some(term) = singular {
-        return none(Unproved::Singular { term });
-    }
     let zero: Vec<usize> =
-        place.frames.iter().enumerate().filter(|(_, f)| f.rank == 0).map(|(term, _)| term).collect();
-    let mut directions = Vec::new();
-    for (term, frame) in place.frames.iter().enumerate() {
-        let factor = s.layout.places[term].factor;
-        if frame.rank == 0 {
-            let w = boundary::frame(s, term, zero.len());
-            directions.push(direction(s, term, factor, &[w], vec![1.0]));
-        } else {
-            directions.extend(frame.basis().into_iter().map(|b| direction(s, term, factor, &frame.w, b)));
-        }
-    }
-    let derivatives = Derivatives::new(&place.point, &place.slopes, &directions);
-    let e = traces(moments, &directions);
-    let (m, relative) = (place.point.freedom(), perturbation(&place.point));
-    let sizes = derivatives.trace.iter().zip(&derivatives.q1);
-    let constants = Constants {
-        m,
-        directions: &directions,
-        rounding: sizes.map(|(t, q)| 4.0 * relative * (t.abs() + m * q.abs())).collect(),
-        hessian: derivatives.hessian(&e),
-        e,
-        gradient: derivatives.gradient,
-        q1: derivatives.q1,
-        q2: derivatives.q2,
+        place.frames.iter().enumerate().filter(|(_, f)| f.rank < f.k).map(|(term, _)| term).collect();
+    let Some((directions, mut at)) = derivatives(s, place.point.criterion, &place.frames, &zero) else {
+        return none(Unproved::Rounding);
     };
+    // σ is made of the Q of the estimate itself
+    at.q_error += 1.01 * (place.point.q / at.q - 1.0).abs() * (1.0 + at.q_error);
+    let units = units(s, &place.frames, &zero);
+    let constants = Constants { directions: &directions, at: &at, units: &units };
+    if zero.iter().any(|&term| place.frames[term].k > 1) {
+        return match singular(&constants, &place.frames) {
+            Ok(ball) => Proof::Singular { terms: zero, ball },
+            Err(reason) => none(reason),
+        };
+    }
     let inside: Vec<usize> = (0..directions.len()).filter(|&i| !zero.contains(&directions[i].term)).collect();
     let ball = if inside.is_empty() { None } else { Some(ball(&constants, &inside)) };
     match (ball, zero.is_empty()) {
@@ -121,4 +117,48 @@ pub(super) fn prove(s: &Statistics, place: &Place<'_>, moments: &Moments) -> Pro
             }
         }
     }
+}
+
+/// Derivatives with bounds of their errors, in units of the estimate: Z ← ZW, so that T is the identity, or 0 for the
+/// terms `zero`.
+pub(super) fn derivatives(
+    s: &Statistics,
+    criterion: Criterion,
+    frames: &[Frame],
+    zero: &[usize],
+) -> Option<(Vec<Direction>, Verified)> {
+    let exact = Enclosure::new(s, &s.layout.blocks(&units(s, frames, zero)));
+    let range = |f: &Frame| {
+        let mut t = small::identity(f.k);
+        t[f.rank * f.k..].fill(0.0);
+        t
+    };
+    let terms: Vec<Vec<f64>> = frames.iter().map(range).collect();
+    let point = Point::new(&exact.middle, criterion, &terms).ok()?;
+    let slopes = Slopes::new(&point);
+    let mut directions = Vec::new();
+    for (term, frame) in frames.iter().enumerate() {
+        let (factor, one) = (s.layout.places[term].factor, small::identity(frame.k));
+        let outside = (frame.rank..frame.k).flat_map(|j| (j..frame.k).map(move |i| (i, j)));
+        let basis = frame.basis().into_iter().chain(outside.map(|(i, j)| unit(frame.k, i, j)));
+        directions.extend(basis.map(|b| direction(s, term, factor, &one, b)));
+    }
+    let at = verified(&exact, criterion, &point, &slopes, &directions)?;
+    Some((directions, at))
+}
+
+/// W of every term: T, and what is outside of its range in units of L2 (for terms `zero`).
+pub(super) fn units(s: &Statistics, frames: &[Frame], zero: &[usize]) -> Vec<Vec<f64>> {
+    let of = |(t, f): (usize, &Frame)| {
+        let mut w = f.w.clone();
+        if f.rank == 0 && f.k == 1 {
+            w[0] = boundary::frame(s, t, zero.len());
+        } else if f.rank < f.k {
+            let outside = &mut w[f.rank * f.k..];
+            let unit = boundary::unit(s, t, zero.len(), outside);
+            outside.iter_mut().for_each(|x| *x *= unit);
+        }
+        w
+    };
+    frames.iter().enumerate().map(of).collect()
 }

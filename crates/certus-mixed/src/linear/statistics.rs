@@ -117,6 +117,15 @@ pub struct Statistics {
     pub(super) largest: usize,
     /// [`Sums::spread`].
     pub(super) spread: f64,
+    /// R1: at least ‖r‖, of which sums of products with r are wrong by a few roundings; and how far r itself may be
+    /// off, in units of a rounding.
+    pub(super) residual: f64,
+    pub(super) stray: f64,
+    /// [`Sums::depth`].
+    pub(super) depth: usize,
+    /// [`Sums::whole`].
+    pub(super) whole: Vec<Vec<bool>>,
+    pub(super) whole_fixed: Vec<bool>,
     pub(super) relations: Relations,
 }
 
@@ -131,6 +140,11 @@ impl Sums {
         let Self { layout, mut base, rows, weight, spread, own, mut cross, mut fixed, .. } = self;
         let (blocks, pairs, counts) = (self.blocks, self.pairs, self.counts);
         let width = p + 1;
+        // R1: r is off by u|r| and by what the compensated sum leaves; columns of X by four roundings of themselves
+        let root = |c: usize| fixed[c * width + c].sqrt();
+        let moved: f64 = change.iter().enumerate().map(|(c, change)| change.abs() * root(c)).sum();
+        let left = ((width + 2) as f64).powi(2) * f64::EPSILON * self.reach + 8.0 * spread;
+        let (residual, stray) = (root(p) + moved, left * weight.sqrt());
         base.iter_mut().zip(&change).for_each(|(b, c)| *b += c);
         for (factor, cross) in layout.factors.iter().zip(&mut cross) {
             let k = factor.effects;
@@ -239,6 +253,11 @@ impl Sums {
             meetings,
             largest,
             spread,
+            residual,
+            stray,
+            depth: self.depth,
+            whole: self.whole,
+            whole_fixed: self.whole_fixed,
             relations: self.relations,
         })
     }

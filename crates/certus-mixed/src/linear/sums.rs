@@ -56,6 +56,14 @@ pub struct Sums {
     /// The largest |y|, and the largest Σ|xβ₀| over columns that are not 1: what rounding of the rows grows with.
     pub(super) largest: f64,
     pub(super) spread: f64,
+    /// The largest |y| + Σ|xβ₀|.
+    pub(super) reach: f64,
+    /// Additions that a summand goes through at most.
+    pub(super) depth: usize,
+    /// Per factor and effect, and per column of X: whether all values are 0, 1 or −1 and all weights are integers, so that
+    /// sums of their products are exact as long as they are below 2⁵³.
+    pub(super) whole: Vec<Vec<bool>>,
+    pub(super) whole_fixed: Vec<bool>,
     /// Per factor, per level: Σ w zzᵀ (k × k).
     pub(super) own: Vec<Vec<f64>>,
     /// Per factor, per level: Σ w z [x r]ᵀ (k × (p + 1), by columns).
@@ -96,6 +104,10 @@ impl Sums {
             weight: 0.0,
             largest: 0.0,
             spread: 0.0,
+            reach: 0.0,
+            depth: 0,
+            whole: layout.factors.iter().map(|f| vec![true; f.effects]).collect(),
+            whole_fixed: vec![true; design.fixed],
             layout,
             base,
         })
@@ -146,6 +158,10 @@ impl Sums {
         self.largest = self.largest.max(row.response.abs());
         let each = row.fixed.iter().zip(&self.base).filter(|(x, _)| **x != 1.0);
         self.spread = self.spread.max(each.map(|(x, b)| (x * b).abs()).sum());
+        let all = row.fixed.iter().zip(&self.base).map(|(x, b)| (x * b).abs());
+        self.reach = self.reach.max(row.response.abs() + all.sum::<f64>());
+        let whole = |x: f64| (x == 0.0 || x.abs() == 1.0) && w == w.round();
+        self.whole_fixed.iter_mut().zip(row.fixed).for_each(|(own, x)| *own &= whole(*x));
         let xr = |c: usize| if c + 1 == width { residual } else { row.fixed[c] };
         for c in 0..width {
             for r in 0..=c {
@@ -173,6 +189,7 @@ impl Sums {
         self.counts[row.levels[factors[0].index] as usize] += 1;
         for (f, factor) in factors.iter().enumerate() {
             let (k, level, zf) = (factor.effects, row.levels[factor.index] as usize, of(f));
+            self.whole[f].iter_mut().zip(zf).for_each(|(own, z)| *own &= whole(*z));
             let own = &mut self.own[f][level * k * k..][..k * k];
             for j in 0..k {
                 for i in 0..k {
@@ -198,6 +215,7 @@ impl Sums {
             }
         }
         self.rows += 1;
+        self.depth += 1;
         self.weight += w;
         Ok(())
     }
@@ -226,6 +244,11 @@ impl Sums {
         self.weight += other.weight;
         self.largest = self.largest.max(other.largest);
         self.spread = self.spread.max(other.spread);
+        self.reach = self.reach.max(other.reach);
+        self.depth = self.depth.max(other.depth) + 1;
+        let both = |own: &mut [bool], other: &[bool]| own.iter_mut().zip(other).for_each(|(a, b)| *a &= b);
+        self.whole.iter_mut().zip(&other.whole).for_each(|(own, other)| both(own, other));
+        both(&mut self.whole_fixed, &other.whole_fixed);
         Ok(())
     }
 }

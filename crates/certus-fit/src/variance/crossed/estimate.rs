@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 
+use certus::certificate::words::upward;
 use certus::certificate::{counted, figure};
 use certus_mixed::collapsed::Confirmed;
 use certus_mixed::crossed::{
@@ -39,7 +40,7 @@ fn draws_per_value(found: &CrossedFit) -> Option<usize> {
     Some(wanted.clamp(LEAST, MOST).next_multiple_of(4))
 }
 
-/// What is known of the likelihood: nothing is proved.
+/// What is known of the likelihood: nothing is proved, but its value where factors are nested.
 pub(crate) fn known(found: &CrossedFit) -> String {
     let Some(found) = &found.correction else {
         return "the likelihood is the Laplace approximation at the mode of all effects, as in lme4; its error is \
@@ -48,7 +49,16 @@ pub(crate) fn known(found: &CrossedFit) -> String {
     };
     let Correction { value, standard_error, draws, sets, efficiency, sampled, .. } = found;
     if *sampled == 0 {
-        return "the likelihood is integrated by sums over the groups, without a bound of their error".into();
+        return match found.proved {
+            Some(error) => format!(
+                "the log likelihood at the estimate is right to {} nats (proved, Theorem N1), its maximum is not \
+                    proved",
+                upward(error, 2)
+            ),
+            None => {
+                "the likelihood is integrated by sums over the groups, without a bound of their error".into()
+            }
+        };
     }
     let tail = found.k_hat.map_or(String::new(), |k| format!(", Pareto k {k:.2}"));
     let by = format!(

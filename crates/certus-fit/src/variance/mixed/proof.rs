@@ -81,6 +81,10 @@ impl LinearMixed {
                 out[self.terms.unknown_scales.effects[*effect].scale] = match &found.proof {
                     Proof::Ball(ball) => of(t, *sd, Some(ball), &[]),
                     Proof::Boundary { zero, ball, .. } => of(t, *sd, ball.as_ref(), zero),
+                    Proof::Singular { ball, terms } => {
+                        let zero = if own.rank == 0 { &terms[..] } else { &[] };
+                        of(t, *sd, Some(ball), zero)
+                    }
                     Proof::None { reason } => nothing(self.unproved(reason)),
                 };
             }
@@ -91,6 +95,10 @@ impl LinearMixed {
     /// How far, of itself, every Σ/σ² is from that of the minimum at most; how far from it no other stationary point
     /// is; and the groups whose sd is 0 at it.
     pub(super) fn proved(&self, found: &LinearMixedFit) -> Option<ProvedBall> {
+        let name = |t: &usize| {
+            let effect = &self.terms.unknown_scales.effects[self.terms.list[*t].effects[0]];
+            self.terms.unknown_scales.scales[effect.scale].name.clone()
+        };
         let numbers = |ball: &Ball| {
             let largest = ball.relative_error.iter().copied().fold(0.0, f64::max);
             (largest, ball.excluded.iter().copied().fold(f64::INFINITY, f64::min))
@@ -102,12 +110,13 @@ impl LinearMixed {
             }
             Proof::Boundary { zero, ball, .. } => {
                 let (radius, exclusion) = ball.as_ref().map_or((0.0, f64::INFINITY), numbers);
-                let name = |t: &usize| {
-                    let effect = &self.terms.unknown_scales.effects[self.terms.list[*t].effects[0]];
-                    self.terms.unknown_scales.scales[effect.scale].name.clone()
-                };
                 let zero = zero.iter().map(name).collect();
                 Some(ProvedBall { theorem: "Theorem L2", radius, exclusion, zero })
+            }
+            Proof::Singular { terms, ball } => {
+                let zero = terms.iter().filter(|&&t| found.terms[t].rank == 0).map(name).collect();
+                let (radius, _) = numbers(ball);
+                Some(ProvedBall { theorem: "Theorem L4", radius, exclusion: f64::INFINITY, zero })
             }
             Proof::None { .. } => None,
         }
@@ -117,7 +126,7 @@ impl LinearMixed {
     fn unproved(&self, reason: &Unproved) -> String {
         match reason {
             Unproved::Singular { term } => format!(
-                "the covariance matrix of {} is singular, for which there is no proof yet",
+                "the covariance matrix of {} is singular, and a variance is too small beside the others for a proof",
                 self.terms.names[*term]
             ),
             Unproved::Level { term, .. } => {

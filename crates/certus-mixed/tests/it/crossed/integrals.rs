@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use certus_likelihood::{Loss, Response};
-use certus_mixed::crossed::{Method, Sampling, kept_mode, likelihood_at, likelihood_drawn};
+use certus_mixed::crossed::{
+    Method, Sampling, kept_mode, likelihood_at, likelihood_drawn, proved_likelihood,
+};
 
 use super::data::{Noise, Rows, likelihood, random};
 
@@ -45,6 +47,64 @@ fn brute(rows: &Rows, loss: &dyn Loss, beta: &[f64], sds: [f64; 2]) -> f64 {
         index[..place].fill(0);
     }
     total.ln()
+}
+
+/// log L of nested factors by sums over wide and fine grids: of the first factor's levels given that of the second.
+fn nested_brute(rows: &Rows, loss: &dyn Loss, beta: &[f64], sds: [f64; 2]) -> f64 {
+    let (step, reach) = (0.05, 240i32);
+    let grid: Vec<f64> = (-reach..=reach).map(|k| step * f64::from(k)).collect();
+    let weight = |u: f64| step * (-0.5 * u * u).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    let fixed = |i: usize| rows.offset[i] + beta[0] * rows.fixed[i][0] + beta[1] * rows.fixed[i][1];
+    let mut log = 0.0;
+    for b in 0..rows.design.levels[1] as u32 {
+        let groups: Vec<Vec<usize>> = (0..rows.design.levels[0] as u32)
+            .map(|g| (0..rows.data.len()).filter(|&i| rows.levels[i] == [g, b]).collect())
+            .collect();
+        let at = |v: f64| -> f64 {
+            let of = |own: &Vec<usize>| -> f64 {
+                let inner = |u: f64| -> f64 {
+                    let row = |&i: &usize| {
+                        let t = fixed(i) + sds[0] * u * rows.effects[i][0] + sds[1] * v * rows.effects[i][1];
+                        rows.weight[i] * loss.value(t, rows.data[i])
+                    };
+                    weight(u) * (-own.iter().map(row).sum::<f64>()).exp()
+                };
+                grid.iter().map(|u| inner(*u)).sum()
+            };
+            groups.iter().filter(|own| !own.is_empty()).map(of).product::<f64>() * weight(v)
+        };
+        log += grid.iter().map(|v| at(*v)).sum::<f64>().ln();
+    }
+    log
+}
+
+/// N1: log L of nested factors is right to the bound on its error, from small sds to large ones; nothing is claimed of
+/// Poisson and probit models, nor of crossed factors.
+#[test]
+fn nested_likelihoods_are_within_their_bounds() {
+    let mut noise = Noise(41);
+    let mut worst = 0.0f64;
+    for response in [Response::Logistic, Response::Binomial, Response::NegativeBinomial] {
+        let loss = likelihood(response);
+        for (case, sds) in [[0.05, 0.3], [0.9, 1.3], [3.0, 2.0], [0.4, 6.0]].into_iter().enumerate() {
+            let rows = random(response, &[6, 2], &[(0, 1), (1, 1)], 10 + 4 * case, true, &mut noise);
+            let parameters = [0.2, 0.5, sds[0], sds[1]];
+            let want = nested_brute(&rows, &*loss, &parameters[..2], sds);
+            let found = proved_likelihood(&rows.model(loss.clone()), &parameters).unwrap().unwrap();
+            let off = (found.log_likelihood - want).abs();
+            assert!(off <= found.error, "{response:?} {sds:?}: {off} {found:?}");
+            assert!(found.error < 1e-8, "{response:?} {sds:?}: {found:?}");
+            worst = worst.max(off / found.error);
+        }
+    }
+    println!("{worst} of a bound at most");
+    for (response, nested) in
+        [(Response::Poisson, true), (Response::Probit, true), (Response::Logistic, false)]
+    {
+        let rows = random(response, &[5, 2], &[(0, 1), (1, 1)], 18, nested, &mut noise);
+        let found = proved_likelihood(&rows.model(likelihood(response)), &[0.2, 0.5, 0.9, 1.3]);
+        assert_eq!(found.unwrap(), None, "{response:?} {nested}");
+    }
 }
 
 /// Crossed and nested factors, all likelihoods: Λ + c within four standard errors of the integral; exact for nested
