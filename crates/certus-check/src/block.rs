@@ -30,8 +30,8 @@ struct Matrix {
 }
 
 impl Matrix {
-    /// Adds k ãã′, where k and ã are within `inexact` and `eps` of what is given, and k ≥ 0: now to the radius, later to
-    /// the sum.
+    /// Adds k ãã′, where k and ã are within `inexact` and `eps` of what is given, and k ≥ 0: now to the radius, later
+    /// to the sum.
     fn add(&mut self, place: usize, k: f64, inexact: f64, norm: f64, eps: f64) {
         self.panel[place] = k;
         self.trace += k * norm * norm;

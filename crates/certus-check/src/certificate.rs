@@ -288,7 +288,10 @@ impl<'a> Lines<'a> {
 
     fn count(&mut self, key: &str) -> Result<u64, Refusal> {
         let word = self.word(key)?;
-        word.parse().ok().filter(|n| *n < 1 << 48 && !word.starts_with('+')).ok_or_else(|| self.wrong("a whole number is expected"))
+        word.parse()
+            .ok()
+            .filter(|n| *n < 1 << 48 && !word.starts_with('+'))
+            .ok_or_else(|| self.wrong("a whole number is expected"))
     }
 
     /// The binary64 number nearest to a decimal one.

@@ -1,5 +1,5 @@
-//! The rule for the exact posterior of a linear model (docs/certificate-format.md, section 9): with a Gaussian prior and
-//! a known sd the posterior is a Gaussian itself, so that it is the best one, and the gap is KL(q ‖ posterior).
+//! The rule for the exact posterior of a linear model (docs/certificate-format.md, section 9): with a Gaussian prior
+//! and a known sd the posterior is a Gaussian itself, so that it is the best one, and the gap is KL(q ‖ posterior).
 
 use crate::ball::up;
 use crate::certificate::{Certificate, Claim, Refusal};
@@ -60,8 +60,8 @@ pub fn errors(certificate: &Certificate, proof: &Proof) -> String {
         Claim::LinearPosterior => "the posterior",
     };
     format!(
-        "of every linear combination of the coefficients, {whose} has the mean within {:e} of the stated sd, and the sd \
-         within the part {:e} of it",
+        "of every linear combination of the coefficients, {whose} has the mean within {:e} of the stated sd, and the \
+         sd within the part {:e} of it",
         proof.mean_error(),
         proof.factor_error()
     )

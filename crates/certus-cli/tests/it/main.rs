@@ -20,6 +20,7 @@ mod posterior;
 mod ppc;
 mod predict;
 mod priors;
+mod rigorous;
 mod scales;
 mod verify_edits;
 mod words;

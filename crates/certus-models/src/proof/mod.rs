@@ -5,6 +5,7 @@
 mod hints;
 mod rigorous;
 
+pub(crate) use rigorous::ROUNDING;
 pub use rigorous::Rigorous;
 
 use certus::{Factor, Gaussian, linalg, parallel};
@@ -233,9 +234,10 @@ impl<'a> Subject<'a> {
 
     /// Sums and hints at the present radius, and the radius that the theorem needs there.
     fn attempt(&mut self) -> Result<f64, Error> {
+        let rows = Rows::new(&self.certificate);
         let one = |block: u64| -> Result<_, Error> {
             let bytes = self.block(block)?;
-            let sums = Rows::new(&self.certificate).sums(&bytes, block * self.certificate.block_rows);
+            let sums = rows.sums(&bytes, block * self.certificate.block_rows);
             let mut sums = sums.map_err(|refusal| refused(refusal.to_string()))?;
             widen(&mut sums);
             Ok((if self.hashed { leaf(&bytes) } else { [0; 32] }, sums))

@@ -18,6 +18,10 @@ use crate::ranks::Ranks;
 
 /// The theorem of certificates of version 1, as [`Glm::gap`] names it.
 const THEOREM: &str = "Theorem D";
+/// What follows the label of a theorem that was applied in balls.
+pub(crate) const ROUNDING: &str = ", rounding included";
+/// Both.
+const STATED: &str = "Theorem D, rounding included";
 
 impl Guess {
     /// Where the ordinary certificate has found the optimum.
@@ -55,7 +59,7 @@ impl Glm {
         let mut subject = Subject::new(self, w, &[], None)?;
         subject.hashed = false;
         let (certificate, proof) = subject.search(Guess::from(guide))?;
-        let statement = Statement::by(&vouched_by(&*self.likelihood), THEOREM, certificate.bound, RIGOROUS)
+        let statement = Statement::by(&vouched_by(&*self.likelihood), STATED, certificate.bound, RIGOROUS)
             .with("radius", certificate.radius)
             .with("omega", certificate.tau * certificate.tau)
             .with("theta", certificate.theta)
