@@ -103,7 +103,8 @@ def read(text):
     require(len(version) > 0, "no version")
     if version != ["1"]:
         raise NotCheckable("another version")
-    if lines.word("claim") != "gap-of-all-gaussians":
+    p["claim"] = lines.word("claim")
+    if p["claim"] not in ("gap-of-all-gaussians", "kl-from-linear-posterior"):
         raise NotCheckable("another claim")
     p["bound"] = lines.one("bound")
     p["likelihood"] = lines.word("likelihood")
@@ -152,6 +153,7 @@ def read(text):
     require(lines.words("end") == [], "end has no values")
     require(all(not line.strip() for line in lines.lines[lines.at :]), "nothing may follow end")
     for holds, what in (
+        (p["claim"] == "gap-of-all-gaussians" or p["likelihood"] == "linear", "only a linear model has a Gaussian posterior"),
         (p["bound"] > 0, "bound > 0"),
         (p["sd"] > 0, "sd > 0"),
         (all(scale > 1e-50 for _, scale in p["columns"]), "scale > 1e-50"),
@@ -446,8 +448,12 @@ def judge(proof):
         return 1, f"not proved: {why}"
     except NotCheckable as why:
         return 2, f"not checkable: {why}"
+    claims = {
+        "gap-of-all-gaussians": f"no Gaussian has an ELBO that is more than {p['bound']!r} nats above that of the stated one",
+        "kl-from-linear-posterior": f"KL(q || posterior) of the stated Gaussian q is at most {p['bound']!r} nats",
+    }
     return 0, (
-        f"proved: no Gaussian has an ELBO that is more than {p['bound']!r} nats above that of the stated one, for the "
+        f"proved: {claims[p['claim']]}, for the "
         f"{p['likelihood']} regression of {p['rows']} rows (SHA-256 {p['root'].hex()}) on {p['d']} coefficients with "
         f"the stated prior (the bound that follows from the sums is {bound!r})."
     )

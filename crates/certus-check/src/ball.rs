@@ -1,6 +1,5 @@
-//! Balls: a real number known to lie within `rad` of `mid`. The radius is computed in the usual rounding mode and
-//! then
-//! increased by more than its own rounding errors (docs/certificate-format.md, "Balls").
+//! Balls: a real number known to lie within `rad` of `mid`. The radius is computed in the usual rounding mode
+//! and then increased by more than its own rounding errors (docs/certificate-format.md, "Balls").
 
 /// Half the distance from 1 to the next number: a rounded sum, product, quotient or root is wrong by u of itself at
 /// most.
@@ -131,9 +130,8 @@ impl<T: Into<Ball>> std::ops::Div<T> for Ball {
     }
 }
 
-/// e^x for one number, by x = k log 2 + r and thirteen terms: relative error below 2⁻⁵⁰ (docs/certificate-format.md,
-/// "The
-/// exponential function").
+/// e^x for one number, by x = k log 2 + r and thirteen terms: relative error below 2⁻⁵⁰
+/// (docs/certificate-format.md, "The exponential function").
 pub fn exp(x: f64) -> Ball {
     const LOG2_E: f64 = std::f64::consts::LOG2_E;
     // 33 bits of log 2, so that k times it is exact, and the rest

@@ -16,25 +16,42 @@ pub struct Rows<'a> {
     norms: Vec<f64>,
 }
 
+/// Rows that are added to a matrix at once.
+const PANEL: usize = 32;
+
 /// One matrix Σ k ãã′ on its way.
 struct Matrix {
     sum: Vec<f64>,
     /// Σ k|ã|².
     trace: f64,
     rad: f64,
+    /// k of the rows that are not in the sum yet.
+    panel: [f64; PANEL],
 }
 
 impl Matrix {
-    /// Adds k ãã′, where k and ã are within `inexact` and `eps` of what is given, and k ≥ 0.
-    fn add(&mut self, k: f64, inexact: f64, a: &[f64], norm: f64, eps: f64) {
-        let mut at = 0;
-        for i in 0..a.len() {
-            let left = k * a[i];
-            self.sum[at..=at + i].iter_mut().zip(a).for_each(|(sum, right)| *sum += left * right);
-            at += i + 1;
-        }
+    /// Adds k ãã′, where k and ã are within `inexact` and `eps` of what is given, and k ≥ 0: now to the radius, later
+    /// to the sum.
+    fn add(&mut self, place: usize, k: f64, inexact: f64, norm: f64, eps: f64) {
+        self.panel[place] = k;
         self.trace += k * norm * norm;
         self.rad += inexact * (norm + eps) * (norm + eps) + k * eps * (2.0 * norm + eps);
+    }
+
+    /// Adds the rows of a panel to the sum, four at a time.
+    fn flush(&mut self, rows: &[f64], d: usize) {
+        let mut at = 0;
+        for i in 0..d {
+            let out = &mut self.sum[at..=at + i];
+            at += i + 1;
+            for (k, four) in self.panel.chunks_exact(4).zip(rows.chunks_exact(4 * d)) {
+                let [w, x, y, z] = [0, 1, 2, 3].map(|r| (k[r] * four[r * d + i], &four[r * d..=r * d + i]));
+                for j in 0..=i {
+                    out[j] += (w.0 * w.1[j] + x.0 * x.1[j]) + (y.0 * y.1[j] + z.0 * z.1[j]);
+                }
+            }
+        }
+        self.panel = [0.0; PANEL];
     }
 
     /// The sum over n rows and its radius.
@@ -57,7 +74,9 @@ impl<'a> Rows<'a> {
         let certificate = self.certificate;
         let (d, numbers) = (certificate.dim(), certificate.numbers());
         let zeros = || vec![0.0; d * (d + 1) / 2];
-        let mut matrices = [(); 3].map(|()| Matrix { sum: zeros(), trace: 0.0, rad: 0.0 });
+        let mut matrices =
+            [(); 3].map(|()| Matrix { sum: zeros(), trace: 0.0, rad: 0.0, panel: [0.0; PANEL] });
+        let mut panel = vec![0.0; PANEL * d];
         let (mut high, mut low, mut rad, mut sizes) = (vec![0.0; d], vec![0.0; d], 0.0, 0.0);
         let (mut row, mut v, mut a) = (vec![0.0; numbers], vec![1.0; d], vec![0.0; d]);
         let mut n = 0.0;
@@ -98,10 +117,17 @@ impl<'a> Rows<'a> {
             let (mean, factor) = self.split(&moments.curvature, s);
             // any lower bounds of k_m and k_C may be summed, so these have no error of their own
             let weights = [(p0.mid.max(0.0), p0.rad), (mean, 0.0), (factor, 0.0)];
+            let place = index % PANEL;
+            panel[place * d..][..d].copy_from_slice(&a);
             for (matrix, (k, inexact)) in matrices.iter_mut().zip(weights) {
-                matrix.add(k, inexact, &a, norm, eps);
+                matrix.add(place, k, inexact, norm, eps);
+                if place + 1 == PANEL {
+                    matrix.flush(&panel, d);
+                }
             }
         }
+        // of the last panel the rest counts nothing
+        matrices.iter_mut().for_each(|matrix| matrix.flush(&panel, d));
         let gradient = high.iter().zip(&low).map(|(high, low)| high + low).collect();
         let rounded = (4.0 * U + 2.0 * n * n * U * U) * sizes;
         let gradient_rad = up(SUMMED * (rad + rounded + n * d as f64 * TINY));

@@ -52,10 +52,32 @@ pub struct Sums {
     pub radii: [f64; 4],
 }
 
+/// What is claimed of the stated Gaussian q.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// No Gaussian has an ELBO that is more than the bound above that of q.
+    Gap,
+    /// KL(q ‖ posterior) of a linear model is at most the bound.
+    LinearPosterior,
+}
+
+impl Claim {
+    const ALL: [Self; 2] = [Self::Gap, Self::LinearPosterior];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Gap => "gap-of-all-gaussians",
+            Self::LinearPosterior => "kl-from-linear-posterior",
+        }
+    }
+}
+
 /// What is certified, and the hints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Certificate {
-    /// ELBO(q*) − ELBO(q) is at most this, in nats.
+    /// What is claimed.
+    pub claim: Claim,
+    /// The bound of the claim, in nats.
     pub bound: f64,
     /// The likelihood.
     pub likelihood: Likelihood,
@@ -99,8 +121,8 @@ pub struct Certificate {
 pub(crate) const DIMENSION: usize = 400;
 /// Rows per block beyond this are not checked.
 pub(crate) const BLOCK_ROWS: u64 = 1 << 20;
-const HEADER: &str = "certus-proof";
-const SUMS: [&str; 4] = ["gradient", "curvature", "lower-mean", "lower-factor"];
+pub(crate) const HEADER: &str = "certus-proof";
+pub(crate) const SUMS: [&str; 4] = ["gradient", "curvature", "lower-mean", "lower-factor"];
 
 impl Certificate {
     /// d.
@@ -118,51 +140,6 @@ impl Certificate {
         self.block_rows.min(self.rows - self.block_rows * block as u64)
     }
 
-    /// The text.
-    pub fn write(&self) -> String {
-        let mut out = format!("{HEADER} 1\nclaim gap-of-all-gaussians\n");
-        let mut line = |key: &str, numbers: &[f64]| {
-            out.push_str(key);
-            numbers.iter().for_each(|x| out.push_str(&format!(" {x:?}")));
-            out.push('\n');
-        };
-        line("bound", &[self.bound]);
-        line(&format!("likelihood {}", self.likelihood.name()), &[]);
-        if let Likelihood::Linear(sd) = self.likelihood {
-            line("sd", &[sd]);
-        }
-        line(&format!("dimension {}", self.dim()), &[]);
-        line(&format!("intercept {}", if self.intercept { "yes" } else { "no" }), &[]);
-        for column in &self.columns {
-            line(&format!("column {}", column.name), &[column.centre, column.scale]);
-        }
-        line("prior-mean", &self.prior_mean);
-        match &self.prior_precision {
-            Precision::Diagonal(j) => line("prior-diagonal", j),
-            Precision::Dense(j) => j.chunks(self.dim()).for_each(|row| line("prior-row", row)),
-        }
-        line(&format!("rows {}\nblock-rows {}", self.rows, self.block_rows), &[]);
-        line(&format!("root {}", crate::sha256::hex(&self.root)), &[]);
-        line("mean", &self.mean);
-        triangle(&self.factor).for_each(|row| line("factor-row", row));
-        line("theorem D", &[]);
-        line("radius", &[self.radius]);
-        line("tau", &[self.tau]);
-        line("theta", &[self.theta]);
-        line("lambda-mean", &[self.lambda_mean]);
-        line("lambda-factor", &[self.lambda_factor]);
-        line("solution-mean", &self.solution_mean);
-        triangle(&self.solution_factor).for_each(|row| line("solution-row", row));
-        for (hash, sums) in &self.blocks {
-            line(&format!("block {}", crate::sha256::hex(hash)), &[]);
-            for ((key, part), radius) in SUMS.iter().zip(&sums.parts).zip(sums.radii) {
-                line(&format!("{key} {radius:?}"), part);
-            }
-        }
-        line("end", &[]);
-        out
-    }
-
     /// Reads a certificate.
     pub fn read(text: &str) -> Result<Self, Refusal> {
         let mut lines = Lines { rest: text.lines(), number: 0 };
@@ -171,11 +148,9 @@ impl Certificate {
             [version, ..] => return Err(Refusal::NotCheckable(format!("version {version} of the format"))),
             [] => return Err(lines.wrong("the version is missing")),
         }
-        let known = |what: &str, found: &str, known: &[&str]| {
-            let unknown = || Refusal::NotCheckable(format!("the {what} \"{found}\""));
-            known.contains(&found).then_some(()).ok_or_else(unknown)
-        };
-        known("claim", lines.word("claim")?, &["gap-of-all-gaussians"])?;
+        let word = lines.word("claim")?;
+        let claim = Claim::ALL.into_iter().find(|claim| claim.name() == word);
+        let claim = claim.ok_or_else(|| Refusal::NotCheckable(format!("the claim \"{word}\"")))?;
         let bound = lines.number("bound")?;
         let likelihood = match lines.word("likelihood")? {
             "linear" => Likelihood::Linear(lines.number("sd")?),
@@ -224,7 +199,10 @@ impl Certificate {
         let root = lines.hash("root")?;
         let mean = lines.numbers("mean", d)?;
         let factor = lines.triangle("factor-row", d)?;
-        known("theorem", lines.word("theorem")?, &["D"])?;
+        match lines.word("theorem")? {
+            "D" => {}
+            other => return Err(Refusal::NotCheckable(format!("the theorem \"{other}\""))),
+        }
         let [radius, tau, theta] = [lines.number("radius")?, lines.number("tau")?, lines.number("theta")?];
         let (lambda_mean, lambda_factor) = (lines.number("lambda-mean")?, lines.number("lambda-factor")?);
         let solution_mean = lines.numbers("solution-mean", d)?;
@@ -241,11 +219,11 @@ impl Certificate {
             }
             blocks.push((hash, sums));
         }
-        lines.words("end")?;
-        if lines.rest.any(|line| !line.trim().is_empty()) {
+        if !lines.words("end")?.is_empty() || lines.rest.any(|line| !line.trim().is_empty()) {
             return Err(lines.wrong("nothing may follow \"end\""));
         }
         Ok(Self {
+            claim,
             bound,
             likelihood,
             intercept,
@@ -310,7 +288,10 @@ impl<'a> Lines<'a> {
 
     fn count(&mut self, key: &str) -> Result<u64, Refusal> {
         let word = self.word(key)?;
-        word.parse().ok().filter(|n| *n < 1 << 48).ok_or_else(|| self.wrong("a whole number is expected"))
+        word.parse()
+            .ok()
+            .filter(|n| *n < 1 << 48 && !word.starts_with('+'))
+            .ok_or_else(|| self.wrong("a whole number is expected"))
     }
 
     /// The binary64 number nearest to a decimal one.

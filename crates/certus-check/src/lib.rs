@@ -7,15 +7,18 @@ mod ball;
 mod block;
 mod certificate;
 mod moments;
+mod posterior;
 mod sha256;
 mod theorem;
+mod write;
 
 use std::io::Read;
 
 pub use ball::{Ball, exp};
 pub use block::Rows;
-pub use certificate::{Certificate, Column, Precision, Refusal, Sums, triangle};
+pub use certificate::{Certificate, Claim, Column, Precision, Refusal, Sums, triangle};
 pub use moments::{Likelihood, Moments, Quadrature};
+pub use posterior::{errors, sentence};
 pub use sha256::{Hash, hex, leaf, root, sha256};
 pub use theorem::{Proof, prove, requirements};
 
@@ -23,6 +26,7 @@ pub use theorem::{Proof, prove, requirements};
 /// blocks.
 pub fn check_without_rows(certificate: &Certificate) -> Result<Proof, Refusal> {
     requirements(certificate)?;
+    posterior::requirements(certificate)?;
     let leaves: Vec<Hash> = certificate.blocks.iter().map(|(hash, _)| *hash).collect();
     if root(&leaves) != certificate.root {
         return Err(Refusal::NotProved(

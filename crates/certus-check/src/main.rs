@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::process::ExitCode;
 
-use certus_check::{Certificate, Refusal, Rows, check, check_block, check_without_rows, hex};
+use certus_check::{Certificate, Refusal, Rows, check, check_block, check_without_rows, errors, sentence};
 
 const USAGE: &str = "usage: certus-check FILE.proof [ROWS] [--block K]
 
@@ -87,22 +87,13 @@ fn run(proof: &str, rows: Option<&str>, block: Option<usize>) -> Result<End, Ref
         _ => format!("no row was seen; if the sums of all {count} blocks are as stated, then: "),
     };
     println!("{condition}{}", sentence(&certificate));
-    println!("the bound that follows from the sums is {:e} nats", found.bound);
+    println!(
+        "the bound that follows from the sums is {:e} nats; {}",
+        found.bound,
+        errors(&certificate, &found)
+    );
     println!("not checkable: that these rows are your data, and what their columns mean");
     Ok(end)
-}
-
-/// What a certificate claims.
-fn sentence(certificate: &Certificate) -> String {
-    format!(
-        "no Gaussian has an ELBO that is more than {:e} nats above that of the stated one, for the {} regression of {} \
-         rows (SHA-256 {}) on {} coefficients with the stated prior.",
-        certificate.bound,
-        certificate.likelihood.name(),
-        certificate.rows,
-        hex(&certificate.root),
-        certificate.dim()
-    )
 }
 
 /// One block out of the file of all rows, or out of a file that has only this block.

@@ -113,6 +113,10 @@ pub struct Proof {
     pub rho_squared: f64,
     /// ρ² may be at most this.
     pub limit: f64,
+    /// λ′_m.
+    pub lambda_mean: f64,
+    /// λ′_C.
+    pub lambda_factor: f64,
 }
 
 /// What stands in the certificate but in no theorem: signs and sizes that the theorem requires.
@@ -218,7 +222,7 @@ pub fn prove(certificate: &Certificate) -> Result<Proof, Refusal> {
         return Err(Refusal::NotProved(why));
     }
     let bound = up(0.5 * rho_squared);
-    Ok(Proof { bound, rho_squared, limit })
+    Ok(Proof { bound, rho_squared, limit, lambda_mean: lambda_m, lambda_factor: lambda_c })
 }
 
 /// C′J(m − μ₀) and C′JC.

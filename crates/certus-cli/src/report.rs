@@ -16,7 +16,10 @@ pub fn report(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
     let directory = opened(dir)?;
     let record = Record::read(&directory)?;
     let extras = match Fit::read(&directory) {
-        Ok(fit) => Extras { checks: checks(&fit, dir, data)?, ..fit.extras() },
+        Ok(fit) => {
+            let (checks, certificate) = seen_rows(&fit, dir, data)?;
+            Extras { checks, certificate, ..fit.extras() }
+        }
         Err(_) => {
             let meaning = directory.read(MEANING).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
             let checks = Checks::absent("the fit has no result");
@@ -29,26 +32,30 @@ pub fn report(dir: &Path, data: Option<&Path>) -> Result<Code, Failure> {
     Ok(Code::Reached)
 }
 
-/// What the rows show; the page is made without them where they cannot be had, and says why.
-fn checks(fit: &Fit, dir: &Path, data: Option<&Path>) -> Result<Checks, Failure> {
+/// The certificate, or why there is none, as [`Extras`] has it.
+type Proof = Option<Result<String, String>>;
+
+/// What the rows show, and the certificate; the page is made without them where the rows cannot be had, and says why.
+fn seen_rows(fit: &Fit, dir: &Path, data: Option<&Path>) -> Result<(Checks, Proof), Failure> {
     if let Some(rows) = fit.record.data.rows.filter(|rows| *rows > READ) {
         let words = format!("the fit has {rows} rows, and a report reads no more than {READ} again");
-        return Ok(Checks::absent(words));
+        return Ok((Checks::absent(words), None));
     }
     match seen(fit, dir, data) {
         // a signal ends the command and not only this part of the page
         Err(failure) if matches!(failure.code, Code::HungUp | Code::Interrupted | Code::Terminated) => {
             Err(failure)
         }
-        Err(failure) => Ok(Checks::absent(failure.message)),
-        Ok(checks) => Ok(checks),
+        Err(failure) => Ok((Checks::absent(failure.message), None)),
+        Ok(seen) => Ok(seen),
     }
 }
 
-fn seen(fit: &Fit, dir: &Path, data: Option<&Path>) -> Result<Checks, Failure> {
+fn seen(fit: &Fit, dir: &Path, data: Option<&Path>) -> Result<(Checks, Proof), Failure> {
     let (_, problem) = reread(dir, data, "certus report DIR")?;
     let mut settings = settings(&fit.record)?;
     settings.data = data.map(Path::to_path_buf).or(settings.data);
     let table = problem.some_rows(&*open(path(&settings)?, &settings)?)?;
-    Ok(fit.checks(&problem, &table))
+    let certificate = certus_fit::proof::for_report(&problem, &fit.gaussian, &fit.record);
+    Ok((fit.checks(&problem, &table), certificate))
 }

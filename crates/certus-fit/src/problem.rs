@@ -1,9 +1,10 @@
 //! From a source and a request to a model with names: what the command line and Python share.
 
-use certus::Gaussian;
 use certus::combination::Combinations;
+use certus::{Gaussian, Goal};
 use certus_likelihood::{Likelihood, Response};
 use certus_models::auto::Model;
+use certus_models::proof;
 use certus_models::{Glm, Hierarchical};
 
 use crate::coefficient_map::{CoefficientMap, Quantity};
@@ -76,6 +77,12 @@ impl Problem {
     /// a model with unknown scales has a mixture of them; an accuracy and a source of the posterior belong to a
     /// posterior, which estimated scales do not have.
     pub fn check_settings(&self, settings: &Settings) -> Result<(), RequestError> {
+        let plain = matches!(&self.model_kind, ModelKind::Dense(model) if proof::covers(model));
+        if settings.rigorous && !(plain && settings.factor.as_deref() != Some("diagonal")) {
+            let owner = "linear (with a given sigma), logistic, binomial and poisson models without groups and with a \
+                         dense factor, in one process";
+            return Err(RequestError::no_effect("`rigorous`", owner));
+        }
         let Some(scale_model) = self.collapsed() else { return Ok(()) };
         if scale_model.unknown_scales.scales.is_empty() {
             let set = [("gap", settings.gap.is_some()), ("delta", settings.delta.is_some())];
@@ -150,6 +157,18 @@ impl Problem {
             ModelKind::Dense(model) => Some(&**model),
             ModelKind::Grouped(model) => Some(&**model),
             ModelKind::Collapsed(_) => None,
+        }
+    }
+
+    /// The same; its gaps are proved without allowances for rounding if that is asked for and there is such a proof.
+    pub(crate) fn model_proved<'a>(
+        &'a self,
+        goal: &Goal,
+        rigorous: &'a mut Option<proof::Rigorous<'a>>,
+    ) -> Option<&'a dyn Model> {
+        match &self.model_kind {
+            ModelKind::Dense(model) if goal.rigorous => Some(rigorous.insert(proof::Rigorous(model))),
+            _ => self.model(),
         }
     }
 

@@ -98,7 +98,8 @@ impl Problem {
         saved: Option<&[u8]>,
         observer: &mut ModelObserver<'_>,
     ) -> Result<Outcome, certus_models::Error> {
-        let Some(model) = self.model() else {
+        let mut rigorous = None;
+        let Some(model) = self.model_proved(goal, &mut rigorous) else {
             return Err(InvalidModel::Requires { what: "a run with one Gaussian", required: GIVEN }.into());
         };
         match choice {
@@ -133,9 +134,10 @@ impl Problem {
         reached: bool,
     ) -> Result<(Outcome, String), certus_models::Error> {
         let field = matches!(choice, MethodChoice::MeanField(_)).then(|| self.mean_field()).transpose()?;
+        let mut rigorous = None;
         let model = match &field {
             Some(field) => Some(field as &dyn Model),
-            None => self.model(),
+            None => self.model_proved(goal, &mut rigorous),
         };
         let model = model.ok_or(InvalidModel::Requires { what: "a gap", required: GIVEN })?;
         let restated = certus::parallel::install(goal.threads, || Restated::at(model, w))??;

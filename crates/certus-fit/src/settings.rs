@@ -207,6 +207,11 @@ pub struct Settings {
     #[cfg_attr(feature = "clap", arg(long, value_parser = parser(choices::levels()), help_heading = "Goal"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
+    /// Prove the gap in ball arithmetic, with every rounding error included instead of allowed for (linear, logistic,
+    /// binomial and poisson models without groups)
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Goal"))]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub rigorous: bool,
     /// Time limit, counted from the start of the command and kept to within 2 s: 90s, 5m, 2h
     #[cfg_attr(feature = "clap", arg(long, value_name = "T", help_heading = "Goal"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -315,6 +320,7 @@ impl Settings {
             gap: self.gap.unwrap_or(0.01),
             delta: self.delta.unwrap_or(0.01),
             accuracy: self.accuracy,
+            rigorous: self.rigorous,
             max_time,
             max_gradients: self.max_gradients,
             seed: self.seed(),
@@ -327,7 +333,11 @@ impl Settings {
 
     /// Refuses what has no effect on many models at once, which are not compared with their posteriors.
     pub fn check_many(&self) -> Result<(), RequestError> {
-        let set = [("accuracy", self.accuracy.is_some()), ("posterior", self.posterior.is_some())];
+        let set = [
+            ("accuracy", self.accuracy.is_some()),
+            ("posterior", self.posterior.is_some()),
+            ("rigorous", self.rigorous),
+        ];
         match set.into_iter().find(|(_, set)| *set) {
             Some((setting, _)) => Err(RequestError::no_effect(setting, "one fit at a time (certus fit)")),
             None => Ok(()),

@@ -136,5 +136,7 @@ fn errors(theorem: Theorem, gap: &Gap) -> (Option<f64>, Option<f64>) {
 
 /// The theorem that certificates call so.
 fn theorem(label: &str) -> Result<Theorem, Error> {
+    // the theorem is the same, whatever arithmetic it was applied in
+    let label = label.strip_suffix(crate::proof::ROUNDING).unwrap_or(label);
     Theorem::of_label(label).map_err(|e| Declined::from(e).into())
 }

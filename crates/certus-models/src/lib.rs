@@ -19,6 +19,7 @@ pub mod meanfield;
 mod newton;
 pub mod nuts;
 pub mod posterior;
+pub mod proof;
 pub mod ranks;
 pub mod rows;
 pub mod subsampled;

@@ -167,3 +167,13 @@ def test_an_accuracy_is_one_statement_in_both(df, csv):
     assert ours["parameters"] == theirs["parameters"] and ours["table"] == theirs["table"]
     assert ours["gaussian"] == usual.to_dict()["gaussian"]
     assert max(close.table.mean_error, close.table.sd_error) <= 0.03
+
+
+def test_a_rigorous_gap_is_one_statement_in_both(df, csv):
+    """Proved in ball arithmetic, by the same numbers in both; what has no such proof is refused."""
+    ours = certus.logistic("y ~ a + b", data=df).fit(rigorous=True, posterior="gaussian").to_dict()
+    theirs = json.loads(run("fit", "logistic", csv, "--response", "y", "--features", "a,b", "--posterior", "gaussian", "--rigorous", "--json", "--quiet"))
+    assert ours["certificate"] == theirs["certificate"] and ours["settings"]["rigorous"] is True
+    assert "ball arithmetic" in ours["certificate"]["gap"]["assumptions"][0]["what"]
+    with pytest.raises(certus.UsageError, match="rigorous"):
+        certus.probit("y ~ a + b", data=df).fit(rigorous=True)

@@ -4,6 +4,7 @@
 
 use certus_check::{
     Certificate, Likelihood, Refusal, Rows, Sums, check, check_block, check_without_rows, leaf, root,
+    sentence,
 };
 
 const CASES: [(&str, &str, &[u8]); 4] = [
@@ -140,5 +141,34 @@ fn what_is_unknown_is_not_checkable() {
     ] {
         let found = Certificate::read(&text.replacen(from, to, 1));
         assert!(matches!(found, Err(Refusal::NotProved(_))), "{to}: {found:?}");
+    }
+}
+
+/// The exact posterior of a linear model, and of no other.
+#[test]
+fn only_a_linear_posterior_is_a_gaussian() {
+    for (name, text, rows) in CASES {
+        let text = text.replace("claim gap-of-all-gaussians", "claim kl-from-linear-posterior");
+        let certificate = Certificate::read(&text).unwrap();
+        match judge(&certificate, rows) {
+            Ok(()) => assert_eq!(name, "linear"),
+            Err(refusal) => {
+                assert!(name != "linear" && refusal.to_string().contains("no Gaussian"), "{refusal}")
+            }
+        }
+        let words = sentence(&certificate);
+        assert!(words.contains("KL(q ‖ posterior)") && words.contains(&format!("{:e}", certificate.bound)));
+    }
+}
+
+/// Whatever another reader may take for a number or overlook.
+#[test]
+fn numbers_are_written_in_one_way() {
+    let text = CASES[0].1;
+    for (from, to) in
+        [("rows ", "rows +"), ("dimension ", "dimension +"), ("\nend", "\nend 1"), ("theta ", "theta 0x")]
+    {
+        assert!(text.contains(from), "{from}");
+        assert!(matches!(Certificate::read(&text.replacen(from, to, 1)), Err(Refusal::NotProved(_))), "{to}");
     }
 }

@@ -21,6 +21,7 @@ mod posterior;
 mod ppc;
 mod predict;
 mod priors;
+mod rigorous;
 mod scales;
 mod simulate;
 mod verify_edits;

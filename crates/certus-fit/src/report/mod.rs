@@ -10,6 +10,7 @@ mod checked;
 mod html;
 mod plots;
 mod predictors;
+mod proof;
 mod question;
 mod scale;
 mod sentences;
@@ -44,6 +45,8 @@ pub struct Extras {
     pub draws: Option<Comparison>,
     /// The posterior of an sd between groups that was not given: sds and densities.
     pub density: Vec<(f64, f64)>,
+    /// The certificate of its gap, as certus-check reads it, or why there is none.
+    pub certificate: Option<Result<String, String>>,
     /// Where the fit is, as the user would type it, for the commands that the report names.
     pub directory: Option<String>,
 }

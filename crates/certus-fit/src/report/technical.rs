@@ -28,6 +28,7 @@ pub(super) fn part(out: &mut String, record: &Record, extras: &Extras) {
     evidence(out, record);
     settings(out, record);
     verify(out, record, extras);
+    super::proof::part(out, extras);
 }
 
 fn facts(out: &mut String, record: &Record) {

@@ -203,6 +203,7 @@ impl Own {
         report.leaves(&found);
         parameters(&stored.json["parameters"], &self.record["parameters"], &fine, &mut report);
         model::gap(recipe, stored, &mut report);
+        model::certificate(recipe, stored, &mut report);
         if let Some(fresh) = &self.fresh {
             fresh.contradicts(&stored.record.certificate.posterior, &mut report);
         }

@@ -8,6 +8,7 @@ use certus::{Factor, Family};
 use certus_models::Error;
 use certus_models::claim::{Stated, stated_claim};
 use certus_models::error::InvalidModel;
+use certus_models::proof;
 use certus_verify::{ABSOLUTE, RELATIVE, verify};
 
 use super::{Own, Recipe, Report, Rules, Stored, Word, fresh};
@@ -202,6 +203,37 @@ pub(super) fn gap(recipe: &Recipe<'_>, stored: &Stored, report: &mut Report) {
                 quadrature is not proved for this likelihood"
             ),
         );
+    }
+}
+
+/// A certificate of the gap as `certus export-proof` writes it, judged as certus-check does.
+pub(super) fn certificate(recipe: &Recipe<'_>, stored: &Stored, report: &mut Report) {
+    let gap = &stored.record.certificate.gap;
+    let ModelKind::Dense(model) = &recipe.problem.model_kind else { return };
+    let stated = gap.bound.filter(|_| gap.level == RecordedLevel::Proved && gap.family == ALL);
+    let Some(stated) = stated.filter(|_| proof::covers(model) && model.dim() <= proof::MOST_COEFFICIENTS)
+    else {
+        return;
+    };
+    let constant = |name: &str| gap.constants.get(name).copied().flatten();
+    let curvature = constant("curvature in the mean").zip(constant("curvature in the factor"));
+    let guess = proof::Guess { gap: stated, curvature: curvature.map_or(1.0, |(m, f)| m.min(0.5 * f)) };
+    let judged = certus::parallel::install(recipe.goal.threads, || {
+        proof::Subject::new(model, &stored.arrays.gaussian, &[], None)?.checked(guess)
+    });
+    match judged.map_err(Error::from).and_then(|judged| judged) {
+        Ok(bound) => report.line(
+            Word::Confirmed,
+            format!(
+                "gap with every rounding error included: at most {} nats (Theorem D, all Gaussians): a certificate of \
+                 it was made, and proved by certus-check's library, which shares no code with the fit",
+                figure(bound)
+            ),
+        ),
+        Err(Error::Declined(why)) => {
+            report.line(Word::NotChecked, format!("gap with every rounding error included: {why}"));
+        }
+        Err(error) => report.refuted.push(format!("the gap cannot be certified again: {error}")),
     }
 }
 

@@ -19,6 +19,9 @@ use certus_likelihood::Likelihood;
 use certus_likelihood::internals::vouched_by;
 use theorem::Search;
 
+/// What is assumed where nothing is allowed for but everything bounded.
+pub(crate) const RIGOROUS: &str =
+    "curvature computed from the model and the data in ball arithmetic, which includes every rounding error";
 /// What is assumed: everything else is computed.
 const ASSUMPTION: &str =
     "curvature computed from the model and the data, with quadrature and rounding allowed for";
@@ -38,6 +41,11 @@ pub(crate) fn all_bounds(at: &impl theorem::Surroundings) -> Result<Vec<(&'stati
         found.extend(theorem::everywhere(at)?);
     }
     Ok(found.iter().map(|f| (f.theorem, f.gap)).collect())
+}
+
+/// An error of sds that says something.
+pub(crate) fn useful(error: f64) -> Option<f64> {
+    (error < 1.0).then_some(error)
 }
 
 /// The smallest of the bounds found, at the level the likelihood allows.
@@ -70,7 +78,6 @@ pub(crate) fn gap(
     } else if let Some(declined) = declined {
         statement = statement.because(declined);
     }
-    let useful = |x: f64| (x < 1.0).then_some(x);
     let mean_error = mean.is_finite().then_some(mean);
     Ok(Gap { statement, family, mean_error, sd_error: useful(factor) })
 }

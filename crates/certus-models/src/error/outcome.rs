@@ -262,6 +262,9 @@ pub enum Declined {
         /// The method.
         method: &'static str,
     },
+    /// A gap of which there is no proof for certus-check.
+    #[error("no proof for certus-check: {0}")]
+    Proof(String),
     /// A run on batches of rows that this model or these processes do not allow.
     #[error("{reason}; {remedy}")]
     RowBatches {

@@ -404,6 +404,7 @@ def fit(
     delta: float = 0.01,
     accuracy: float | None = None,
     posterior: str = "auto",
+    rigorous: bool = False,
     method: str = "auto",
     seed: int = 0,
     max_time: float | None = None,
@@ -428,6 +429,7 @@ def fit(
     that takes minutes (by default 0.1, if that takes seconds), and `posterior` is where they come from: "auto" (the first source that is
     accurate enough; for targets NUTS where the numbers of the Gaussian are unreliable, within `max_gradients`, by default 10^6), "gaussian",
     "corrected" (of targets only those declared log-concave), "importance", "nuts" and, for models such as `certus.logistic`, "exact";
+    `rigorous=True` proves the gap of a linear, logistic, binomial or Poisson model without groups in ball arithmetic, with every rounding error included;
     `level` is the required level of certainty (proved, probable, estimated); `max_time` is in seconds, `max_gradients` limits the evaluations of
     a target, `batch` fixes the draws of its steps; `log_concave=True` declares that a target is log-concave, from which errors follow that hold with
     probability 1 - `delta`. Ctrl-C ends the fit and returns the result so far.
@@ -442,7 +444,7 @@ def fit(
     from .models import Model
 
     run = run_settings(
-        gap=gap, delta=delta, accuracy=accuracy, posterior=posterior, method=method, seed=seed, max_time=max_time, max_gradients=max_gradients, level=level, threads=threads,
+        gap=gap, delta=delta, accuracy=accuracy, posterior=posterior, rigorous=rigorous, method=method, seed=seed, max_time=max_time, max_gradients=max_gradients, level=level, threads=threads,
         constants=constants, steps=steps, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
     )
     if not isinstance(model, (Target, Model)):
@@ -450,7 +452,7 @@ def fit(
     if options:
         raise UsageError(f"unknown setting: {', '.join(options)}")
     chosen = posterior if posterior == "exact" else None
-    for name, given in (("factor", factor), ("steps", steps), ("iterations", iterations), ("row_batch", row_batch), ("constants", constants), ("posterior", chosen)):
+    for name, given in (("factor", factor), ("steps", steps), ("iterations", iterations), ("row_batch", row_batch), ("constants", constants), ("posterior", chosen), ("rigorous", rigorous or None)):
         if given is not None and isinstance(model, Target):
             raise UsageError(f"{name} is {given!r}, but it applies only to models such as certus.logistic: leave it out")
     if isinstance(model, Target) and log_concave:

@@ -76,6 +76,7 @@ class Model:
         delta: float = 0.01,
         accuracy: float | None = None,
         posterior: str = "auto",
+        rigorous: bool = False,
         method: str = "auto",
         seed: int = 0,
         max_time: float | None = None,
@@ -91,7 +92,7 @@ class Model:
     ) -> Fit:
         """Fits the model and certifies the result; see `certus.fit`. `factor="diagonal"` requests independent coefficients (mean field)."""
         return _fit(
-            self, gap=gap, delta=delta, accuracy=accuracy, posterior=posterior, method=method, seed=seed, max_time=max_time, level=level,
+            self, gap=gap, delta=delta, accuracy=accuracy, posterior=posterior, rigorous=rigorous, method=method, seed=seed, max_time=max_time, level=level,
             threads=threads, progress=progress, constants=constants, steps=steps, batch=batch, iterations=iterations, row_batch=row_batch, factor=factor,
         )
 

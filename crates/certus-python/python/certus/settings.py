@@ -31,6 +31,7 @@ def run_settings(
     delta: float = 0.01,
     accuracy: float | None = None,
     posterior: str = "auto",
+    rigorous: bool = False,
     method: str = "auto",
     seed: int = 0,
     max_time: float | None = None,
@@ -56,6 +57,10 @@ def run_settings(
             words[name] = text.replace("_", "-")
     if accuracy is not None:
         words["accuracy"] = number("accuracy", accuracy)
+    if not isinstance(rigorous, bool):
+        raise UsageError(f"rigorous is {rigorous!r}, but True or False is required")
+    if rigorous:
+        words["rigorous"] = True
     if max_time is not None:
         seconds = number("max_time", max_time)
         if not 0 <= seconds < math.inf:

@@ -33,6 +33,8 @@ pub struct Goal {
     /// How closely means (in sds) and sds (as a fraction) are to be compared with the posterior's, whatever that costs;
     /// `None`: to 0.1, if that takes seconds. It does not change the Gaussian.
     pub accuracy: Option<f64>,
+    /// True if the gap is to be proved without allowances for rounding, where the model can do that.
+    pub rigorous: bool,
     /// The most single-point gradients.
     pub max_gradients: Option<u64>,
     /// Stop after this long.
@@ -57,6 +59,7 @@ impl Default for Goal {
             gap: 0.01,
             delta: 0.01,
             accuracy: None,
+            rigorous: false,
             max_gradients: None,
             max_time: None,
             batch: None,

@@ -1,0 +1,85 @@
+//! `--rigorous`, and certificates in `verify`, `report` and `export-proof`, through the real binary.
+#![allow(clippy::unwrap_used)]
+#![cfg(feature = "scan")]
+
+use std::path::Path;
+
+use crate::common::{certus, expect, scratch};
+use certus_check::{Certificate, check};
+
+fn gap(place: &Path) -> serde_json::Value {
+    let text = std::fs::read_to_string(place.join("fit.json")).unwrap();
+    serde_json::from_str::<serde_json::Value>(&text).unwrap()["certificate"]["gap"].clone()
+}
+
+/// 60 rows of counts.
+fn data(dir: &Path) -> String {
+    let mut text = String::from("y,a,b,g\n");
+    for i in 0..60 {
+        let x = f64::from(i);
+        let (a, b) = ((1.7 * x).sin(), (0.9 * x).cos());
+        let y = (0.8 + 0.5 * a - 0.3 * b + (3.1 * x).sin()).exp().floor();
+        text.push_str(&format!("{y},{a},{b},g{}\n", i % 5));
+    }
+    let file = dir.join("counts.csv");
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().into()
+}
+
+#[test]
+fn a_gap_with_every_rounding_error() {
+    let dir = scratch("rigorous");
+    let file = data(&dir);
+    let [plain, proved] = ["plain", "proved"].map(|name| dir.join(name));
+    let base = ["fit", "poisson", &file, "--response", "y", "--features", "a,b", "--posterior", "gaussian"];
+    let with = |more: &[&str]| certus(&[&base[..], more].concat());
+    expect(&with(&["--out", plain.to_str().unwrap()]), 0, "at most");
+    expect(&with(&["--rigorous", "--out", proved.to_str().unwrap()]), 0, "at most");
+    let [ordinary, rigorous] = [gap(&plain), gap(&proved)];
+    let how = |gap: &serde_json::Value| gap["assumptions"][0]["what"].as_str().unwrap().to_string();
+    assert!(how(&ordinary).contains("allowed for") && how(&rigorous).contains("ball arithmetic"));
+    let [a, b] = [&ordinary, &rigorous].map(|gap| gap["bound"].as_f64().unwrap());
+    assert_eq!(rigorous["theorem"], "Theorem D, rounding included");
+    // the same theorem in other arithmetic, in a smaller ball
+    assert!(rigorous["level"] == "proved" && b < 1.01 * a && b > 0.5 * a, "{a:e} {b:e}");
+    for place in [&plain, &proved] {
+        let verdict = certus(&["verify", place.to_str().unwrap()]);
+        expect(&verdict, 0, "confirmed    gap with every rounding error included: at most");
+    }
+    // a bound that is a little smaller than what is proved
+    let file = proved.join("fit.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let forged = text.replace(&format!("\"bound\": {b:?}"), &format!("\"bound\": {:?}", 0.999 * b));
+    assert_ne!(text, forged, "the bound is in the file");
+    std::fs::write(&file, forged).unwrap();
+    std::fs::remove_file(proved.join("manifest.json")).unwrap();
+    expect(&certus(&["verify", proved.to_str().unwrap()]), 14, "gap");
+    // what has no such proof is refused, and not fitted without it
+    for more in [&["--group", "g", "--group-sd", "1"][..], &["--factor", "diagonal"], &["--group", "g"]] {
+        expect(&with(&[more, &["--rigorous"]].concat()), 64, "--rigorous applies only to linear");
+    }
+    let probit = ["fit", "negative-binomial", base[2], "--response", "y", "--dispersion", "2", "--rigorous"];
+    expect(&certus(&probit), 64, "--rigorous applies only to linear");
+}
+
+#[test]
+fn the_report_has_the_certificate_that_is_exported() {
+    let dir = scratch("report-proof");
+    let (file, out) = (data(&dir), dir.join("fit"));
+    let place = out.to_str().unwrap();
+    let fit = ["fit", "poisson", &file, "--response", "y", "--features", "a,b", "--out", place];
+    expect(&certus(&fit), 0, "at most");
+    expect(&certus(&["report", place]), 0, "report.html");
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    let proof = dir.join("gap.proof");
+    expect(&certus(&["export-proof", place, "--to", proof.to_str().unwrap()]), 0, "certus-check");
+    let text = std::fs::read_to_string(&proof).unwrap();
+    assert!(
+        page.contains("check_certificate.py gap.proof gap.rows") && page.contains("certus-check gap.proof")
+    );
+    assert!(page.contains(text.trim_end()), "the certificate is on the page");
+    let rows = std::fs::read(dir.join("gap.rows")).unwrap();
+    let certificate = Certificate::read(&text).unwrap();
+    check(&certificate, &mut &rows[..]).unwrap();
+    assert!(check(&certificate, &mut &rows[8..]).is_err());
+}
