@@ -13,6 +13,9 @@ pub struct Arguments {
     /// The command to run.
     #[command(subcommand)]
     pub command: Command,
+    /// Decode data files in this process, without limits of memory and time [default: another process decodes them]
+    #[arg(long, global = true, help_heading = "Input")]
+    pub trust_input: bool,
 }
 
 /// The commands.
@@ -163,6 +166,10 @@ pub enum Command {
     },
     /// Print the manual page
     Man,
+    /// Decode data files for another process
+    #[cfg(feature = "scan")]
+    #[command(name = "__read", hide = true)]
+    Read,
     /// Panic, to see what happens then
     #[cfg(feature = "bug")]
     #[command(hide = true)]
@@ -188,6 +195,8 @@ impl Command {
             Command::Doctor => "doctor",
             Command::Completions { .. } => "completions",
             Command::Man => "man",
+            #[cfg(feature = "scan")]
+            Command::Read => crate::reader::COMMAND,
             #[cfg(feature = "bug")]
             Command::Bug => "bug",
         })

@@ -1,11 +1,16 @@
 //! TOML files that hold the same arguments as flags; flags win, unknown keys are refused with the nearest known one.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use certus_fit::Settings;
 use clap::Args;
 
 use crate::exit::{Code, Failure};
+
+/// Bytes of a file of settings, at most.
+const LARGEST: u64 = 1 << 20;
 
 /// The names a config file may use: those of the flags, `model` and `data`.
 fn known() -> Vec<String> {
@@ -16,8 +21,18 @@ fn known() -> Vec<String> {
 
 /// The arguments of a config file.
 pub fn read(path: &Path) -> Result<Settings, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| Failure::new(Code::NoInput, format!("cannot read {}: {e}", path.display())))?;
+    let opened = File::open(path);
+    let mut bytes = Vec::new();
+    // a device may never end
+    let read = opened.and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes));
+    read.map_err(|e| Failure::new(Code::NoInput, format!("cannot read {}: {e}", path.display())))?;
+    let bad = |words: &str| Failure::new(Code::Config, format!("{} {words}", path.display()));
+    if bytes.len() as u64 > LARGEST {
+        return Err(bad("is longer than 1 MiB, but a file of settings has at most that"));
+    }
+    let text = String::from_utf8(bytes).map_err(|e| {
+        bad(&format!("is not UTF-8 from byte {} on: save it as UTF-8", e.utf8_error().valid_up_to()))
+    })?;
     parse(&text).map_err(|f| Failure::new(f.code, format!("{}: {}", path.display(), f.message)))
 }
 

@@ -7,7 +7,7 @@ use certus::certificate::{counted, figure};
 use certus_fit::record::number;
 use certus_fit::{Certifying, Fit, MarginalEffect, MarginalEffects, Question};
 
-use crate::exit::{Code, Failure, note, print};
+use crate::exit::{Code, Failure, note, print, print_data, print_json};
 use crate::request::{Stoppable, open, open_new, path};
 use crate::results::opened;
 use crate::table::aligned;
@@ -65,12 +65,15 @@ pub fn effects(
     if let Some(why) = &found.declined {
         note(&format!("errors are not certified: {why}"));
     }
-    print(&match format {
-        "csv" => csv(&found),
-        "markdown" => markdown(&found),
-        "json" => format!("{}\n", serde_json::to_string_pretty(&found).expect("answers are plain values")),
-        _ => table(&found),
-    })?;
+    match format {
+        "csv" => print_data(&csv(&found)),
+        "markdown" => print(&markdown(&found)),
+        "json" => print_json(&format!(
+            "{}\n",
+            serde_json::to_string_pretty(&found).expect("answers are plain values")
+        )),
+        _ => print(&table(&found)),
+    }?;
     Ok(Code::Reached)
 }
 

@@ -7,6 +7,8 @@ use certus::Status;
 use certus_data::{DataError, ErrorKind};
 use certus_fit::{Interface, RequestError};
 
+use crate::terminal::{data, plain, plain_json, say};
+
 /// An ending with its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -159,11 +161,25 @@ impl From<certus_fit::Error> for Failure {
 
 /// A note on stderr that does not change how the program ends.
 pub fn note(words: &str) {
-    let _ = writeln!(std::io::stderr(), "certus: note: {words}");
+    say(&format!("certus: note: {words}"));
 }
 
-/// Writes the result to stdout.
+/// Writes a result for people to stdout.
 pub fn print(text: &str) -> Result<(), Failure> {
+    write(&plain(text))
+}
+
+/// Writes JSON to stdout.
+pub fn print_json(text: &str) -> Result<(), Failure> {
+    write(&plain_json(text))
+}
+
+/// Writes data to stdout, whose bytes are what is asked for.
+pub fn print_data(text: &str) -> Result<(), Failure> {
+    write(&data(text))
+}
+
+fn write(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())

@@ -16,7 +16,7 @@ use certus_fit::{
     Problem, Record, RequiredLevel, RunOutcome, Settings, Stage, write_failed,
 };
 
-use crate::exit::{Code, Failure, print};
+use crate::exit::{Code, Failure, note, print_json};
 use crate::progress::ProgressDisplay;
 use crate::ranks::Communicator;
 use crate::request::{path, problem};
@@ -224,7 +224,7 @@ impl<'a> Run<'a> {
             (None, Kind::Scales) => "searching for the scales that are not given",
             (None, _) => "searching for the mode",
         });
-        let (saving, mut broken, mut begun) = (checkpoints.map(|c| Saving::new(c, self.every)), None, false);
+        let (saving, mut warned, mut begun) = (checkpoints.map(|c| Saving::new(c, self.every)), false, false);
         let saving = saving.map(|saving| Arc::new(Mutex::new(saving)));
         let (theirs, place, resumed) = (saving.clone(), directory.clone(), saved.is_some());
         let estimated = Arc::new(AtomicBool::new(kind != Kind::Scales));
@@ -267,12 +267,15 @@ impl<'a> Run<'a> {
             }
             let iteration = progress.point.iteration;
             communicator.compare(iteration, save);
-            let mut stop = signals.seen().is_some();
+            let stop = signals.seen().is_some();
             if let Some(saving) = &saving {
                 let _writing = signals.writing();
                 let asked = stop || signals.asked().is_some();
-                if let Err(error) = lock(saving).step(iteration, asked, save) {
-                    (broken, stop) = (Some(error), true);
+                // a run can do without checkpoints: what it has computed is worth more than a place to resume from
+                if let Err(error) = lock(saving).step(iteration, asked, save)
+                    && !std::mem::replace(&mut warned, true)
+                {
+                    display.note(&format!("{error}; the run continues, but what it does now is not saved"));
                 }
             }
             // what rank 0 has seen, so that all stop after the same step
@@ -282,7 +285,6 @@ impl<'a> Run<'a> {
                 ControlFlow::Continue(())
             }
         });
-        communicator.first(|| broken.map_or(Ok(()), |error| Err(error.into())))?;
         let ended = ended.map(|ended| self.compared(problem, ended));
         self.display.done();
         let failure = match ended {
@@ -297,7 +299,9 @@ impl<'a> Run<'a> {
                 let code = Code::from(&ended.outcome.status);
                 self.signals.finish(|| {
                     if matches!(ended.outcome.status, Status::Limit | Status::Interrupted) {
-                        saving.as_ref().map_or(Ok(()), |saving| lock(saving).write_kept())?;
+                        if let Some(Err(error)) = saving.as_ref().map(|saving| lock(saving).write_kept()) {
+                            note(&format!("{error}; certus resume continues from an earlier state"));
+                        }
                     }
                     let mut fit = Fit::of_run(ended, problem, self.arguments, &self.goal);
                     if let Some(earlier) = earlier {
@@ -336,7 +340,7 @@ impl<'a> Run<'a> {
             write_failed(&record, &problem.meaning, directory, false)?;
         }
         if self.prints_json() {
-            print(&record.to_json())?;
+            print_json(&record.to_json())?;
         }
         Err(failure)
     }

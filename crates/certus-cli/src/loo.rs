@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use certus_fit::{Criterion, Fit, Loo, LooRow, ModelComparison};
 
-use crate::exit::{Code, Failure, note, print};
+use crate::exit::{Code, Failure, note, print, print_json};
 use crate::results::opened;
 use crate::table::aligned;
 use crate::verify::reread;
@@ -30,7 +30,7 @@ pub fn loo(dirs: &[PathBuf], data: Option<&Path>, json: bool) -> Result<Code, Fa
             .map(|(name, loo)| (name.clone(), serde_json::to_value(loo).expect("plain values")))
             .collect();
         let out = serde_json::json!({ "fits": fits, "comparison": rows });
-        print(&format!("{out:#}\n"))?;
+        print_json(&format!("{out:#}\n"))?;
         return Ok(Code::Reached);
     }
     let mut out = match &fits[..] {

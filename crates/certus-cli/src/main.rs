@@ -1,7 +1,7 @@
 //! The binary `certus`: arguments, progress, tables, exit codes.
 #![forbid(unsafe_code)]
 // nothing is reachable from outside a binary
-#![allow(clippy::print_stderr, unreachable_pub)]
+#![allow(unreachable_pub)]
 
 mod arguments;
 mod config;
@@ -16,6 +16,8 @@ mod plan;
 mod ppc;
 mod progress;
 mod ranks;
+#[cfg(feature = "scan")]
+mod reader;
 mod report;
 mod request;
 mod results;
@@ -23,6 +25,7 @@ mod saving;
 mod signals;
 mod simulate;
 mod table;
+mod terminal;
 mod verify;
 mod verify_many;
 
@@ -34,18 +37,20 @@ use clap::{CommandFactory, Parser};
 use exit::{Code, Failure, print};
 use mpi::MpiRank;
 use ranks::{Communicator, speaks};
+use terminal::{plain, say};
 
 fn main() -> ExitCode {
+    signals::survive_limits();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             let code = if error.use_stderr() { Code::Usage } else { Code::Reached };
-            return before(code, || drop(error.print()));
+            return before(code, || usage(&error));
         }
     };
     let communicator = match Communicator::join(arguments.command.single()) {
         Ok(communicator) => communicator,
-        Err(failure) => return before(failure.code, || eprintln!("{failure}")),
+        Err(failure) => return before(failure.code, || say(&failure.to_string())),
     };
     // a panic is printed by its own hook
     let run = std::panic::AssertUnwindSafe(|| run(arguments, &communicator));
@@ -55,9 +60,18 @@ fn main() -> ExitCode {
     if let Err(failure) = ended.as_ref()
         && communicator.leads()
     {
-        eprintln!("{failure}");
+        say(&failure.to_string());
     }
     ExitCode::from(communicator.leave(&ended) as u8)
+}
+
+/// What clap says, without what a terminal obeys if the arguments have any of it.
+fn usage(error: &clap::Error) {
+    let text = error.render().to_string();
+    match plain(&text) {
+        std::borrow::Cow::Borrowed(_) => drop(error.print()),
+        std::borrow::Cow::Owned(text) => say(text.trim_end()),
+    }
 }
 
 /// The end before ranks have met: one of them speaks, and the others do not end with a code, at which a launcher would
@@ -85,6 +99,10 @@ fn settled(flags: &FitArguments, communicator: &Communicator) -> Result<Option<S
 }
 
 fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failure> {
+    #[cfg(feature = "scan")]
+    if arguments.trust_input {
+        reader::trust();
+    }
     match arguments.command {
         Command::Fit(flags) => {
             settled(&flags, communicator)?.map_or(Ok(Code::Reached), |a| fit::fit(&a, communicator))
@@ -143,6 +161,8 @@ fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failur
                 .map_err(|e| Failure::new(Code::WriteFailed, e.to_string()))?;
             print(&String::from_utf8_lossy(&page)).map(|()| Code::Reached)
         }
+        #[cfg(feature = "scan")]
+        Command::Read => reader::read(),
         #[cfg(feature = "bug")]
         Command::Bug => panic!("a bug was requested"),
     }

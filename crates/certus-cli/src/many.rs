@@ -16,7 +16,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::FitArguments;
-use crate::exit::{Code, Failure, note, print};
+use crate::exit::{Code, Failure, note, print, print_json};
 use crate::progress::Counter;
 use crate::request::{Stoppable, open, path, request};
 use crate::signals::{FinalWords, Signals};
@@ -300,7 +300,7 @@ fn finish(
     }
     let path = directory.path().join(FITS);
     if arguments.fit.settings.json {
-        print(&seen.json(manifest, &path))?;
+        print_json(&seen.json(manifest, &path))?;
     } else if !arguments.fit.settings.quiet {
         print(&seen.table(manifest, &path, speed))?;
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use certus::certificate::significant;
 use certus_fit::{Fit, Statistic};
 
-use crate::exit::{Code, Failure, note, print};
+use crate::exit::{Code, Failure, note, print, print_json};
 use crate::results::opened;
 use crate::table::aligned;
 use crate::verify::reread;
@@ -18,7 +18,7 @@ pub fn ppc(dir: &Path, data: Option<&Path>, json: bool) -> Result<Code, Failure>
     if json {
         let mut out = serde_json::to_value(&found).expect("plain values");
         out["residuals"] = serde_json::to_value(&found.residuals).expect("numbers");
-        print(&format!("{out:#}\n"))?;
+        print_json(&format!("{out:#}\n"))?;
         return Ok(Code::Reached);
     }
     let head = ["statistic", "observed", "simulated", "5 %", "95 %", "P(above)"].map(String::from).to_vec();

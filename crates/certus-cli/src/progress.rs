@@ -8,6 +8,8 @@ use certus::certificate::counted;
 use certus_fit::RunProgress;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::terminal::{plain, say};
+
 /// Steps of the bar.
 const LENGTH: u64 = 1000;
 /// A line this often where there is no terminal.
@@ -42,9 +44,17 @@ impl ProgressDisplay {
     /// Shows what is being done before the first step.
     pub fn say(&self, text: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_message(text.to_string());
+            bar.set_message(plain(text).into_owned());
         } else if self.plain {
-            eprintln!("{text}");
+            say(text);
+        }
+    }
+
+    /// A note that does not wait for the end, even if nothing else is shown.
+    pub fn note(&self, words: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| crate::exit::note(words)),
+            None => crate::exit::note(words),
         }
     }
 
@@ -58,9 +68,9 @@ impl ProgressDisplay {
                 let done = (first / bound).ln() / (first / self.goal).ln();
                 bar.set_position((LENGTH as f64 * done.clamp(0.0, 1.0)) as u64);
             }
-            bar.set_message(progress.words(self.goal));
+            bar.set_message(plain(&progress.words(self.goal)).into_owned());
         } else if self.plain && !often {
-            eprintln!("{:8.1} s  {}", point.elapsed.as_secs_f64(), progress.words(self.goal));
+            say(&format!("{:8.1} s  {}", point.elapsed.as_secs_f64(), progress.words(self.goal)));
             (self.last, self.stage) = (Some(Instant::now()), progress.doing());
         }
     }
@@ -103,9 +113,9 @@ impl Counter {
     /// Shows what is being done.
     pub fn say(&self, text: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_message(text.to_string());
+            bar.set_message(plain(text).into_owned());
         } else if self.plain {
-            eprintln!("{text}");
+            say(text);
         }
     }
 
@@ -133,9 +143,9 @@ impl Counter {
             format!("{} of {} groups, {speed:.0} fits per second, {left:.0} s left", count.done, count.all);
         if let Some(bar) = &self.bar {
             bar.set_position(LENGTH * count.done as u64 / count.all.max(1) as u64);
-            bar.set_message(text);
+            bar.set_message(plain(&text).into_owned());
         } else if self.plain {
-            eprintln!("{:8.1} s  {text}", begun.elapsed().as_secs_f64());
+            say(&format!("{:8.1} s  {text}", begun.elapsed().as_secs_f64()));
         }
     }
 

@@ -11,6 +11,7 @@ use certus_models::Ranks;
 
 use crate::exit::{Code, Failure};
 use crate::mpi::MpiRank;
+use crate::terminal::say;
 
 /// How long a rank waits for another before it ends the run, unless the environment says otherwise.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -36,7 +37,7 @@ pub struct Communicator {
 }
 
 /// How many processes a launcher started together, and how that is known.
-fn launched() -> Option<(usize, &'static str)> {
+pub fn launched() -> Option<(usize, &'static str)> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
     let direct =
         ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"].into_iter().find_map(|name| Some((number(name)?, name)));
@@ -135,11 +136,11 @@ impl Communicator {
         let own = hasher.finish();
         if ranks.decide(own) != own {
             let place = if iteration > 0 { format!(" after iteration {iteration}") } else { String::new() };
-            eprintln!(
+            say(&format!(
                 "certus: rank {} and rank 0 do not agree{place}: they have different {what}, so their results would \
                     differ; start all ranks from the same build on the same kind of processor",
                 ranks.rank()
-            );
+            ));
             if let Some(mpi_rank) = &self.mpi_rank {
                 mpi_rank.abort(Code::Lost);
             }
@@ -174,21 +175,21 @@ impl Communicator {
         let Some(mpi_rank) = &self.mpi_rank else { return code };
         if std::env::var_os(COUNT_VARIABLE).is_some() {
             // in one piece, so that lines of other ranks do not come between
-            let line = format!("rank {}: {} numbers\n", self.rank(), mpi_rank.numbers_sent());
-            eprint!("{line}");
+            let line = format!("rank {}: {} numbers", self.rank(), mpi_rank.numbers_sent());
+            say(&line);
         }
         match ended {
             Err(failure) => mpi_rank.farewell(if code.is_stop() { STOP_GRACE } else { GRACE }, code, &|| {
                 if !self.leads() {
-                    eprintln!("certus: rank {}: {}", self.rank(), failure.message);
+                    say(&format!("certus: rank {}: {}", self.rank(), failure.message));
                 }
             }),
             Ok(_) => mpi_rank.farewell(self.limit, Code::Lost, &|| {
-                eprintln!(
+                say(&format!(
                     "certus: rank {} has finished, but another rank has not finished within {:?}",
                     self.rank(),
                     self.limit
-                );
+                ));
             }),
         }
         // the launcher passes on the first code that is not 0: that of rank 0
@@ -222,9 +223,9 @@ fn lost(directory: Option<&Path>, count: usize, peer: Option<usize>, waited: Dur
         (true, Some(peer)) => format!("rank {peer}, or one that it waits for,"),
         (true, None) => "another rank".into(),
     };
-    eprintln!(
+    say(&format!(
         "certus: {who} did not answer within {} ({LIMIT_VARIABLE}): the run ends here; `certus resume` continues from \
             the last checkpoint",
         seconds(waited)
-    );
+    ));
 }

@@ -103,7 +103,7 @@ fn open_as(path: &Path, settings: &Settings, files: Files<'_>) -> Result<Box<dyn
                 (settings.sql.clone(), response.iter().map(ToString::to_string).collect());
         }
     }
-    Ok(Box::new(certus_data::FileSource::open(&[path.to_path_buf()], options)?))
+    crate::reader::open(path, options)
 }
 
 /// This build cannot.

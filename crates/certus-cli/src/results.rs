@@ -11,7 +11,7 @@ use certus_fit::{
 };
 use clap::Args;
 
-use crate::exit::{Code, Failure, note, print};
+use crate::exit::{Code, Failure, note, print, print_data};
 use crate::output::Output;
 use crate::request::{open_new, open_new_by_query};
 use crate::table::aligned;
@@ -39,6 +39,7 @@ pub fn sample(dir: &Path, draws: usize, seed: u64, to: &Path, overwrite: bool) -
     let directory = opened(dir)?;
     let output = Output::new(to, overwrite, dir, data(&Record::read(&directory)?).as_slice())?;
     let fit = Fit::read(&directory)?;
+    fit.check_draws(draws)?;
     let kind = match (&fit.mixture, &fit.posterior_draws) {
         (_, Some(_)) => "the posterior",
         (Some((mixture, _)), None) if mixture.is_estimated() => "the normal approximation of the likelihood",
@@ -183,7 +184,7 @@ pub fn predict(arguments: &PredictArguments) -> Result<Code, Failure> {
             let read = source.files_read(rows).map_or(String::new(), |words| format!(" ({words})"));
             print(&format!("predictions{whose} in {}, rows: {rows}{read}\n", to.display()))?;
         }
-        _ => print(&columns.to_csv()?)?,
+        _ => print_data(&columns.to_csv()?)?,
     }
     Ok(Code::Reached)
 }

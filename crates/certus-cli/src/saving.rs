@@ -38,9 +38,14 @@ impl Saving {
         self.taken = iteration;
         let began = Instant::now();
         if stop || self.timer.due() {
-            let written = self.checkpoints.write(&save());
+            let state = save();
+            let written = self.checkpoints.write(&state);
             self.timer.reset();
-            written?;
+            if let Err(error) = written {
+                // tried again at the end: the disk may have room by then
+                self.kept = (state.len() <= MOST).then_some((iteration, state));
+                return Err(error);
+            }
             (self.kept, self.saved) = (None, Some(iteration));
         } else if self.next.is_some_and(|next| began >= next) {
             let state = save();

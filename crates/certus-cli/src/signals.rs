@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::exit::{Code, Failure, print};
+use crate::exit::{Code, Failure, print_json};
+use crate::terminal::say;
 
 /// A run that is told to stop has this long to end its step and to certify what it found.
 const PATIENCE: Duration = Duration::from_millis(600);
@@ -181,7 +182,7 @@ impl Signals {
         self.finish(|| {
             let reason = self.shared.reason(self.asked().unwrap_or(Code::Interrupted));
             let parting = (self.shared.work().on_end)(&reason);
-            match parting.record.as_deref().map(print) {
+            match parting.record.as_deref().map(print_json) {
                 Some(Err(failure)) => failure,
                 _ => Failure::new(reason.code, parting.message),
             }
@@ -284,14 +285,21 @@ impl Shared {
         let (send, receive) = mpsc::channel::<()>();
         std::thread::spawn(move || {
             if let Some(record) = &parting.record {
-                let _ = print(record);
+                let _ = print_json(record);
             }
-            eprintln!("{}", Failure::new(code, parting.message));
+            say(&Failure::new(code, parting.message).to_string());
             drop(send);
         });
         let _ = receive.recv_timeout(LAST_WORDS);
         std::process::exit(code as i32);
     }
+}
+
+/// A file that would grow beyond the limit of this process (`ulimit -f`) is an error of its write, as on a full disk,
+/// and not the silent end of the process.
+pub fn survive_limits() {
+    #[cfg(unix)]
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
 
 /// The signals that stop a run, and the codes to end with.

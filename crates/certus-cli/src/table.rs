@@ -7,12 +7,13 @@ use certus::Status;
 use certus_fit::record::{Parameter, number};
 use certus_fit::{FitDirectory, Record, Settings};
 
-use crate::exit::{Failure, note, print};
+use crate::exit::{Failure, note, print, print_json};
+use crate::terminal::cell;
 
 /// Prints the record, as requested.
 pub fn show(arguments: &Settings, record: &Record, directory: Option<&FitDirectory>) -> Result<(), Failure> {
     match (arguments.json, arguments.quiet) {
-        (true, _) => print(&record.to_json()),
+        (true, _) => print_json(&record.to_json()),
         (false, false) => print(&fit(record, directory.map(FitDirectory::path))),
         (false, true) => {
             // the exit code alone does not say what is missing
@@ -29,11 +30,12 @@ const SHOWN: usize = 40;
 
 /// Rows of a table, the first column to the left, the others to the right.
 pub fn aligned(rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|text| cell(text)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut out = String::new();
-    for row in rows {
+    for row in &rows {
         for (c, text) in row.iter().enumerate() {
             let space = " ".repeat(widths[c] - text.chars().count());
             out.push_str(&if c == 0 { format!("{text}{space}") } else { format!("  {space}{text}") });

@@ -1,7 +1,7 @@
 //! What a column holds.
 
 /// What a column holds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Kind {
     /// Numbers.

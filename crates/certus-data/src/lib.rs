@@ -52,7 +52,7 @@ pub use names::quoted;
 pub use nearest::nearest;
 pub use prepare::{Prepared, prepare, prepare_with};
 #[cfg(feature = "scan")]
-pub use scan::{FileOptions, FileSource, files_of};
+pub use scan::{Described, FileOptions, FileSource, ReadLimits, files_of, wire};
 pub use spec::{Categorical, Features, GroupSpec, Missing, Slopes, Spec};
 pub use summary::ResponseSummary;
 pub use table::{Batch, Column, ColumnInfo, Kind, Source, Table};

@@ -97,7 +97,7 @@ pub(crate) fn date_label(days: f64) -> String {
 }
 
 /// A column's name and kind.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ColumnInfo {
     /// Its name.
     pub name: String,
@@ -126,6 +126,18 @@ impl<'a> Batch<'a> {
     /// Rows.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// The number of the first row within its place.
+    #[cfg(feature = "scan")]
+    pub(crate) fn first(&self) -> usize {
+        self.first
+    }
+
+    /// Where the rows are, in words: " of trips.csv" or nothing.
+    #[cfg(feature = "scan")]
+    pub(crate) fn place_of_file(&self) -> &'a str {
+        self.place
     }
 
     /// Column `c` of those asked for, and the index of row i in it.

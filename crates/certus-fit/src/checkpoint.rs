@@ -18,13 +18,15 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use crate::atomic::{Before, temporary, write_steps};
+use crate::atomic::write_on;
 use crate::directory::{CHECKPOINTS, FitDirectory};
 use crate::error::Error;
+use crate::file_system::FileSystem;
 
 const MAGIC: &[u8; 16] = b"certus.checkpoin";
 const VERSION: u32 = 1;
@@ -142,6 +144,7 @@ pub struct Latest {
 #[derive(Debug)]
 pub struct Checkpoints {
     path: PathBuf,
+    disk: Arc<dyn FileSystem>,
     kind: Kind,
     fingerprint: Fingerprint,
     /// Of the newest one that is whole.
@@ -151,34 +154,25 @@ pub struct Checkpoints {
 impl Checkpoints {
     /// For a fit with this fingerprint. Continues counting from the newest checkpoint of that fit.
     pub fn new(directory: &FitDirectory, kind: Kind, fingerprint: Fingerprint) -> Self {
-        let mut checkpoints = Self { path: directory.run(), kind, fingerprint, generation: 0 };
+        let mut checkpoints =
+            Self { path: directory.run(), disk: directory.disk(), kind, fingerprint, generation: 0 };
         checkpoints.generation = checkpoints.latest().map_or(0, |latest| latest.checkpoint.generation);
         checkpoints
     }
 
     /// Saves a state as the next generation.
     pub fn write(&mut self, state: &[u8]) -> Result<(), Error> {
-        let path = self.next();
-        let half = temporary(&path);
-        let made = fs::create_dir_all(&self.path);
-        made.and_then(|()| self.write_with(state, &half, &mut |_| Ok(()))).map_err(|source| {
-            // the first error is the one to tell
-            let _ = fs::remove_file(&half);
-            Error::Write { path, source }
-        })
+        let (path, generation) = (self.next(), self.generation + 1);
+        let (kind, fingerprint) = (self.kind, self.fingerprint);
+        let bytes = Checkpoint { kind, generation, fingerprint, state: state.to_vec() }.encode();
+        self.disk.create_dir_all(&self.path).map_err(|source| Error::write(&path, source))?;
+        write_on(&*self.disk, &path, &bytes)?;
+        self.generation = generation;
+        Ok(())
     }
 
     fn next(&self) -> PathBuf {
         self.path.join(CHECKPOINTS[((self.generation + 1) % 2) as usize])
-    }
-
-    fn write_with(&mut self, state: &[u8], half: &Path, before: Before<'_>) -> io::Result<()> {
-        let generation = self.generation + 1;
-        let (kind, fingerprint) = (self.kind, self.fingerprint);
-        let bytes = Checkpoint { kind, generation, fingerprint, state: state.to_vec() }.encode();
-        write_steps(&self.next(), half, &bytes, before)?;
-        self.generation = generation;
-        Ok(())
     }
 
     /// The newest whole checkpoint of this fit.

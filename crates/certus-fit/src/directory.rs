@@ -8,14 +8,14 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::atomic::{
-    Before, Step, is_temporary, remove, sync_directory, temporary, write_steps, write_unflushed,
-};
+use crate::atomic::{is_temporary, parent_of, write_on, write_unflushed};
 pub use crate::atomic::{write_atomically, write_new};
 use crate::error::Error;
+use crate::file_system::{Disk, FileSystem};
 use crate::manifest::{MANIFEST, MANY, Manifest};
 
 /// The record.
@@ -43,6 +43,7 @@ const WITH_MANIFEST: u32 = 3;
 #[derive(Debug)]
 pub struct FitDirectory {
     path: PathBuf,
+    disk: Arc<dyn FileSystem>,
     /// Open and locked while this process writes a fit there.
     lock: Option<File>,
     /// Of the existing result, if it has one.
@@ -54,15 +55,19 @@ impl FitDirectory {
     /// the existing fit stays until the new one is [committed](Self::commit), and a directory with other files and no
     /// fit is refused.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self, Error> {
+        Self::create_on(Arc::new(Disk), path, overwrite)
+    }
+
+    pub(crate) fn create_on(disk: Arc<dyn FileSystem>, path: &Path, overwrite: bool) -> Result<Self, Error> {
         let failed = |e| Error::cannot_create(path, e);
         if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-            fs::create_dir_all(parent).map_err(failed)?;
+            disk.create_dir_all(parent).map_err(failed)?;
         }
-        let made = fs::create_dir(path);
-        let mut directory = Self { path: path.to_path_buf(), lock: None, manifest: None };
+        let made = disk.create_dir(path);
+        let mut directory = Self { path: path.to_path_buf(), disk, lock: None, manifest: None };
         match made {
             Ok(()) => {
-                sync_directory(crate::atomic::parent_of(path)).map_err(failed)?;
+                directory.disk.sync_directory(parent_of(path)).map_err(failed)?;
                 directory.lock()?;
             }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && overwrite && path.is_dir() => {
@@ -70,7 +75,7 @@ impl FitDirectory {
                 directory.must_be_a_fit()?;
                 // a result that is complete is the one to keep; what can't be read is not
                 if let Ok(Some(staged)) = Manifest::read(&directory.run_file(MANIFEST), known) {
-                    directory.settle(&staged, &mut |_| Ok(()))?;
+                    directory.settle(&staged)?;
                 }
                 directory.clean(&[])?;
             }
@@ -79,8 +84,8 @@ impl FitDirectory {
             }
             Err(e) => return Err(failed(e)),
         }
-        fs::create_dir_all(directory.run()).map_err(|e| Error::write(&directory.run(), e))?;
-        sync_directory(path).map_err(|e| Error::write(path, e))?;
+        directory.disk.create_dir_all(&directory.run()).map_err(|e| Error::write(&directory.run(), e))?;
+        directory.disk.sync_directory(path).map_err(|e| Error::write(path, e))?;
         Ok(directory)
     }
 
@@ -105,10 +110,10 @@ impl FitDirectory {
         // before there was a place for runs
         let old: Vec<_> = CHECKPOINTS.iter().filter(|name| directory.file(name).is_file()).collect();
         if !old.is_empty() {
-            fs::create_dir_all(directory.run()).map_err(|e| Error::write(&directory.run(), e))?;
+            directory.disk.create_dir_all(&directory.run()).map_err(|e| Error::write(&directory.run(), e))?;
             for name in old {
                 let to = directory.run_file(name);
-                fs::rename(directory.file(name), &to).map_err(|e| Error::write(&to, e))?;
+                directory.disk.rename(&directory.file(name), &to).map_err(|e| Error::write(&to, e))?;
             }
         }
         directory.clean(&[SETTINGS, CHECKPOINTS[0], CHECKPOINTS[1]])?;
@@ -123,7 +128,7 @@ impl FitDirectory {
         if !fs::metadata(path).map_err(missing)?.is_dir() {
             return Err(Error::damaged(path, "a fit is a directory"));
         }
-        Ok(Self { path: path.to_path_buf(), lock: None, manifest: None })
+        Ok(Self { path: path.to_path_buf(), disk: Arc::new(Disk), lock: None, manifest: None })
     }
 
     /// Keeps other processes from writing a fit there, until this value is dropped. Where the system has no such locks,
@@ -154,14 +159,19 @@ impl FitDirectory {
         self.path.join(RUN)
     }
 
+    /// Where it is written.
+    pub(crate) fn disk(&self) -> Arc<dyn FileSystem> {
+        self.disk.clone()
+    }
+
     pub(crate) fn run_file(&self, name: &str) -> PathBuf {
         self.run().join(name)
     }
 
     /// Writes a file of the result of this run, whole or not at all; it takes its place with [`commit`](Self::commit).
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        fs::create_dir_all(self.run()).map_err(|e| Error::write(&self.run(), e))?;
-        write_unflushed(&self.run_file(name), bytes)
+        self.disk.create_dir_all(&self.run()).map_err(|e| Error::write(&self.run(), e))?;
+        write_unflushed(&*self.disk, &self.run_file(name), bytes)
     }
 
     /// Reads a file of the result and compares it with the manifest.
@@ -218,21 +228,14 @@ impl FitDirectory {
 
     /// Makes what was written the result, in place of the earlier one. The checkpoints stay if the fit can be resumed.
     pub fn commit(&self, unfinished: bool) -> Result<(), Error> {
-        self.commit_with(unfinished, &mut |_| Ok(()))
-    }
-
-    fn commit_with(&self, unfinished: bool, before: Before<'_>) -> Result<(), Error> {
         let there = |name: &&str| self.run_file(name).is_file();
         let names: Vec<String> = RESULT.iter().filter(|name| there(name)).map(ToString::to_string).collect();
         let manifest = Manifest::of(&self.run(), names)?;
-        let (path, half) = (self.run_file(MANIFEST), temporary(&self.run_file(MANIFEST)));
+        let path = self.run_file(MANIFEST);
         // what the manifest lists must be on the disk before it
-        before(Step::SyncDirectory)
-            .and_then(|()| sync_directory(&self.run()))
-            .map_err(|e| Error::write(&path, e))?;
-        write_steps(&path, &half, &manifest.encode(), before).map_err(|e| Error::write(&path, e))?;
-        self.settle(&manifest, before)?;
-        before(Step::Clean).map_err(|e| Error::write(&self.path, e))?;
+        self.disk.sync_directory(&self.run()).map_err(|e| Error::write(&path, e))?;
+        write_on(&*self.disk, &path, &manifest.encode())?;
+        self.settle(&manifest)?;
         if unfinished { self.clean(&CHECKPOINTS) } else { self.clean(&[]) }
     }
 
@@ -244,32 +247,28 @@ impl FitDirectory {
     /// Ends a commit that was interrupted.
     fn recover(&self) -> Result<(), Error> {
         match Manifest::read(&self.run_file(MANIFEST), known)? {
-            Some(staged) => self.settle(&staged, &mut |_| Ok(())),
+            Some(staged) => self.settle(&staged),
             None => Ok(()),
         }
     }
 
     /// Moves a complete result to its place. May be interrupted at any step and begun again.
-    fn settle(&self, staged: &Manifest, before: Before<'_>) -> Result<(), Error> {
-        let mut steps = || {
+    fn settle(&self, staged: &Manifest) -> Result<(), Error> {
+        let steps = || {
             let stale = RESULT.into_iter().filter(|name| !staged.lists(name));
             for name in stale.chain([REPORT]).chain(CHECKPOINTS) {
-                before(Step::Remove)?;
-                remove(&self.file(name))?;
+                self.disk.remove(&self.file(name))?;
             }
             for name in staged.names() {
-                before(Step::Move)?;
-                match fs::rename(self.run_file(name), self.file(name)) {
+                match self.disk.rename(&self.run_file(name), &self.file(name)) {
                     // moved before the interruption
                     Err(e) if e.kind() == io::ErrorKind::NotFound && self.file(name).exists() => {}
                     other => other?,
                 }
             }
-            before(Step::SyncDirectory)?;
-            sync_directory(&self.path)?;
-            before(Step::MoveManifest)?;
+            self.disk.sync_directory(&self.path)?;
             // flushed by `clean`; until then either place will do
-            fs::rename(self.run_file(MANIFEST), self.file(MANIFEST))
+            self.disk.rename(&self.run_file(MANIFEST), &self.file(MANIFEST))
         };
         steps().map_err(|e| Error::write(&self.path, e))
     }
@@ -284,19 +283,19 @@ impl FitDirectory {
         }
         for entry in fs::read_dir(self.run()).into_iter().flatten().flatten() {
             if !but.iter().any(|name| entry.file_name() == *name) {
-                remove(&entry.path()).map_err(failed)?;
+                self.disk.remove(&entry.path()).map_err(failed)?;
             }
         }
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let ours = RESULT.iter().chain([&REPORT, &MANIFEST]).chain(&CHECKPOINTS);
             if is_temporary(&name) && ours.into_iter().any(|n| name[1..].starts_with(&format!("{n}."))) {
-                remove(&entry.path()).map_err(failed)?;
+                self.disk.remove(&entry.path()).map_err(failed)?;
             }
         }
         // fails where something is kept
-        let _ = fs::remove_dir(self.run());
-        sync_directory(&self.path).map_err(failed)
+        let _ = self.disk.remove_dir(&self.run());
+        self.disk.sync_directory(&self.path).map_err(failed)
     }
 
     /// A directory with other files and no fit is not overwritten.

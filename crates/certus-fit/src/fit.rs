@@ -269,6 +269,19 @@ impl Fit {
         }
     }
 
+    /// Refuses more draws than memory can hold: a table of them has 2³¹ numbers at most, 16 GiB.
+    pub fn check_draws(&self, n: usize) -> Result<(), RequestError> {
+        let columns = self.record.parameters.len().max(self.gaussian.dim());
+        match n.checked_mul(columns.max(1)) {
+            Some(numbers) if numbers <= 1 << 31 => Ok(()),
+            _ => Err(RequestError::Number {
+                setting: "draws".into(),
+                value: n as f64,
+                required: "a table of at most 2147483648 numbers, all parameters together,",
+            }),
+        }
+    }
+
     /// The latents of the same draws, of a fit that is not a mixture.
     pub fn latents(&self, n: usize, seed: u64) -> Vec<f64> {
         match &self.posterior_draws {

@@ -37,6 +37,7 @@ mod criticism;
 pub mod directory;
 mod effects;
 pub mod error;
+mod file_system;
 mod fit;
 pub mod grid;
 mod groups;

@@ -10,6 +10,11 @@ use crate::refusal::RequestError;
 /// (standardised, unless told).
 pub(crate) const INDEPENDENT: &str = "independent coefficients";
 
+/// Draws per iteration, at most.
+const MOST_DRAWS: usize = 1 << 20;
+/// Rows per iteration, at most.
+const MOST_ROWS: usize = 1 << 31;
+
 /// How to fit: without settings, or by one of the paper's methods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MethodChoice {
@@ -59,6 +64,15 @@ impl MethodChoice {
     ) -> Result<Self, RequestError> {
         let names = Self::PLANNED.map(|(name, _)| name).join(", ");
         let Numbers { batch, iterations, row_batch } = numbers;
+        // what cannot be held in memory is refused before anything is computed
+        let given = [("batch", batch, MOST_DRAWS), ("row-batch", row_batch, MOST_ROWS)];
+        if let Some((name, Some(value), _)) =
+            given.into_iter().find(|(_, n, most)| n.is_some_and(|n| n > *most))
+        {
+            let (setting, value) = (name.into(), value as f64);
+            let required = if name == "batch" { "at most 1048576" } else { "at most 2147483648" };
+            return Err(RequestError::Number { setting, value, required });
+        }
         if method == "subsampled" {
             let fixed = |setting, value| RequestError::Fixed { setting, method: "subsampled", value };
             if constants.is_some() {

@@ -87,7 +87,7 @@ pub fn export(problem: &Problem, stored: &Stored, to: &Path) -> Result<Exported,
         file.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
         std::fs::rename(&half, &rows).map_err(failed)
     };
-    write().inspect_err(|_| drop(atomic::remove(&half)))?;
+    write().inspect_err(|_| drop(std::fs::remove_file(&half)))?;
     atomic::write_atomically(to, certificate.write().as_bytes())?;
     Ok(Exported { bound: certificate.bound, stated, rows, blocks })
 }

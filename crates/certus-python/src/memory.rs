@@ -1,4 +1,4 @@
-//! Rows in a NumPy matrix, read in place: the one file with unsafe code.
+//! Rows in a NumPy matrix, read in place; with stan.rs the unsafe code of this crate.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;

@@ -4,12 +4,16 @@
 
 use crate::error::Error;
 
+/// Threads of a run, at most: each has a stack of its own, and systems end processes that ask for too many.
+pub(crate) const MOST_THREADS: usize = 1024;
+
 /// Runs `work` inside a pool of `threads`, or in the current one: inside a pool a join neither allocates nor wakes
 /// anybody from outside.
 pub fn install<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
     Ok(match threads {
         None if rayon::current_thread_index().is_some() => work(),
         None => rayon::scope(|_| work()),
+        Some(threads) if threads > MOST_THREADS => return Err(too_many(threads)),
         Some(threads) => rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .build()
@@ -20,6 +24,10 @@ pub fn install<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send)
             })?
             .install(work),
     })
+}
+
+pub(crate) fn too_many(threads: usize) -> Error {
+    Error::invalid("threads", threads, "at most 1024 threads are possible")
 }
 
 /// Both halves, on two threads if there are any.

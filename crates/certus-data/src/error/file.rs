@@ -48,6 +48,14 @@ pub enum FileError {
         /// Why not.
         reason: String,
     },
+    /// A file beyond the limits of the reader.
+    #[error("{name} can't be read: {reason}")]
+    TooLarge {
+        /// The file or the row.
+        name: String,
+        /// What is too large.
+        reason: String,
+    },
     /// A name without the ending of a known format.
     #[error(
         "{} is of an unknown format: its name must end in csv, tsv, txt (each also with .gz), parquet, pq, arrow, \
@@ -175,9 +183,11 @@ impl FileError {
             | Self::Start { .. }
             | Self::Scratch { .. }
             | Self::Unpack { .. } => ErrorKind::Io,
-            Self::Damaged { .. } | Self::NoColumns { .. } | Self::NoRows { .. } | Self::Different { .. } => {
-                ErrorKind::Data
-            }
+            Self::Damaged { .. }
+            | Self::TooLarge { .. }
+            | Self::NoColumns { .. }
+            | Self::NoRows { .. }
+            | Self::Different { .. } => ErrorKind::Data,
             Self::UnknownFormat { .. } | Self::NoFile | Self::TwoFormats { .. } => ErrorKind::Request,
             Self::ConditionAndQuery | Self::Query { .. } => ErrorKind::Request,
         }

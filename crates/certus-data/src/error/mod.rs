@@ -33,10 +33,18 @@ pub enum DataError {
     /// A source that was asked to stop before its last row.
     #[error("stopped while the data were read")]
     Stopped,
+    /// What a reader in another process says.
+    #[error("{message}")]
+    Elsewhere {
+        /// What kind of failure it is.
+        kind: ErrorKind,
+        /// Its message.
+        message: String,
+    },
 }
 
 /// What kind of failure an error is: what a caller decides by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ErrorKind {
     /// A request that contradicts itself, has a value out of range, or asks for what is not supported.
     Request,
@@ -64,6 +72,7 @@ impl DataError {
             Self::Column(_) => ErrorKind::Data,
             Self::File(error) => error.kind(),
             Self::Stopped => ErrorKind::Io,
+            Self::Elsewhere { kind, .. } => *kind,
             Self::Model(error) => match error {
                 Error::Model(_) | Error::Likelihood(_) | Error::TooLarge(_) | Error::Declined(_) => {
                     ErrorKind::Request

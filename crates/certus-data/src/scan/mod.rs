@@ -3,13 +3,19 @@
 
 mod cells;
 mod csv;
+mod described;
 mod files;
+mod limits;
 mod notation;
+mod options;
 mod packed;
 mod schema;
+mod session;
+pub mod wire;
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,33 +32,22 @@ use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTable
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::{Expr, cast as cast_to, lit};
 use datafusion::physical_plan::displayable;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionContext;
 use datafusion::scalar::ScalarValue;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use tokio::runtime::{Builder, Runtime};
 
+pub use self::described::Described;
 use self::files::{Format, Listed, list, short, url};
-use self::notation::{Notation, point};
+pub use self::limits::ReadLimits;
+use self::limits::{failed as decoder_failed, guarded};
+use self::notation::Notation;
+pub use self::options::FileOptions;
 use self::packed::Unpacked;
 use self::schema::{agree, problem, result_columns};
+use self::session::in_order;
 use crate::error::{ColumnError, DataError, FileError};
 use crate::table::{Batch, Column, ColumnInfo, Kind, Source};
-
-/// Which rows of files are read, and how.
-#[derive(Clone, Debug, Default)]
-pub struct FileOptions {
-    /// Only the rows that satisfy this condition.
-    pub filter: Option<String>,
-    /// The rows of this query on the table `data`.
-    pub sql: Option<String>,
-    /// Texts that stand for a missing value, beside those that always do.
-    pub na: Vec<String>,
-    /// Columns that a query may name although the files do not have them: numbers, all of them missing.
-    pub absent: Vec<String>,
-    /// The columns that are used, if that is known: others of text files are not looked at. Without effect on what a
-    /// condition or a query may name.
-    pub used: Option<Vec<String>>,
-}
 
 /// CSV, TSV, Parquet or Arrow files, optionally filtered or queried. In SQL the files are the table `data`; names are
 /// case-sensitive.
@@ -63,16 +58,13 @@ pub struct FileSource {
     /// What is read in their place, if they are compressed.
     unpacked: Option<Unpacked>,
     notation: Notation,
-    /// Columns with decimal commas, and the first such cell.
-    decimal: Vec<(String, String)>,
     format: Format,
-    /// True if the files were found in a directory.
-    searched: bool,
+    limits: ReadLimits,
+    described: Described,
     /// As the files are read; CSV as text.
     schema: SchemaRef,
     /// What text becomes.
     types: Vec<DataType>,
-    columns: Vec<ColumnInfo>,
     filter: Option<String>,
     query: Option<String>,
 }
@@ -82,7 +74,7 @@ impl FileSource {
     ///
     /// CSV files are read through once, to see what every column holds.
     pub fn open(paths: &[PathBuf], options: FileOptions) -> Result<Self, DataError> {
-        let FileOptions { filter, sql, na, absent, used } = options;
+        let FileOptions { filter, sql, na, absent, used, limits } = options;
         let used = used.filter(|_| filter.is_none() && sql.is_none());
         if filter.is_some() && sql.is_some() {
             return Err(FileError::ConditionAndQuery.into());
@@ -94,32 +86,39 @@ impl FileSource {
         };
         let unpacked = packed.then(|| Unpacked::new(&files)).transpose()?;
         let runtime = Builder::new_current_thread().build().map_err(|source| FileError::Start { source })?;
+        let described = Described {
+            files: files.len(),
+            searched,
+            filtered: filter.is_some(),
+            queried: sql.is_some(),
+            ..Described::default()
+        };
         let mut source = Self {
             runtime,
             context: SessionContext::new_with_config(in_order()),
             files,
             unpacked,
             notation: Notation { na, commas },
-            decimal: Vec::new(),
             format,
-            searched,
+            limits,
+            described,
             schema: Arc::new(Schema::empty()),
             types: Vec::new(),
-            columns: Vec::new(),
             filter,
             query: sql,
         };
         source.find_schema(used)?;
         if let Some(sql) = source.query.clone() {
             let mut table = source.typed(0..source.files.len(), "the query", None)?;
-            let failed = |e| problem(e, "the query", &source.columns);
-            for name in absent.iter().filter(|name| source.columns.iter().all(|c| c.name != **name)) {
+            let failed = |e| problem(e, "the query", &source.described.columns);
+            for name in absent.iter().filter(|name| source.described.columns.iter().all(|c| c.name != **name))
+            {
                 let nothing = cast_to(lit(ScalarValue::Null), DataType::Float64);
                 table = table.with_column(name, nothing).map_err(failed)?;
             }
             source.context.register_table("data", table.into_view()).map_err(failed)?;
             let frame = source.query(&sql)?;
-            source.columns = result_columns(&frame, &source.columns);
+            source.described.columns = result_columns(&frame, &source.described.columns);
         } else if source.filter.is_some() {
             // a condition that can't be understood is refused now, not at the first row
             source.frame(0, &[])?;
@@ -132,12 +131,17 @@ impl FileSource {
         &self.files
     }
 
+    /// Everything that is known of them but their rows.
+    pub fn described(&self) -> &Described {
+        &self.described
+    }
+
     /// DataFusion's plan for the first file (or the query) and these columns: what is read, and which conditions are
     /// pushed down.
     pub fn plan(&self, wanted: &[usize]) -> Result<String, DataError> {
         let (frame, name) = self.frame(0, wanted)?;
         let plan = self.runtime.block_on(frame.create_physical_plan());
-        let plan = plan.map_err(|e| problem(e, &name, &self.columns))?;
+        let plan = plan.map_err(|e| problem(e, &name, &self.described.columns))?;
         Ok(displayable(plan.as_ref()).indent(true).to_string())
     }
 
@@ -168,7 +172,7 @@ impl FileSource {
             let config = ListingTableConfig::new_with_multi_paths(urls);
             ListingTable::try_new(config.with_listing_options(self.options()).with_schema(schema))
         });
-        table.map_err(|e| problem(e, &name, &self.columns))
+        table.map_err(|e| problem(e, &name, &self.described.columns))
     }
 
     /// The common schema of all files.
@@ -181,9 +185,14 @@ impl FileSource {
             let state = self.context.state();
             let schema = match self.format {
                 // as it stands there: the engine would make one of two columns of the same name
-                Format::Csv { separator, .. } => Arc::new(csv::header(file, separator, &name)?),
-                _ => self.runtime.block_on(self.options().infer_schema(&state, &url)).map_err(failed)?,
+                Format::Csv { separator, .. } => {
+                    Arc::new(guarded(&name, || csv::header(file, separator, &name))?)
+                }
+                _ => guarded(&name, || {
+                    self.runtime.block_on(self.options().infer_schema(&state, &url)).map_err(failed)
+                })?,
             };
+            self.limits.check_columns(&name, schema.fields().len())?;
             if schema.fields().is_empty() {
                 return Err(FileError::NoColumns { name }.into());
             }
@@ -213,11 +222,11 @@ impl FileSource {
                 kinds[k] = kind;
                 self.types[k] = data_type;
                 let own = seen.decimal_comma().map(|cell| (fields[k].name().clone(), cell.to_string()));
-                self.decimal.extend(own);
+                self.described.decimal.extend(own);
             }
         }
         let names = fields.iter().map(|f| f.name().clone());
-        self.columns = names.zip(kinds).map(|(name, kind)| ColumnInfo { name, kind }).collect();
+        self.described.columns = names.zip(kinds).map(|(name, kind)| ColumnInfo { name, kind }).collect();
         self.schema = Arc::new(Schema::new(fields));
         Ok(())
     }
@@ -240,7 +249,12 @@ impl FileSource {
                     let texts = cast(batch.column(k), &DataType::Utf8)
                         .map_err(|e| FileError::Damaged { name: name.clone(), reason: e.to_string() })?;
                     let place = |i: usize| format!("row {} of {name}", first + i + 1);
-                    seen.cells(texts.as_string::<i32>(), &self.notation, place);
+                    let texts = texts.as_string::<i32>();
+                    for (i, text) in texts.iter().enumerate() {
+                        let column = schema.field(columns[k]).name();
+                        self.limits.check_cell(text.unwrap_or_default(), column, || place(i))?;
+                    }
+                    seen.cells(texts, &self.notation, place);
                 }
                 first += batch.num_rows();
                 Ok(())
@@ -262,7 +276,7 @@ impl FileSource {
         wanted: Option<&[usize]>,
     ) -> Result<DataFrame, DataError> {
         let table = self.table(files, self.schema.clone())?;
-        let failed = |e| problem(e, name, &self.columns);
+        let failed = |e| problem(e, name, &self.described.columns);
         let frame = self.context.read_table(Arc::new(table)).map_err(failed)?;
         let text = matches!(self.format, Format::Csv { .. });
         if !text && self.notation.na.is_empty() {
@@ -272,7 +286,7 @@ impl FileSource {
         let columns = wanted.unwrap_or(&every).iter().map(|k| {
             let (field, data_type) = (self.schema.field(*k), &self.types[*k]);
             let cell = Expr::Column(ColumnName::from_name(field.name()));
-            let decimal = self.decimal.iter().any(|(name, _)| name == field.name());
+            let decimal = self.described.decimal.iter().any(|(name, _)| name == field.name());
             let read = if text {
                 self.notation.of_text(cell, data_type, decimal)
             } else {
@@ -288,7 +302,7 @@ impl FileSource {
         let only_reading =
             SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         let frame = self.runtime.block_on(self.context.sql_with_options(sql, only_reading));
-        frame.map_err(|e| problem(e, "the query", &self.columns))
+        frame.map_err(|e| problem(e, "the query", &self.described.columns))
     }
 
     /// The wanted columns of file k (or of the query), and what to call them in messages.
@@ -307,11 +321,12 @@ impl FileSource {
                 Some(filter) => frame.clone().filter(frame.parse_sql_expr(filter)?)?,
                 None => frame,
             };
-            let names = wanted.iter().map(|&c| Expr::Column(ColumnName::from_name(&self.columns[c].name)));
+            let names =
+                wanted.iter().map(|&c| Expr::Column(ColumnName::from_name(&self.described.columns[c].name)));
             frame.select(names.collect::<Vec<_>>())
         })();
         let name_of_step = if self.filter.is_some() { "the condition" } else { &name };
-        Ok((chosen.map_err(|e| problem(e, name_of_step, &self.columns))?, name))
+        Ok((chosen.map_err(|e| problem(e, name_of_step, &self.described.columns))?, name))
     }
 
     fn stream(
@@ -321,40 +336,31 @@ impl FileSource {
         visit: &mut dyn FnMut(&RecordBatch) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         self.runtime.block_on(async {
-            let failed = |e| problem(e, name, &self.columns);
-            let mut batches = frame.execute_stream().await.map_err(failed)?;
-            while let Some(batch) = batches.next().await {
+            let failed = |e| problem(e, name, &self.described.columns);
+            // a decoder that panics has met a damaged file; what it was working on is not used again
+            let panicked = |panic: Box<dyn std::any::Any + Send>| decoder_failed(name, &*panic);
+            let opened = AssertUnwindSafe(frame.execute_stream()).catch_unwind().await;
+            let mut batches = opened.map_err(panicked)?.map_err(failed)?;
+            loop {
+                let next = AssertUnwindSafe(batches.next()).catch_unwind().await;
+                let Some(batch) = next.map_err(panicked)? else { return Ok(()) };
                 visit(&batch.map_err(failed)?)?;
             }
-            Ok(())
         })
     }
 }
 
 impl Source for FileSource {
     fn columns(&self) -> &[ColumnInfo] {
-        &self.columns
+        &self.described.columns
     }
 
     fn files_read(&self, rows: usize) -> Option<String> {
-        let count = self.files.len();
-        let files = format!("read {count} {}", if count == 1 { "file" } else { "files" });
-        self.searched.then(|| match (&self.filter, &self.query) {
-            (None, None) => format!("{files}, {rows} rows"),
-            (Some(_), _) => format!("{files}; {rows} rows satisfy the condition"),
-            (None, Some(_)) => format!("{files}; the query gives {rows} rows"),
-        })
+        self.described.files_read(rows)
     }
 
     fn notes(&self, wanted: &[usize]) -> Vec<String> {
-        // a query may use any column
-        let used =
-            |name: &String| self.query.is_some() || wanted.iter().any(|c| self.columns[*c].name == *name);
-        let decimal: Vec<_> = self.decimal.iter().filter(|(name, _)| used(name)).collect();
-        let Some((_, first)) = decimal.first() else { return Vec::new() };
-        let names: Vec<String> = decimal.iter().map(|(name, _)| format!("'{name}'")).collect();
-        let have = if names.len() == 1 { "has" } else { "have" };
-        vec![format!("{} {have} decimal commas: {first} is read as {}", names.join(", "), point(first))]
+        self.described.notes(wanted)
     }
 
     fn scan(
@@ -376,7 +382,17 @@ impl Source for FileSource {
                 let columns: Vec<Column> = wanted
                     .iter()
                     .enumerate()
-                    .map(|(c, &w)| cells::column(batch.column(c), &self.columns[w].name, of_row))
+                    .map(|(c, &w)| {
+                        let own = &self.described.columns[w].name;
+                        let column = guarded(&name, || cells::column(batch.column(c), own, of_row))?;
+                        if let Column::Text(texts) = &column {
+                            for (i, text) in texts.iter().enumerate() {
+                                self.limits
+                                    .check_cell(text.as_deref().unwrap_or_default(), own, || of_row(i))?;
+                            }
+                        }
+                        Ok::<_, DataError>(column)
+                    })
                     .collect::<Result<_, _>>()?;
                 visit(&Batch::new(columns.iter().collect(), 0, batch.num_rows(), first, &place))?;
                 first += batch.num_rows();
@@ -385,22 +401,6 @@ impl Source for FileSource {
         }
         Ok(())
     }
-}
-
-/// One partition and nothing that deals rows out anew: the order of rows is that of the files. Conditions go down to
-/// the reader.
-fn in_order() -> SessionConfig {
-    let mut config = SessionConfig::new().with_target_partitions(1);
-    let options = config.options_mut();
-    options.optimizer.repartition_file_scans = false;
-    options.optimizer.repartition_aggregations = false;
-    options.optimizer.repartition_joins = false;
-    options.optimizer.repartition_sorts = false;
-    options.optimizer.repartition_windows = false;
-    options.optimizer.enable_round_robin_repartition = false;
-    options.execution.parquet.pushdown_filters = true;
-    options.sql_parser.enable_ident_normalization = false;
-    config
 }
 
 /// The files that a path stands for: itself, or those of a directory.

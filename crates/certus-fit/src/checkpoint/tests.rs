@@ -1,9 +1,9 @@
 //! Checkpoints are whole or refused, and a crash at any moment leaves one.
 
 use super::*;
-use crate::atomic::Step;
 use crate::directory::CHECKPOINTS;
 use crate::error::ErrorKind;
+use crate::file_system::simulated::{Failing, Simulated, crashes, restore, tree};
 
 fn directory(name: &str) -> FitDirectory {
     let path = std::env::temp_dir().join(format!("certus-fit-{name}-{}", std::process::id()));
@@ -110,50 +110,64 @@ fn a_checkpoint_of_another_fit_is_refused() {
     fs::remove_dir_all(folder.path()).unwrap();
 }
 
-/// The machine stops before any step of a write. What reached the disk is then unknown between two fsyncs: the
-/// temporary file may hold any prefix, and the new name may or may not be there. In every case a whole generation is
-/// found, and it is the last one whose write ended or the one that was being written.
+/// The machine stops at any moment of a write, and what was not flushed is lost, torn or there: a whole generation is
+/// found, and it is the last one whose write ended or the one that was being written. The same if operations fail.
 #[test]
-fn a_crash_at_any_step_leaves_a_whole_generation() {
-    let steps = [Step::Create, Step::Begin, Step::End, Step::SyncFile, Step::Rename, Step::SyncDirectory];
+fn every_crash_and_every_failure_leaves_a_whole_generation() {
     let fingerprint = Fingerprint::of([b"crash".as_slice()]);
-    for before in 1..=3u8 {
-        for (number, at) in steps.into_iter().enumerate() {
-            let folder = directory(&format!("crash-{before}-{number}"));
+    let survivor = |folder: &FitDirectory| match Checkpoints::new(folder, Kind::Plan, fingerprint).latest() {
+        Ok(latest) => latest.checkpoint.state[0],
+        Err(Error::Missing { .. } | Error::Damaged { .. }) => 0,
+        Err(other) => panic!("{other}"),
+    };
+    let mut count = 0;
+    for before in 0..=3u8 {
+        let folder = directory(&format!("crash-{before}"));
+        let root = folder.path().to_path_buf();
+        let mut checkpoints = Checkpoints::new(&folder, Kind::Plan, fingerprint);
+        (1..=before).for_each(|k| checkpoints.write(&[k; 50]).unwrap());
+        let there = tree(&root);
+        let write = |failing: Failing| {
+            restore(&root, &there);
+            let disk = Simulated::new(failing);
             let mut checkpoints = Checkpoints::new(&folder, Kind::Plan, fingerprint);
-            (1..=before).for_each(|k| checkpoints.write(&[k; 50]).unwrap());
-            let mut seen = 0;
-            let half = temporary(&checkpoints.next());
-            let crash = checkpoints.write_with(&[99; 50], &half, &mut |step| {
-                seen += 1;
-                if step == at { Err(io::Error::other("crash")) } else { Ok(()) }
-            });
-            assert!(crash.is_err() && seen == number + 1, "the steps come in this order");
-            let survivor = |checkpoints: &Checkpoints| checkpoints.latest().unwrap().checkpoint.state[0];
-            let expected = if at == Step::SyncDirectory { 99 } else { before };
-            assert_eq!(survivor(&checkpoints), expected, "{at:?}");
-            // a disk that reorders: the name is there, its bytes are not all
-            let target = folder.run_file(CHECKPOINTS[usize::from((before + 1) % 2)]);
-            let whole = Checkpoint {
-                generation: u64::from(before) + 1,
-                fingerprint,
-                kind: Kind::Plan,
-                state: vec![99; 50],
-            };
-            for length in [0, 1, 103, 104, 120] {
-                fs::write(&target, &whole.encode()[..length]).unwrap();
-                let again = Checkpoints::new(&folder, Kind::Plan, fingerprint);
-                assert_eq!(survivor(&again), before, "{at:?}, {length} bytes");
-                assert!(again.latest().unwrap().note.is_some());
-            }
+            checkpoints.disk = Arc::new(disk.clone());
+            (checkpoints.write(&[99; 50]), disk)
+        };
+        let (written, disk) = write(Failing::Never);
+        written.unwrap();
+        let operations = disk.asked();
+        count += crashes(&root, &there, &disk, &mut |state, done| {
+            restore(&root, state);
+            let found = survivor(&folder);
+            assert!(found == 99 || found == before, "{done}: {found}");
+            assert!(done < operations || found == 99, "its write had ended");
             // the next process goes on as if nothing had happened
             let mut again = Checkpoints::new(&folder, Kind::Plan, fingerprint);
             again.write(&[77; 50]).unwrap();
-            assert_eq!(survivor(&again), 77);
-            assert_eq!(again.latest().unwrap().checkpoint.generation, u64::from(before) + 1);
-            fs::remove_dir_all(folder.path()).unwrap();
+            assert_eq!(survivor(&folder), 77);
+        });
+        for n in 0..operations {
+            for failing in [Failing::At(n), Failing::From(n)] {
+                let (written, _) = write(failing);
+                assert!(written.is_err(), "{failing:?}");
+                let found = survivor(&folder);
+                assert!(found == 99 || found == before, "{failing:?}: {found}");
+            }
         }
+        // a disk that reorders: the name is there, its bytes are not all
+        let target = folder.run_file(CHECKPOINTS[usize::from((before + 1) % 2)]);
+        let generation = u64::from(before) + 1;
+        let whole = Checkpoint { generation, fingerprint, kind: Kind::Plan, state: vec![99; 50] }.encode();
+        restore(&root, &there);
+        for length in 0..whole.len() {
+            fs::write(&target, &whole[..length]).unwrap();
+            assert_eq!(survivor(&folder), before, "{length} bytes");
+        }
+        fs::remove_dir_all(folder.path()).unwrap();
     }
+    println!("{count} crash states of checkpoints");
+    assert!(count > 20, "{count}");
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::atomic::{temporary, write_through};
+use crate::checkpoint::{Checkpoints, Fingerprint, Kind};
 use crate::error::ErrorKind;
+use crate::file_system::simulated::{Failing, Simulated, Tree, crashes, restore, tree};
 
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("certus-fit-directory-{name}-{}", std::process::id()));
@@ -39,47 +42,98 @@ fn seen(path: &Path) -> Result<(String, usize), Error> {
     Ok((word, read.len()))
 }
 
-/// The process is killed before any step of a replacement. Whoever reads then, with the right to write or without, sees
-/// the old result or the new one; new from the moment on at which the manifest of the new one is there; and the next
-/// run can replace it.
+/// Replaces a result by a shorter one, with a checkpoint on the way; the number of operations before the commit.
+fn replace(disk: &Simulated, path: &Path) -> (usize, Result<(), Error>) {
+    let run = || {
+        let directory = FitDirectory::create_on(Arc::new(disk.clone()), path, true)?;
+        directory.write(SETTINGS, &content(SETTINGS, "new"))?;
+        // the run goes on without a checkpoint that cannot be written
+        let _ = Checkpoints::new(&directory, Kind::Model, Fingerprint::of([])).write(b"state");
+        for name in [RECORD, ARRAYS, MEANING] {
+            directory.write(name, &content(name, "new"))?;
+        }
+        Ok(directory)
+    };
+    let begun = run();
+    let staged = disk.asked();
+    (staged, begun.and_then(|directory| directory.commit(false)))
+}
+
+fn old_fit(name: &str) -> (PathBuf, PathBuf, Tree) {
+    let root = folder(name);
+    let path = root.join("fit");
+    fitted(&path, "old", &RESULT);
+    fs::write(path.join(REPORT), "of the old one").unwrap();
+    let before = tree(&root);
+    (root, path, before)
+}
+
+/// The machine stops at any moment of a replacement, and what was not flushed is lost, torn or there. Whoever reads then,
+/// with the right to write or without, sees the old result or the new one; the new one once its commit has ended, the
+/// old one before it has begun; and the next run can replace it.
 #[test]
-fn a_crash_at_any_step_leaves_the_old_result_or_the_new_one() {
-    let path = folder("crash");
-    let mut steps = Vec::new();
-    for at in 0.. {
-        fitted(&path, "old", &RESULT);
-        fs::write(path.join(REPORT), "of the old one").unwrap();
-        let directory = FitDirectory::create(&path, true).unwrap();
-        stage(&directory, "new", &[RECORD, ARRAYS, SETTINGS, MEANING]);
-        steps.clear();
-        let ended = directory.commit_with(false, &mut |step| {
-            steps.push(step);
-            if steps.len() == at + 1 { Err(io::Error::other("crash")) } else { Ok(()) }
-        });
-        drop(directory);
-        let committed = steps.iter().position(|s| *s == Step::Rename).is_some_and(|k| k + 1 < steps.len());
-        let expected = if committed { ("new".to_string(), 4) } else { ("old".to_string(), 5) };
+fn every_crash_leaves_the_old_result_or_the_new_one() {
+    let (root, path, before) = old_fit("crash");
+    let disk = Simulated::new(Failing::Never);
+    let (staged, ended) = replace(&disk, &path);
+    ended.unwrap();
+    let (mut old, mut new) = (0, 0);
+    let count = crashes(&root, &before, &disk, &mut |state, done| {
+        restore(&root, state);
         // somebody else holds the lock, so that nothing can be moved
         let held = File::open(&path).unwrap();
         held.lock().unwrap();
-        assert_eq!(seen(&path).unwrap(), expected, "{steps:?}");
+        let found = seen(&path).unwrap();
         drop(held);
-        assert_eq!(seen(&path).unwrap(), expected, "{steps:?}");
+        assert_eq!(seen(&path).unwrap(), found, "{done}");
         assert!(!path.join(RUN).join(MANIFEST).exists());
-        assert_eq!(path.join(REPORT).exists(), !committed, "a report of another result is left");
         // the files themselves, for those who read them without us
         let there = |name: &str| fs::read(path.join(name)).ok();
-        assert_eq!(there(ARRAYS), Some(content(ARRAYS, &expected.0)));
-        assert_eq!(there(GROUPS).is_some(), !committed);
-        fitted(&path, "next", &RESULT);
-        assert_eq!(seen(&path).unwrap(), ("next".to_string(), 5));
-        assert!(!path.join(RUN).exists());
-        if ended.is_ok() {
-            break;
+        assert_eq!(there(ARRAYS), Some(content(ARRAYS, &found.0)));
+        if found == ("old".to_string(), 5) {
+            assert!(done < disk.asked() && there(GROUPS).is_some());
+            old += 1;
+        } else {
+            assert_eq!(found, ("new".to_string(), 4), "{done}");
+            assert!(done > staged, "{done} of {staged}");
+            assert!(there(GROUPS).is_none() && there(REPORT).is_none(), "a report of another result is left");
+            new += 1;
+        }
+        if (old + new) % 20 == 0 {
+            fitted(&path, "next", &RESULT);
+            assert_eq!(seen(&path).unwrap(), ("next".to_string(), 5));
+            assert!(!path.join(RUN).exists());
+        }
+    });
+    println!("{count} crash states: {old} with the old result, {new} with the new one");
+    assert!(old + new == count && old > 100 && new > 100, "{old} {new} {count}");
+    fs::remove_dir_all(&root).unwrap();
+}
+
+/// Any one operation fails, or all from one on: an error is returned, or the new result is there; otherwise the old one
+/// is, and nothing is mixed.
+#[test]
+fn every_failing_operation_leaves_the_old_result_or_the_new_one() {
+    let (root, path, before) = old_fit("failing");
+    let disk = Simulated::new(Failing::Never);
+    replace(&disk, &path).1.unwrap();
+    let all = disk.asked();
+    for n in 0..all {
+        for failing in [Failing::At(n), Failing::From(n)] {
+            restore(&root, &before);
+            let ended = replace(&Simulated::new(failing), &path).1;
+            let found = seen(&path).unwrap();
+            assert!(found == ("old".into(), 5) || found == ("new".into(), 4), "{failing:?}: {found:?}");
+            assert!(ended.is_err() || found.0 == "new", "{failing:?}: a success without a result");
+            assert!(failing == Failing::At(n) || ended.is_err(), "{failing:?}: the disk is gone");
+            fitted(&path, "next", &RESULT);
+            assert_eq!(seen(&path).unwrap(), ("next".to_string(), 5), "{failing:?}");
+            assert!(!path.join(RUN).exists());
         }
     }
-    assert!(steps.len() > 15 && steps.last() == Some(&Step::Clean), "{steps:?}");
-    fs::remove_dir_all(&path).unwrap();
+    println!("{all} operations, each of which failed");
+    assert!(all > 40, "{all}");
+    fs::remove_dir_all(&root).unwrap();
 }
 
 /// A run that was killed before its result was complete changes nothing of the one that is there, and is gone on with.
@@ -225,8 +279,11 @@ fn temporary_names_are_random_and_exclusive() {
     {
         let half = temporary(&to);
         std::os::unix::fs::symlink(&victim, &half).unwrap();
-        let error = write_steps(&to, &half, b"new", &mut |_| Ok(())).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        let error = write_through(&Disk, &to, &half, b"new").unwrap_err();
+        assert!(
+            matches!(&error, Error::Write { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+        );
+        assert!(fs::symlink_metadata(&half).is_ok(), "what another process laid there stays");
         assert_eq!(fs::read(&victim).unwrap(), b"mine");
         fs::remove_file(half).unwrap();
         // a link at the place itself is not followed either

@@ -10,6 +10,7 @@ use crate::diagnostics::Estimate;
 use crate::error::Error;
 use crate::fit::Status;
 use crate::gaussian::Gaussian;
+use crate::parallel::{MOST_THREADS, too_many};
 
 /// The goal of a fit.
 ///
@@ -89,6 +90,9 @@ impl Goal {
         }
         if self.threads == Some(0) {
             return Err(Error::invalid("threads", 0, "at least one thread is required"));
+        }
+        if let Some(threads) = self.threads.filter(|threads| *threads > MOST_THREADS) {
+            return Err(too_many(threads));
         }
         Ok(())
     }

@@ -214,3 +214,50 @@ fn data_and_losses_do_not_know_methods() {
         assert!(models[&own].iter().all(|m| allowed.contains(&m[0].as_str())), "{name}: {:?}", models[&own]);
     }
 }
+
+/// Every file with unsafe code, how many places of it there are, and why it needs them.
+const UNSAFE: [(&str, usize, &str); 4] = [
+    ("certus-cluster/src/mpi.rs", 1, "sets a variable of the environment before MPI starts its threads"),
+    ("certus-python/src/memory.rs", 3, "reads rows of a NumPy matrix where they are, from several threads"),
+    ("certus-python/src/stan.rs", 20, "calls the C functions of a compiled Stan program"),
+    ("certus/tests/determinism.rs", 5, "counts allocations, which takes an allocator"),
+];
+
+/// Nothing else is unsafe, and every place says above it why it is sound.
+#[test]
+fn unsafe_code_is_where_it_is_listed() {
+    // in two parts, so that this file has none
+    let word = ["un", "safe"].concat();
+    let starts = ["{", "impl", "fn"].map(|next| format!("{word} {next}"));
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for file in CRATES.iter().flat_map(|(name, _)| sources(&folder().join(name))) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        for (k, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap();
+            let places: usize = starts.iter().map(|start| code.matches(start.as_str()).count()).sum();
+            if places > 0 {
+                let name = file.strip_prefix(folder()).unwrap().to_string_lossy().into_owned();
+                *found.entry(name).or_default() += places;
+                let above = &lines[k.saturating_sub(25)..k];
+                let why = above.iter().any(|line| line.contains("// SAFETY:"));
+                assert!(why, "{}:{}: say why this is sound", file.display(), k + 1);
+            }
+        }
+    }
+    let listed: BTreeMap<String, usize> = UNSAFE.iter().map(|(file, n, _)| (file.to_string(), *n)).collect();
+    assert_eq!(found, listed, "list what is new in UNSAFE, with its reason");
+    // the others forbid it, or deny it but for these files
+    for (name, _) in CRATES {
+        let root = ["src/lib.rs", "src/main.rs"].map(|file| folder().join(name).join(file));
+        let forbids = root.iter().any(|file| {
+            std::fs::read_to_string(file).is_ok_and(|text| text.contains(&format!("#![forbid({word}_code)]")))
+        });
+        let has = UNSAFE.iter().any(|(file, _, _)| file.starts_with(&format!("{name}/src")));
+        assert!(forbids != has, "{name}");
+    }
+    let security = std::fs::read_to_string(folder().join("../SECURITY.md")).unwrap();
+    for (file, _, _) in UNSAFE.iter().filter(|(file, _, _)| file.contains("/src/")) {
+        assert!(security.contains(file), "SECURITY.md does not name {file}");
+    }
+}

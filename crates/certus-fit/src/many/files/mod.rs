@@ -18,13 +18,15 @@ mod types;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use self::table::Table;
 pub use self::types::{Chunk, GroupResult, Key, Manifest};
-use crate::atomic::{Before, Step, is_temporary, remove, sync_directory, write_atomically};
+use crate::atomic::{is_temporary, write_on};
 use crate::checksum::{verify_checksum, with_checksum};
 use crate::directory::RUN;
 use crate::error::Error;
+use crate::file_system::{Disk, FileSystem};
 use crate::manifest::{self, MANY};
 
 /// The request.
@@ -38,6 +40,7 @@ const VERSION: u32 = 2;
 #[derive(Debug)]
 pub struct ManyDirectory {
     path: PathBuf,
+    disk: Arc<dyn FileSystem>,
     /// Where chunks are made: the directory, or `.run` in it if they are to replace an earlier result.
     work: PathBuf,
     _lock: Option<File>,
@@ -47,13 +50,23 @@ impl ManyDirectory {
     /// Makes the directory, or resumes one that has the same manifest. `shared` allows other processes that set it to
     /// write there as well. With `overwrite` other fits of this kind are replaced once these are complete.
     pub fn begin(path: &Path, manifest: &Manifest, shared: bool, overwrite: bool) -> Result<Self, Error> {
-        fs::create_dir_all(path).map_err(|e| Error::cannot_create(path, e))?;
-        let mut directory =
-            Self { path: path.to_path_buf(), work: path.to_path_buf(), _lock: lock(path, shared)? };
+        Self::begin_on(Arc::new(Disk), path, manifest, shared, overwrite)
+    }
+
+    fn begin_on(
+        disk: Arc<dyn FileSystem>,
+        path: &Path,
+        manifest: &Manifest,
+        shared: bool,
+        overwrite: bool,
+    ) -> Result<Self, Error> {
+        disk.create_dir_all(path).map_err(|e| Error::cannot_create(path, e))?;
+        let mut directory = Self::at(disk, path);
+        directory._lock = lock(path, shared)?;
         directory.recover()?;
         let run = path.join(RUN);
         if overwrite {
-            gone(&run, fs::remove_dir_all(&run))?;
+            gone(&run, directory.disk.remove_dir_all(&run))?;
         }
         let same = |there: &Manifest| there.fingerprint == manifest.fingerprint && there.version == VERSION;
         let finished = path.join(FITS).exists();
@@ -75,9 +88,9 @@ impl ManyDirectory {
             }
         }
         let chunks = directory.work.join(CHUNKS);
-        fs::create_dir_all(&chunks).map_err(|e| Error::cannot_create(&chunks, e))?;
+        directory.disk.create_dir_all(&chunks).map_err(|e| Error::cannot_create(&chunks, e))?;
         if directory.manifest().is_err() {
-            write_atomically(&directory.work.join(MANIFEST), &with_checksum(manifest))?;
+            write_on(&*directory.disk, &directory.work.join(MANIFEST), &with_checksum(manifest))?;
         }
         if directory.work == directory.path && path.join(manifest::MANIFEST).exists() {
             directory.check()?;
@@ -87,7 +100,7 @@ impl ManyDirectory {
 
     /// Opens an existing directory; if other fits are being made to replace it, those.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let mut directory = Self { path: path.to_path_buf(), work: path.to_path_buf(), _lock: None };
+        let mut directory = Self::at(Arc::new(Disk), path);
         if path.join(RUN).join(manifest::MANIFEST).exists()
             && let Ok(_alone) = lock(path, false)
         {
@@ -101,6 +114,10 @@ impl ManyDirectory {
             directory.check()?;
         }
         Ok(directory)
+    }
+
+    fn at(disk: Arc<dyn FileSystem>, path: &Path) -> Self {
+        Self { path: path.to_path_buf(), disk, work: path.to_path_buf(), _lock: None }
     }
 
     /// True if the directory holds many fits.
@@ -141,8 +158,8 @@ impl ManyDirectory {
     pub fn write_chunk(&self, chunk: usize, content: &Chunk) -> Result<(), Error> {
         // of what is no longer there
         let manifest = self.work.join(manifest::MANIFEST);
-        remove(&manifest).map_err(|e| Error::write(&manifest, e))?;
-        write_atomically(&self.chunk_path(chunk), &with_checksum(content))
+        self.disk.remove(&manifest).map_err(|e| Error::write(&manifest, e))?;
+        write_on(&*self.disk, &self.chunk_path(chunk), &with_checksum(content))
     }
 
     /// The table of all chunks, written as `fits.parquet`; the chunks that are missing if there are any. `visit` sees
@@ -167,7 +184,7 @@ impl ManyDirectory {
         if !missing.is_empty() {
             return Ok(Err(missing));
         }
-        self.publish(&table.to_parquet(manifest)?, &mut |_| Ok(()))?;
+        self.publish(&table.to_parquet(manifest)?)?;
         self.sweep();
         Ok(Ok(()))
     }
@@ -190,46 +207,40 @@ impl ManyDirectory {
     }
 
     /// Writes the table and then the manifest, with which the fits are complete, and puts them in their place.
-    fn publish(&self, table: &[u8], before: Before<'_>) -> Result<(), Error> {
-        write_atomically(&self.work.join(FITS), table)?;
-        before(Step::Create).map_err(|e| Error::write(&self.path, e))?;
-        write_manifest(&self.work)?;
-        if self.work == self.path { Ok(()) } else { self.settle(before) }
+    fn publish(&self, table: &[u8]) -> Result<(), Error> {
+        write_on(&*self.disk, &self.work.join(FITS), table)?;
+        write_manifest(&*self.disk, &self.work)?;
+        if self.work == self.path { Ok(()) } else { self.settle() }
     }
 
     /// Ends a replacement that was interrupted.
     fn recover(&self) -> Result<(), Error> {
         let complete = self.path.join(RUN).join(manifest::MANIFEST).exists();
-        if complete { self.settle(&mut |_| Ok(())) } else { Ok(()) }
+        if complete { self.settle() } else { Ok(()) }
     }
 
     /// Moves complete fits from `.run` to their place. May be interrupted at any step and begun again.
-    fn settle(&self, before: Before<'_>) -> Result<(), Error> {
+    fn settle(&self) -> Result<(), Error> {
         let run = self.path.join(RUN);
-        let mut steps = || {
-            before(Step::Remove)?;
+        let steps = || {
             if run.join(CHUNKS).exists() {
-                match fs::remove_dir_all(self.path.join(CHUNKS)) {
+                match self.disk.remove_dir_all(&self.path.join(CHUNKS)) {
                     Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
                     _ => {}
                 }
             }
             for name in [CHUNKS, FITS, MANIFEST, manifest::MANIFEST] {
                 if name == manifest::MANIFEST {
-                    before(Step::SyncDirectory)?;
-                    sync_directory(&self.path)?;
+                    self.disk.sync_directory(&self.path)?;
                 }
-                before(Step::Move)?;
-                match fs::rename(run.join(name), self.path.join(name)) {
+                match self.disk.rename(&run.join(name), &self.path.join(name)) {
                     // moved before the interruption
                     Err(e) if e.kind() == io::ErrorKind::NotFound && self.path.join(name).exists() => {}
                     other => other?,
                 }
             }
-            before(Step::SyncDirectory)?;
-            sync_directory(&self.path)?;
-            before(Step::Clean)?;
-            fs::remove_dir_all(&run)
+            self.disk.sync_directory(&self.path)?;
+            self.disk.remove_dir_all(&run)
         };
         steps().map_err(|e| Error::write(&self.path, e))
     }
@@ -268,7 +279,7 @@ impl ManyDirectory {
             let entries = fs::read_dir(directory).into_iter().flatten().flatten();
             let halves = entries.filter(|e| is_temporary(&e.file_name().to_string_lossy()));
             // whoever still writes one would do it again
-            halves.for_each(|e| drop(fs::remove_file(e.path())));
+            halves.for_each(|e| drop(self.disk.remove_file(&e.path())));
         }
     }
 
@@ -284,10 +295,10 @@ impl ManyDirectory {
     /// Removes fits of this kind that were never finished, and nothing else.
     fn clear(&self) -> Result<(), Error> {
         let chunks = self.path.join(CHUNKS);
-        gone(&chunks, fs::remove_dir_all(&chunks))?;
+        gone(&chunks, self.disk.remove_dir_all(&chunks))?;
         for name in [manifest::MANIFEST, MANIFEST] {
             let path = self.path.join(name);
-            gone(&path, fs::remove_file(&path))?;
+            gone(&path, self.disk.remove_file(&path))?;
         }
         Ok(())
     }
@@ -333,11 +344,11 @@ fn chunk_names(chunks: &Path) -> impl Iterator<Item = String> + use<> {
 }
 
 /// Writes the manifest of a directory of many fits.
-fn write_manifest(directory: &Path) -> Result<(), Error> {
+fn write_manifest(disk: &dyn FileSystem, directory: &Path) -> Result<(), Error> {
     let own = [MANIFEST, FITS].into_iter().filter(|name| directory.join(name).is_file());
     let names = chunk_names(&directory.join(CHUNKS)).chain(own.map(String::from));
     let list = manifest::Manifest::of(directory, names)?;
-    write_atomically(&directory.join(manifest::MANIFEST), &list.encode())
+    write_on(disk, &directory.join(manifest::MANIFEST), &list.encode())
 }
 
 /// The same after files were changed on purpose: see [`crate::rewrite_manifest`].
@@ -348,10 +359,10 @@ pub(crate) fn rewrite(directory: &Path) -> Result<(), Error> {
         // what is no longer an object is refused when it is read
         if let Ok(mut members) = serde_json::from_slice::<serde_json::Map<_, serde_json::Value>>(&text) {
             members.remove(crate::checksum::FIELD);
-            write_atomically(&path, &with_checksum(&members))?;
+            write_on(&Disk, &path, &with_checksum(&members))?;
         }
     }
-    write_manifest(directory)
+    write_manifest(&Disk, directory)
 }
 
 /// One writer, or several that share; where the system has no locks, nothing happens.

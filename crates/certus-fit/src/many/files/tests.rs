@@ -1,6 +1,7 @@
 //! Many fits are replaced as a whole.
 
 use super::*;
+use crate::file_system::simulated::{Failing, Simulated, crashes, restore, tree};
 
 fn manifest(word: &str) -> Manifest {
     Manifest {
@@ -56,40 +57,55 @@ fn seen(path: &Path) -> String {
     manifest.fingerprint
 }
 
+/// The machine stops at any moment at which fits replace others: the old ones or the new ones are there, whole, and the
+/// new ones can be made or are complete.
 #[test]
-fn a_crash_at_any_step_leaves_the_old_fits_or_the_new_ones() {
-    let path = std::env::temp_dir().join(format!("certus-fit-many-crash-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&path);
-    let mut count = 0;
-    for at in 0.. {
-        made(&path, "old");
-        assert_eq!(seen(&path), "old");
-        let directory = begun(&path, "new");
-        assert_eq!(fs::read_dir(path.join(CHUNKS)).unwrap().count(), 2, "the old ones stay");
-        directory.check().unwrap();
-        count = 0;
-        let ended = directory.publish(b"table", &mut |_| {
-            count += 1;
-            if count == at + 1 { Err(io::Error::other("crash")) } else { Ok(()) }
-        });
-        drop(directory);
-        let complete = path.join(RUN).join(manifest::MANIFEST).exists() || count > 1;
+fn every_crash_leaves_the_old_fits_or_the_new_ones() {
+    let root = std::env::temp_dir().join(format!("certus-fit-many-crash-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&root);
+    let path = root.join("fits");
+    made(&path, "old");
+    assert_eq!(seen(&path), "old");
+    // one more member than the new ones have
+    let before = tree(&root);
+    let replace = |disk: &Simulated| -> Result<(), Error> {
+        let disk = Arc::new(disk.clone());
+        let directory = ManyDirectory::begin_on(disk, &path, &manifest("new"), false, true)?;
+        directory.write_chunk(0, &chunk("new", 2))?;
+        directory.write_chunk(1, &chunk("new", 1))?;
+        directory.collect(&manifest("new"), &mut |_| ()).map(|missing| missing.unwrap())
+    };
+    // what is complete, and that the new ones can be made from it
+    let left = |done: &str| {
+        let complete =
+            path.join(RUN).join(manifest::MANIFEST).exists() || read(&path).unwrap().fingerprint == "new";
         if complete {
-            assert_eq!(seen(&path), "new", "{at}");
-            assert_eq!(fs::read(path.join(FITS)).unwrap(), b"table");
+            assert_eq!(seen(&path), "new", "{done}");
         } else {
-            // what is there is the old, and what goes on is the new
-            assert_eq!(read(&path).unwrap().fingerprint, "old");
-            let again = ManyDirectory::begin(&path, &manifest("new"), false, false).unwrap();
-            again.check().unwrap();
-            assert_eq!(again.collect(&manifest("new"), &mut |_| ()).unwrap(), Ok(()));
-            assert_eq!(seen(&path), "new");
+            assert_eq!(read(&path).unwrap().fingerprint, "old", "{done}");
+            let at_rest = ManyDirectory::at(Arc::new(Disk), &path);
+            at_rest.check().unwrap();
+            made(&path, "new");
+            assert_eq!(seen(&path), "new", "{done}");
         }
-        if ended.is_ok() {
-            assert!(!path.join(RUN).exists());
-            break;
+        complete
+    };
+    let disk = Simulated::new(Failing::Never);
+    replace(&disk).unwrap();
+    let (all, mut old, mut new) = (disk.asked(), 0, 0);
+    let count = crashes(&root, &before, &disk, &mut |state, done| {
+        restore(&root, state);
+        *(if left(&format!("{done}")) { &mut new } else { &mut old }) += 1;
+    });
+    println!("{count} crash states: {old} with the old fits, {new} with the new ones");
+    assert!(old > 20 && new > 20 && old + new == count, "{old} {new} {count}");
+    for n in 0..all {
+        for failing in [Failing::At(n), Failing::From(n)] {
+            restore(&root, &before);
+            let ended = replace(&Simulated::new(failing));
+            let complete = left(&format!("{failing:?}"));
+            assert!(ended.is_err() || complete, "{failing:?}: a success without a result");
         }
     }
-    assert!(count >= 9, "{count}");
-    fs::remove_dir_all(&path).unwrap();
+    fs::remove_dir_all(&root).unwrap();
 }
