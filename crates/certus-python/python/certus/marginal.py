@@ -16,7 +16,7 @@ try:
     import polars as pl
     from marginaleffects.classes import ModelAbstract, ModelVault
 except ImportError as error:
-    raise UsageError(f"to_marginaleffects needs the package marginaleffects, 0.5 or newer: pip install marginaleffects ({error})") from error
+    raise UsageError(f"to_marginaleffects needs the package marginaleffects, 0.6 or newer: pip install marginaleffects ({error})") from error
 
 if TYPE_CHECKING:
     from .fit import Fit
