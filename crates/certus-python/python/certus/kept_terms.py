@@ -23,7 +23,7 @@ def kept(term: Any) -> tuple[Any, dict[str, Any]]:
     for component in term.components:
         own = copy.copy(component)
         for name in DATA:
-            if hasattr(own, name):
+            if hasattr(own, name) and not (name == "_intermediate_data" and own.kind == "offset"):
                 setattr(own, name, None)
         if getattr(own, "env", None) is not None:
             space = own.env.namespace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,18 +18,13 @@ try:
 except ImportError as error:
     raise UsageError(f"to_marginaleffects needs the package marginaleffects, 0.6 or newer: pip install marginaleffects ({error})") from error
 
+if (version("marginaleffects"), int(version("polars").partition(".")[0])) == ("0.6.0", 2):
+    raise UsageError("marginaleffects 0.6.0 uses what polars 2 has removed: pip install 'polars<2', or a later marginaleffects")
+
 if TYPE_CHECKING:
     from .fit import Fit
 
 Array = NDArray[np.float64]
-
-
-@dataclass
-class Rows:
-    """The linear predictors X b + offset of rows, b the parameters of the fit."""
-
-    x: Array
-    offset: Array
 
 
 class MarginalModel(ModelAbstract):  # type: ignore[misc]
@@ -53,19 +48,25 @@ class MarginalModel(ModelAbstract):  # type: ignore[misc]
         )
         super().__init__(fit, vault)
 
-    def get_exog(self, newdata: Any) -> Rows:
-        """The rows as functions of the parameters."""
+    def validation(self) -> None:
+        """What marginaleffects would check and look up by a formula; its own look at numbers fails with polars 2."""
+        self.coef = self.vault.coef
+        self.response_name = self.vault.variable_names[0]
+        self.vault.variables_type = {name: _kind(column) for name, column in zip(self.vault.modeldata.columns, self.vault.modeldata, strict=True)}
+
+    def get_exog(self, newdata: Any) -> Array:
+        """X and, as its last column, the offset: the linear predictors are X b + offset, b the parameters of the fit."""
         fit = self.model
         columns = fit._new_columns(newdata, groups=not fit._fitted.is_mixture)
         rows, coefficients, offset = fit._fitted.linear_rows(columns)
         # t = a z and b = Q z, so t = x b for every x with x Q = a; scales have no weight
         x = np.linalg.lstsq(coefficients.T, rows.T, rcond=None)[0].T
-        return Rows(np.hstack([x, np.zeros((len(x), len(fit.names) - x.shape[1]))]), offset)
+        return np.hstack([x, np.zeros((len(x), len(fit.names) - x.shape[1])), offset[:, None]])
 
     def get_predict(self, params: Array, newdata: Any) -> Any:
         """The expected responses, of one trial each, or the linear predictors, if the parameters were `params`."""
-        rows = newdata if isinstance(newdata, Rows) else self.get_exog(newdata)
-        linear = rows.x @ np.asarray(params, dtype=np.float64) + rows.offset
+        rows = newdata if isinstance(newdata, np.ndarray) else self.get_exog(newdata)
+        linear = rows[:, :-1] @ np.asarray(params, dtype=np.float64) + rows[:, -1]
         estimate = linear if self._linear else self.model._fitted.expected(np.ascontiguousarray(linear))
         return pl.DataFrame({"rowid": np.arange(len(estimate), dtype=np.int32), "estimate": estimate})
 
@@ -100,6 +101,18 @@ def _series(frame: Frame, name: str, levels: list[str] | None) -> Any:
     whole = np.nan_to_num(cells) == np.floor(np.nan_to_num(cells))
     # counts have contrasts of one step
     return series.cast(pl.Int64) if kind == "number" and whole.all() and np.abs(np.nan_to_num(cells)).max(initial=0) < 2**53 else series
+
+
+def _kind(column: Any) -> str:
+    """The kind of a variable in the words of marginaleffects."""
+    if column.dtype == pl.Boolean:
+        return "boolean"
+    if not column.dtype.is_numeric():
+        return "character"
+    cells = column.to_numpy()
+    if ((cells == 0) | (cells == 1)).all():
+        return "binary"
+    return "integer" if column.dtype.is_integer() else "numeric"
 
 
 def _matching(cell: float, levels: list[str]) -> str | None:
