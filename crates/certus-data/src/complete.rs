@@ -1,6 +1,6 @@
 //! The rows of a source in memory, so that one can ask what they would be with other cells.
 
-use crate::encoding::Encoding;
+use crate::encoding::{ColumnEncoding, Encoding};
 use crate::error::{ColumnError, DataError};
 use crate::spec::find;
 use crate::summary::mix;
@@ -130,6 +130,26 @@ impl Encoding {
         let codings = self.columns.iter().flat_map(|coding| coding.columns());
         let offset = self.offset.iter().flat_map(|offset| offset.columns());
         codings.chain(offset).chain(self.trials.as_deref()).collect()
+    }
+
+    /// [`Encoding::inputs`], each once, with the levels of those that are read as levels: the reference is the first.
+    pub fn inputs_with_levels(&self) -> Vec<(String, Option<Vec<String>>)> {
+        let mut out: Vec<(String, Option<Vec<String>>)> = Vec::new();
+        for name in self.inputs() {
+            if out.iter().any(|(seen, _)| seen == name) {
+                continue;
+            }
+            let levels = self.columns.iter().find_map(|coding| match &coding.how {
+                ColumnEncoding::Levels { levels, reference } if coding.columns() == [name] => {
+                    let reference = reference.as_ref().or(levels.first());
+                    let others = levels.iter().filter(|level| Some(*level) != reference);
+                    Some(reference.into_iter().chain(others).cloned().collect())
+                }
+                _ => None,
+            });
+            out.push((name.into(), levels));
+        }
+        out
     }
 }
 

@@ -75,8 +75,7 @@ impl Event {
     pub(crate) fn note(&self, column: &str) -> String {
         match &self.other {
             Some(other) => format!(
-                "the event of '{column}' is '{}', and '{other}' is the other level (--event chooses, in Python \
-                    event=)",
+                "the event of '{column}' is '{}', and '{other}' is the other level (the setting event chooses)",
                 self.level
             ),
             None => format!("the event of '{column}' is '{}', its only level", self.level),

@@ -1,6 +1,7 @@
-//! Columns of numbers that tell rows apart and measure nothing: counters of the rows, and identifiers.
+//! Columns that tell rows apart and measure nothing: counters of the rows, identifiers, and names.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::error::DataError;
 use crate::left::UnusedColumn;
@@ -18,16 +19,26 @@ struct Candidate {
     place: usize,
     /// True while every cell is its row, counted from 0 or from 1.
     counts: bool,
-    /// The cells so far, while they are different whole numbers and the name is that of an identifier.
+    /// The cells so far, while they are different whole numbers and the name is that of an identifier, or while they are
+    /// different texts (their hashes).
     distinct: Option<HashSet<u64>>,
     /// The first cell.
     first: f64,
+    /// True for a column of text.
+    text: bool,
 }
 
 impl Candidate {
-    fn new(place: usize, name: &str) -> Self {
-        let distinct = is_name(name).then(HashSet::new);
-        Self { place, counts: true, distinct, first: f64::NAN }
+    fn new(place: usize, name: &str, text: bool) -> Self {
+        let distinct = (text || is_name(name)).then(HashSet::new);
+        Self { place, counts: !text, distinct, first: f64::NAN, text }
+    }
+
+    /// Takes note of a cell of text; false once two rows have the same.
+    fn label(&mut self, label: &str) -> bool {
+        let mut hash = DefaultHasher::new();
+        label.hash(&mut hash);
+        self.distinct.as_mut().is_some_and(|seen| seen.insert(hash.finish()))
     }
 
     /// Takes note of the cell of a row; false once it tells nothing apart.
@@ -54,19 +65,24 @@ fn is_name(name: &str) -> bool {
     camel || NAMES.contains(&lower.as_str()) || ENDINGS.iter().any(|end| lower.ends_with(end))
 }
 
-/// Those of the columns `places` that count the rows, or that have the name of an identifier and a different whole
-/// number in every row. None of them if there is no other column.
+/// Those of the columns `places` that count the rows, that have the name of an identifier and a different whole number
+/// in every row, or that have a different text in every row. None of them if there is no other column.
 pub(crate) fn identifiers(source: &dyn Source, places: &[usize]) -> Result<Vec<UnusedColumn>, DataError> {
     let columns = source.columns();
-    let numbers: Vec<usize> = places.iter().copied().filter(|c| columns[*c].kind == Kind::Number).collect();
+    let looked_at = |c: &usize| matches!(columns[*c].kind, Kind::Number | Kind::Text);
+    let looked_at: Vec<usize> = places.iter().copied().filter(looked_at).collect();
+    let candidate = |c: usize| Candidate::new(c, &columns[c].name, columns[c].kind == Kind::Text);
     let mut left: Vec<(usize, Candidate)> =
-        numbers.iter().enumerate().map(|(k, c)| (k, Candidate::new(*c, &columns[*c].name))).collect();
+        looked_at.iter().enumerate().map(|(k, c)| (k, candidate(*c))).collect();
     let mut rows = 0;
-    let scanned = source.scan(&numbers, &mut |batch: &Batch<'_>| {
+    let scanned = source.scan(&looked_at, &mut |batch: &Batch<'_>| {
         left.retain_mut(|(k, candidate)| {
             (0..batch.rows()).all(|i| {
                 let (cells, row) = batch.cell(*k, i);
-                cells.number(row).is_some_and(|x| candidate.cell(rows + i, x))
+                match candidate.text {
+                    true => !cells.is_missing(row) && candidate.label(&cells.label(row)),
+                    false => cells.number(row).is_some_and(|x| candidate.cell(rows + i, x)),
+                }
             })
         });
         rows += batch.rows();
@@ -82,9 +98,10 @@ pub(crate) fn identifiers(source: &dyn Source, places: &[usize]) -> Result<Vec<U
     let keep = "name it as a feature to use it";
     let unused = |(_, candidate): &(usize, Candidate)| UnusedColumn {
         name: columns[candidate.place].name.clone(),
-        reason: match candidate.counts {
-            true => format!("counts the rows; {keep}"),
-            false => format!("has another whole number in every row, like an identifier; {keep}"),
+        reason: match (candidate.counts, candidate.text) {
+            (true, _) => format!("counts the rows; {keep}"),
+            (false, true) => format!("has another text in every row, like a name; {keep}"),
+            (false, false) => format!("has another whole number in every row, like an identifier; {keep}"),
         },
     };
     Ok(left.iter().map(unused).collect())

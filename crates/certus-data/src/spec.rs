@@ -16,6 +16,24 @@ pub enum Features {
     /// Terms as a formula writes them: a variable `a`, or the product `a:b` of variables; backquotes around the name of
     /// a column may be left out.
     Terms(Vec<String>),
+    /// These terms, then every other column that has no other role, columns of text by their levels, without those that
+    /// identify the rows: `.` in a formula.
+    Others {
+        /// The terms.
+        named: Vec<String>,
+        /// Columns that are left out.
+        except: Vec<String>,
+    },
+}
+
+impl Features {
+    /// The terms that are named.
+    pub(crate) fn named(&self) -> &[String] {
+        match self {
+            Self::All => &[],
+            Self::Terms(named) | Self::Others { named, .. } => named,
+        }
+    }
 }
 
 /// A column that is read as levels, whatever its cells are.
@@ -308,24 +326,19 @@ impl Spec {
                 reason: Unavailable::FixedIntercept,
             });
         }
-        if let Features::Terms(terms) = &self.features {
-            let read: Vec<Term> = terms.iter().map(|term| Term::of_text(term)).collect();
-            check_references(&read)?;
-            for (k, term) in terms.iter().enumerate() {
-                let parts = &read[k].variables;
-                if read[..k].iter().any(|other| other.is_same(&read[k])) {
-                    return Err(SpecError::Repeated { what: "feature", name: term.clone() });
-                }
-                if let Some(part) = (1..parts.len()).find(|&j| parts[..j].contains(&parts[j])) {
-                    let column = parts[part].label();
-                    return Err(SpecError::RepeatedPart { term: term.clone(), column });
-                }
+        let features = self.features.named();
+        let read: Vec<Term> = features.iter().map(|term| Term::of_text(term)).collect();
+        check_references(&read)?;
+        for (k, term) in features.iter().enumerate() {
+            let parts = &read[k].variables;
+            if read[..k].iter().any(|other| other.is_same(&read[k])) {
+                return Err(SpecError::Repeated { what: "feature", name: term.clone() });
+            }
+            if let Some(part) = (1..parts.len()).find(|&j| parts[..j].contains(&parts[j])) {
+                let column = parts[part].label();
+                return Err(SpecError::RepeatedPart { term: term.clone(), column });
             }
         }
-        let features = match &self.features {
-            Features::Terms(terms) => &terms[..],
-            _ => &[],
-        };
         let varying = self.groups.iter().flat_map(|group| group.slopes.terms());
         features.iter().chain(varying).try_for_each(|term| self.check_roles(&roles, term))
     }

@@ -185,17 +185,26 @@ fn is_number(kind: &Kind) -> bool {
     matches!(kind, Kind::Number | Kind::Boolean)
 }
 
+/// The column that a term is, as numbers or as levels.
+fn itself(term: &Term) -> Option<&str> {
+    match &term.variables[..] {
+        [Variable::Column(column) | Variable::Factor { column, .. }] => Some(column),
+        _ => None,
+    }
+}
+
 /// The terms of the design, and the columns that nobody named and that can't be features or tell rows apart.
 fn named(source: &dyn Source, spec: &Spec) -> Result<(Vec<NamedTerm>, Vec<UnusedColumn>), DataError> {
     let columns = source.columns();
-    let (mut terms, mut ignored) = (Vec::new(), Vec::new());
+    let mut ignored = Vec::new();
     let roles: HashSet<String> = spec.roles().into_iter().map(|(name, _)| name).collect();
-    if let Features::Terms(named) = &spec.features {
-        terms = named.iter().map(|text| (text.clone(), Term::of_text(text))).collect();
+    let named = spec.features.named();
+    let mut terms: Vec<NamedTerm> = named.iter().map(|text| (text.clone(), Term::of_text(text))).collect();
+    for name in terms.iter().flat_map(|(_, term)| term.columns()) {
+        find(columns, name)?;
+    }
+    if let Features::Terms(_) = &spec.features {
         let used: HashSet<&str> = terms.iter().flat_map(|(_, term)| term.columns()).collect();
-        for name in terms.iter().flat_map(|(_, term)| term.columns()) {
-            find(columns, name)?;
-        }
         let rest = columns.iter().filter(|c| !used.contains(c.name.as_str()) && !roles.contains(&c.name));
         ignored.extend(rest.map(|c| UnusedColumn {
             name: c.name.clone(),
@@ -204,22 +213,35 @@ fn named(source: &dyn Source, spec: &Spec) -> Result<(Vec<NamedTerm>, Vec<Unused
         return Ok((terms, ignored));
     }
     let is_categorical = |name: &str| spec.categorical.iter().any(|c| c.column == name);
-    let free = |c: &&ColumnInfo| !roles.contains(&c.name) && !is_categorical(&c.name);
+    // `.` takes text and dates too
+    let (except, every) = match &spec.features {
+        Features::Others { except, .. } => (&except[..], true),
+        _ => (&[][..], false),
+    };
+    for name in except {
+        ignored.push(UnusedColumn {
+            name: columns[find(columns, name)?].name.clone(),
+            reason: "is left out by the formula".into(),
+        });
+    }
+    let alone: HashSet<String> =
+        terms.iter().filter_map(|(_, term)| itself(term)).map(String::from).collect();
+    let taken = |name: &String| roles.contains(name) || alone.contains(name) || except.contains(name);
+    let is_feature = |kind: &Kind| is_number(kind) || (every && matches!(kind, Kind::Text | Kind::Date));
+    let free = |c: &&ColumnInfo| !taken(&c.name) && !is_categorical(&c.name);
     // the rows of one model among many may be counted by what is a measurement in all of them
     let unused = if spec.by.is_empty() {
         let places: Vec<usize> =
-            (0..columns.len()).filter(|c| free(&&columns[*c]) && is_number(&columns[*c].kind)).collect();
+            (0..columns.len()).filter(|c| free(&&columns[*c]) && is_feature(&columns[*c].kind)).collect();
         identifiers(source, &places)?
     } else {
         Vec::new()
     };
     let identifying: HashSet<&str> = unused.iter().map(|column| column.name.as_str()).collect();
-    for column in
-        columns.iter().filter(|c| !roles.contains(&c.name) && !identifying.contains(c.name.as_str()))
-    {
+    for column in columns.iter().filter(|c| !taken(&c.name) && !identifying.contains(c.name.as_str())) {
         let categorical = is_categorical(&column.name);
         match &column.kind {
-            kind if is_number(kind) || categorical => {
+            kind if is_feature(kind) || categorical => {
                 let variables = vec![Variable::Column(column.name.clone())];
                 terms.push((column.name.clone(), Term { variables }));
             }

@@ -253,7 +253,7 @@ impl Error {
     }
 
     pub(crate) fn changed(path: &Path, reason: impl Into<String>) -> Self {
-        let advice = "restore it from a copy, or fit again with --overwrite";
+        let advice = "restore it from a copy, or fit again with `overwrite`";
         Self::Changed { path: path.to_path_buf(), reason: format!("{}; {advice}", reason.into()) }
     }
 

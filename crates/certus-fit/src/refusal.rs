@@ -275,6 +275,12 @@ pub enum RequestError {
             new groups or the population (groups new, population)"
     )]
     NoEffects,
+    /// The expected response as a function of the coefficients alone.
+    #[error(
+        "the expected response is an average over the population of groups, whose sd is a parameter too, so it is no \
+            function of the linear predictor: ask `effects`"
+    )]
+    OfPopulation,
     /// What compares rows with draws of the posterior, without draws.
     #[error(
         "leave-one-out cross-validation and predictive checks need draws of the posterior, which this fit does not \

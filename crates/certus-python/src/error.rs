@@ -68,7 +68,7 @@ pub(crate) fn data(py: Python<'_>, error: &dyn Kinded) -> PyErr {
 
 /// Files.
 pub(crate) fn store(py: Python<'_>, error: &certus_fit::Error) -> PyErr {
-    raise(py, code(error.kind()), &error.to_string())
+    raise(py, code(error.kind()), &Interface::Python.spell(&error.to_string()))
 }
 
 /// The core.

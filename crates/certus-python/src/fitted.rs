@@ -7,7 +7,7 @@ use certus::factor::Workspace;
 use certus_data::Storage;
 use certus_fit::record::Parameter;
 use certus_fit::{Arrays, Fit, FitDirectory, Groups, Levels, Record, predict_draws};
-use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -219,6 +219,41 @@ impl Fitted {
             .detach(|| predict_draws(link, meaning, &self.0.latents(n, seed), &table, &Storage::default()))
             .map_err(|e| data(py, &e))?;
         matrix(py, values, n, rows)
+    }
+
+    /// What new rows' linear predictors are made of: their weights of the latents, the coefficients' (a row each), and
+    /// their offsets.
+    fn linear_rows<'py>(
+        &self,
+        py: Python<'py>,
+        columns: &Bound<'py, PyDict>,
+    ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>)> {
+        let table = table(py, columns)?;
+        let made = py.detach(|| self.0.linear_rows(&table)).map_err(|e| data(py, &e))?;
+        let (latents, count) = (made.latents, made.offsets.len());
+        let coefficients = made.coefficients.len() / latents.max(1);
+        Ok((
+            matrix(py, made.rows, count, latents)?,
+            matrix(py, made.coefficients, coefficients, latents)?,
+            PyArray1::from_vec(py, made.offsets),
+        ))
+    }
+
+    /// Expected responses, of one trial each, at linear predictors.
+    fn expected<'py>(
+        &self,
+        py: Python<'py>,
+        linear: PyReadonlyArray1<'py, f64>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let link = self.0.link().map_err(|e| data(py, &e))?;
+        Ok(PyArray1::from_iter(py, linear.as_array().iter().map(|t| link.response(*t))))
+    }
+
+    /// The response, and the columns that new rows need: the name, and the levels, the reference first, of a column that is
+    /// read as levels.
+    fn inputs(&self, py: Python<'_>) -> PyResult<(String, Vec<(String, Option<Vec<String>>)>)> {
+        let meaning = self.0.meaning().map_err(|e| data(py, &e))?;
+        Ok((meaning.encoding.response.clone(), meaning.encoding.inputs_with_levels()))
     }
 
     /// Writes the fit directory.

@@ -1,5 +1,5 @@
-//! The commands of README.md and of pages of docs, run as they stand in an empty directory; what they are shown to
-//! print is what they print.
+//! The commands of README.md and of pages of docs, typed one page after the other in one directory that is empty before;
+//! what they are shown to print is what they print.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 
@@ -42,10 +42,10 @@ fn commands_do_what_is_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let binaries = Path::new(BINARY).parent().unwrap();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
+    let dir = scratch("commands");
     for (name, least) in PAGES {
         let text = std::fs::read_to_string(root.join(name)).unwrap();
         let blocks = blocks(&text);
-        let dir = scratch("commands");
         if WITH_DATA.contains(&name) {
             for file in std::fs::read_dir(root.join(DATA)).unwrap() {
                 let file = file.unwrap();
@@ -69,8 +69,8 @@ fn commands_do_what_is_shown() {
             run += 1;
         }
         assert!(run >= least, "{name}: {run} blocks of commands");
-        std::fs::remove_dir_all(&dir).unwrap();
     }
+    std::fs::remove_dir_all(&dir).unwrap();
 }
 
 /// Every setting of a TOML file that is shown is one.

@@ -84,7 +84,7 @@ pub enum ColumnError {
     /// A whole number that is not exact as a 64-bit float.
     #[error(
         "{place} of column '{name}' is about {value}, a whole number of more digits than a number keeps: it may be a \
-            name; leave the column out or convert it with --sql, for example cast({name} as varchar)"
+            name; leave the column out or make it text (on the command line with --sql, cast({name} as varchar))"
     )]
     InexactCell {
         /// Which row.
@@ -175,7 +175,7 @@ pub enum ColumnError {
     /// Missing values in the data of a fit.
     #[error(
         "{incomplete} of {rows} rows {} missing values: {}; fill them in, leave these columns out, or leave out the \
-            rows (--missing drop, in Python missing=\"drop\")",
+            rows (`missing` drop)",
         if *incomplete == 1 { "has" } else { "have" },
         each_missing(columns)
     )]
@@ -198,7 +198,7 @@ pub enum ColumnError {
     /// A row without a key.
     #[error(
         "{place} has no value of the key '{key}', so its model is unknown: fill it in, or leave out such rows \
-            (--missing drop)"
+            (`missing` drop)"
     )]
     MissingKey {
         /// Which row.

@@ -160,8 +160,8 @@ pub enum SpecError {
 pub enum Unavailable {
     /// More unknown sds than one.
     #[error(
-        "the sd of the group {group} is not given, and {}: give the sds{} (--group-sd X or {group}=X, in Python \
-            group_sd=X or {{\"{group}\": X}}), or keep only one effect of one group",
+        "the sd of the group {group} is not given, and {}: give the sds{} (`group-sd`: X for all, or one for \
+            each group), or keep only one effect of one group",
         many_effects(*terms, *effects),
         parameter.map_or(String::new(), |name| format!(" and {name}"))
     )]

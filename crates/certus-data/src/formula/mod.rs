@@ -37,6 +37,8 @@ pub struct Formula {
     pub intercept: bool,
     /// The fixed effects, in the order of the formula, each once.
     pub fixed: Vec<Term>,
+    /// With `.`, every other column is a fixed effect, but for these: `. - a`.
+    pub others: Option<Vec<String>>,
     /// The random effects; `(1 | a/b)` is `(1 | a) + (1 | a:b)`.
     pub groups: Vec<GroupTerm>,
     /// What `offset(x)` adds to the linear predictor.
@@ -74,6 +76,14 @@ impl Term {
     /// As a setting names it: variables with `:` between them, names with or without backquotes.
     pub(crate) fn of_text(text: &str) -> Self {
         Self { variables: split(text, &[':']).into_iter().map(Variable::of_text).collect() }
+    }
+
+    /// The column, if it is one and nothing else.
+    pub fn as_column(&self) -> Option<&str> {
+        match &self.variables[..] {
+            [Variable::Column(name)] => Some(name),
+            _ => None,
+        }
     }
 
     /// The columns it is made of.
@@ -128,8 +138,11 @@ impl fmt::Display for Formula {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let groups = self.groups.iter().map(ToString::to_string);
         let offset = self.offset.iter().map(|offset| format!("offset({offset})"));
-        let all: Vec<String> =
-            sum(self.intercept, &self.fixed).into_iter().chain(groups).chain(offset).collect();
+        let without =
+            |names: &[String]| names.iter().map(|name| format!(" - {}", quoted(name))).collect::<String>();
+        let others = self.others.iter().map(|names| format!(".{}", without(names)));
+        let fixed = sum(self.intercept, &self.fixed).into_iter().chain(others);
+        let all: Vec<String> = fixed.chain(groups).chain(offset).collect();
         let own = quoted(&self.response);
         let left = match (&self.trials, &self.event) {
             _ if self.computed.is_some() => self.response.clone(),

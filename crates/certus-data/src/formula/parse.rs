@@ -4,15 +4,16 @@
 //! formula := left '~' sum          sum   := ['+'|'-'] piece (('+'|'-') piece)*
 //! left    := name | name '[' event ']' | 'p' '(' name ',' name ')' | 'cbind' '(' name ',' name '-' name ')' |
 //!            name '|' 'trials' '(' name ')'
-//! piece   := '0' | '1' | product | 'offset' '(' expression ')' | '(' group ')'
+//! piece   := '0' | '1' | '.' | product | 'offset' '(' expression ')' | '(' group ')'
 //! product := term ('*' term)*      term  := variable (':' variable)*
-//! group   := sum ('|' | '||') factor   (its sum has no groups and no offset)
+//! group   := sum ('|' | '||') factor   (its sum has no groups, no offset and no '.')
 //! factor  := name ((':' | '/') name)*
 //! ```
 
 use winnow::Parser;
 use winnow::combinator::{alt, opt, peek, preceded};
 use winnow::stream::{Location, Stream};
+use winnow::token::take_while;
 
 use super::error::{Fault, FormulaError};
 use super::expression::{Expression, expression};
@@ -21,7 +22,7 @@ use super::lex::{Atom, Call, Input, NESTED, POWER, Parsed, atom, end, expected, 
 use super::offset::Offset;
 use super::variable::{Variable, variable};
 use super::{Formula, GroupTerm, Term};
-use crate::names::quoted;
+use crate::names::{is_name_character, quoted};
 
 /// Most variables that `*` may multiply.
 const MOST_FACTORS: usize = 8;
@@ -47,8 +48,8 @@ fn both_sides(input: &mut Input<'_>) -> Parsed<Formula> {
         return expected(input, "the parenthesis of a group term, ( … | g),");
     }
     end(input, "+, - or the end")?;
-    let Sum { intercept, terms: fixed, groups, offset } = sum;
-    Ok(Formula { response, computed, trials, event, intercept, fixed, groups, offset })
+    let Sum { intercept, terms: fixed, others, groups, offset } = sum;
+    Ok(Formula { response, computed, trials, event, intercept, fixed, others, groups, offset })
 }
 
 /// A sum as it is read.
@@ -56,6 +57,8 @@ fn both_sides(input: &mut Input<'_>) -> Parsed<Formula> {
 struct Sum {
     intercept: bool,
     terms: Vec<Term>,
+    /// With `.`, the columns that are removed from it.
+    others: Option<Vec<String>>,
     groups: Vec<GroupTerm>,
     offset: Option<Offset>,
 }
@@ -81,6 +84,18 @@ impl Sum {
             return if inside { wrong(at, Fault::Parentheses) } else { self.group(input, add) };
         }
         let start = input.checkpoint();
+        if opt(dot).parse_next(input)?.is_some() {
+            let alone =
+                peek(opt(alt((sign('*'), sign(':'), sign('^'), sign('/'))))).parse_next(input)?.is_none();
+            return match (alone && !inside, add) {
+                (false, _) => wrong(at, Fault::Dot),
+                (_, false) => wrong(at, Fault::Removed { what: "'.'" }),
+                (_, true) => {
+                    self.others.get_or_insert_default();
+                    Ok(())
+                }
+            };
+        }
         match atom(input)? {
             (_, Atom::Call(call)) if call.name == "offset" => self.offset(at, &call, add, inside),
             (_, Atom::Number(number)) => {
@@ -103,10 +118,15 @@ impl Sum {
                     self.terms.extend(new);
                     return Ok(());
                 }
-                if let Some(absent) = product.iter().find(|t| !self.terms.iter().any(|own| own.is_same(t))) {
+                let absent = |t: &&Term| !self.terms.iter().any(|own| own.is_same(t));
+                let of_others = |t: &&Term| self.others.is_some() && t.as_column().is_some();
+                if let Some(absent) = product.iter().find(|t| absent(t) && !of_others(t)) {
                     return wrong(at, Fault::Absent { term: absent.to_string() });
                 }
                 self.terms.retain(|own| !product.iter().any(|t| t.is_same(own)));
+                if let Some(except) = &mut self.others {
+                    except.extend(product.iter().filter_map(Term::as_column).map(String::from));
+                }
                 Ok(())
             }
         }
@@ -177,6 +197,11 @@ impl Sum {
         }
         Ok(())
     }
+}
+
+/// `.` alone, not the beginning of a name or a number.
+fn dot<'a>(input: &mut Input<'a>) -> Parsed<&'a str> {
+    take_while(1.., is_name_character).verify(|word: &str| word == ".").parse_next(input)
 }
 
 /// `a:b*c`, written out: all products of the terms that `*` connects, shorter ones first.

@@ -8,7 +8,11 @@ use crate::spec::{Features, GroupSpec, Slopes};
 impl Formula {
     /// The fixed effects.
     pub fn features(&self) -> Features {
-        Features::Terms(self.fixed.iter().map(Term::to_string).collect())
+        let named = self.fixed.iter().map(Term::to_string).collect();
+        match &self.others {
+            Some(except) => Features::Others { named, except: except.clone() },
+            None => Features::Terms(named),
+        }
     }
 
     /// The group terms, with sds as `--group-sd` has them; outer factors first. Independent effects of a factor are one

@@ -66,6 +66,9 @@ fn products_and_nested_groups_are_written_out() {
         ("y ~ log(x) + (log(x) | g)", "y ~ 1 + log(x) + (1 + log(x) | g)"),
         ("y ~ x + offset(log(n) + b)", "y ~ 1 + x + offset(log(n) + b)"),
         ("y ~ .x", "y ~ 1 + .x"),
+        ("y ~ .", "y ~ 1 + ."),
+        ("y ~ 0 + . - a - `b c` + log(d) + (1 | g)", "y ~ 0 + log(d) + . - a - `b c` + (1 | g)"),
+        ("y ~ a*b + . - a", "y ~ 1 + b + a:b + . - a"),
     ] {
         assert_eq!(read(text).to_string(), meaning, "{text}");
     }
@@ -94,7 +97,12 @@ fn what_is_wrong_is_shown_at_its_place() {
         ("y ~", 3, "the formula ends"),
         ("y ~ x +", 7, "the formula ends"),
         ("y ~ x z", 6, "+, - or the end is required here, but 'z' was found"),
-        ("y ~ .", 4, "name the columns"),
+        ("y ~ .:a", 4, "'.' stands for all other columns, alone"),
+        ("y ~ .^2", 4, "'.' stands for all other columns, alone"),
+        ("y ~ (. | g)", 5, "'.' stands for all other columns, alone"),
+        ("y ~ a + log(.)", 12, "'.' stands for all other columns, alone"),
+        ("y ~ a - .", 8, "'.'"),
+        ("y ~ . - a:b", 8, "a:b"),
         ("y ~ a + sin(x)", 8, "sin(x) is not supported in formulas"),
         ("y ~ a:sin(x)", 6, "--sql"),
         ("y ~ log(x, 2)", 9, "the ) after one expression"),

@@ -1,7 +1,7 @@
 //! Columns that count or identify rows are no features, unless they are named.
 #![allow(clippy::unwrap_used)]
 
-use certus_data::{Categorical, Column, Features, Spec, Table, prepare};
+use certus_data::{Categorical, Column, Features, Formula, Spec, Table, prepare};
 use certus_likelihood::Response;
 
 /// Numbers under their names, with a response.
@@ -68,4 +68,46 @@ fn a_note_says_so_and_a_name_keeps_them() {
     // which rows belong to one model among many says nothing about a column
     (spec.categorical, spec.by) = (Vec::new(), vec!["x".into()]);
     assert!(prepare(&table(&own), &spec).unwrap().ignored.is_empty());
+}
+
+/// `.` in a formula: every other column, text by its levels, without names of rows and what has a role.
+#[test]
+fn a_dot_stands_for_all_other_columns() {
+    let text = |cells: [&str; 4]| Column::Text(cells.map(|cell| Some(cell.into())).to_vec());
+    let columns = vec![
+        ("y".to_string(), Column::Number(vec![0.5, 1.0, 3.0, 2.0])),
+        ("name".into(), text(["Ann", "Bob", "Cyn", "Dan"])),
+        ("n".into(), Column::Number(vec![1.0, 2.0, 3.0, 4.0])),
+        ("arm".into(), text(["a", "b", "a", "b"])),
+        ("site".into(), text(["s", "t", "t", "s"])),
+        ("x".into(), Column::Number(vec![2.5, 1.0, 1.0, 7.0])),
+        ("z".into(), Column::Number(vec![1.5, 2.0, 9.0, 7.0])),
+        ("old".into(), Column::Boolean(vec![Some(true), Some(false), Some(false), Some(true)])),
+    ];
+    let table = Table::new(columns).unwrap();
+    for (formula, expected) in [
+        ("y ~ .", vec!["arm[b]", "site[t]", "x", "z", "old"]),
+        ("y ~ . - site - z", vec!["arm[b]", "x", "old"]),
+        ("y ~ . + log(x) + (1 | site)", vec!["log(x)", "arm[b]", "x", "z", "old"]),
+        (
+            "y ~ factor(x) + x:z + name + . - arm - site",
+            vec!["factor(x)[2.5]", "factor(x)[7]", "x:z", "name[Bob]", "name[Cyn]", "name[Dan]", "z", "old"],
+        ),
+        ("y ~ z*x + . - arm - site - z", vec!["x", "z:x", "old"]),
+    ] {
+        let own: Formula = formula.parse().unwrap();
+        let mut spec = Spec::new(&own.response, Response::Linear);
+        (spec.features, spec.groups) = (own.features(), own.group_specs(&[]).unwrap());
+        let prepared = prepare(&table, &spec).unwrap();
+        let names: Vec<&str> = prepared.encoding.features.iter().map(|f| f.name.as_str()).collect();
+        assert_eq!(names, expected, "{formula}");
+        assert!(prepared.ignored.iter().any(|unused| unused.name == "n"), "{formula}");
+    }
+    let spec = |formula: &str| {
+        let own: Formula = formula.parse().unwrap();
+        Spec { features: own.features(), ..Spec::new(&own.response, Response::Linear) }
+    };
+    let notes = prepare(&table, &spec("y ~ .")).unwrap().notes.join("\n");
+    assert!(notes.contains("'name' is ignored: it has another text in every row"), "{notes}");
+    assert!(prepare(&table, &spec("y ~ . - xx")).is_err_and(|error| error.to_string().contains("xx")));
 }

@@ -95,7 +95,7 @@ impl Record {
             // a factor may have several terms
             all.dedup();
             lines
-                .push(("effects", format!("{}; all of them in groups.parquet (with --out)", all.join(", "))));
+                .push(("effects", format!("{}; all of them in groups.parquet of a fit that is kept", all.join(", "))));
         }
         let printed = self.table.iter().flat_map(Table::sentences).chain(self.errors_of_grid());
         let printed = printed.chain(posterior.map(String::from));

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from . import _certus, constrained, ppc, reparametrise as forms
+from . import _certus, constrained, ppc, reparametrise as forms, result
 from .adapters.find import as_target
 from .errors import Error, UsageError
 from .frames import Frame
@@ -32,56 +33,35 @@ MOST_ENTRIES = 500_000_000
 """The largest covariance: 4 GB."""
 
 
-class Section(Mapping[str, Any]):
-    """An object of fit.json whose keys are attributes."""
-
-    __slots__ = ("_values",)
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        object.__setattr__(self, "_values", values)
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return _section(self._values[name])
-        except KeyError:
-            raise AttributeError(f"there is no attribute {name!r}: there are {', '.join(self._values)}") from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("a fit cannot be changed")
-
-    def __getitem__(self, name: str) -> Any:
-        return _section(self._values[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __dir__(self):
-        return [*super().__dir__(), *self._values]
-
-    def __repr__(self) -> str:
-        return json.dumps(self._values, indent=2, ensure_ascii=False)
-
-    def __reduce__(self):
-        return Section, (self._values,)
-
-
-def _section(value: Any) -> Any:
-    if isinstance(value, dict):
-        return Section(value)
-    if isinstance(value, list):
-        return [_section(v) for v in value]
-    return value
-
-
 class Fit:
     """A Gaussian with its certificate. The keys of fit.json are attributes: `fit.status`, `fit.certificate.gap.bound`."""
+
+    schema: int
+    model: str
+    status: str
+    message: str
+    route: str
+    neg_elbo: float | None
+    neg_elbo_se: float | None
+    certificate: result.Certificate
+    k_hat: float | None
+    comparison: result.Comparison | None
+    parameters: list[result.Parameter]
+    criterion: result.Criterion | None
+    counts: result.Counts
+    seconds: float
+    trace: list[result.TracePoint]
+    settings: result.Section
+    seed: int
+    versions: result.Section
+    data: result.Data
+    notes: list[str]
 
     def __init__(self, fitted: _certus.Fitted, source: Any = None) -> None:
         self._fitted = fitted
         self._source = source
+        # how new data become columns, for fits that were pickled with it
+        self._new = getattr(source, "_new", None)
         self._constrained: pd.DataFrame | None = None
         # calls of `effects`: each has draws and a part of delta of its own
         self._asked = 0
@@ -89,13 +69,17 @@ class Fit:
         self._corrects = True
         self._record: dict[str, Any] = json.loads(fitted.json())
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        try:
-            return _section(self._record[name])
-        except KeyError:
-            raise AttributeError(f"a fit has no attribute {name!r}") from None
+    if not TYPE_CHECKING:  # only the declared fields are known to type checkers
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            fields = result.declared(Fit)
+            if name in self._record:
+                return result.typed(self._record[name], fields.get(name))
+            if name in fields:
+                return None
+            raise AttributeError(f"a fit has no attribute {name!r}")
 
     def __dir__(self):
         return [*super().__dir__(), *self._record]
@@ -165,6 +149,7 @@ class Fit:
             return self
         own = Fit(self._fitted.gaussian() if self._fitted.has_draws else self._fitted, self._source)
         own._corrects = False
+        own._new = self._new
         return own
 
     @property
@@ -178,9 +163,10 @@ class Fit:
         return self._record.get("verdict")
 
     @property
-    def table(self) -> Any:
+    def table(self) -> result.Table | None:
         """Where the printed numbers come from and how far off they may be; None if they are the Gaussian's own."""
-        return _section(self._record.get("table"))
+        found = self._record.get("table")
+        return None if found is None else result.Table(found)
 
     @property
     def sentences(self) -> list[str]:
@@ -246,8 +232,8 @@ class Fit:
     def _new_columns(self, data: Any, groups: bool = True) -> dict[str, Any]:
         if isinstance(self._source, Target) or self._record["model"] == "target":
             raise UsageError("there is nothing to predict: the fit of a log density has no data; use fit.sample")
-        if self._source is not None:
-            return self._source.new_columns(data, groups)
+        if self._new is not None:
+            return self._new.of(data, groups)
         if isinstance(data, np.ndarray):
             from .models import matrix_columns
 
@@ -347,6 +333,17 @@ class Fit:
 
         return convert(self, whole("draws", draws, 1), whole("seed", seed))
 
+    def to_marginaleffects(self, data: Any, *, linear_predictor: bool = False) -> Any:
+        """The fit as a model of the package marginaleffects (`pip install marginaleffects`): `avg_slopes(fit.to_marginaleffects(data))`.
+
+        Its coefficients are the posterior means, its covariance that of the posterior, and its standard errors come from the delta method; `effects` has
+        posterior means and quantiles of the same questions. `data` are the rows to average over; rows with gaps are left out. Responses of several
+        trials are per trial. `linear_predictor=True` predicts the linear predictor in the place of the expected response.
+        """
+        from .marginal import MarginalModel
+
+        return MarginalModel(self, data, bool(linear_predictor))
+
     def plot(self, names: list[str] | None = None) -> Any:
         """A matplotlib figure: parameters, the gap (or the ELBO) during the run, and pairs of coordinates with importance-weighted draws."""
         from .plot import figure
@@ -388,12 +385,21 @@ class Fit:
         return page(self._record, self._fitted.level, self.sentences, table, note)
 
     def __reduce__(self):
-        return _unpickled, (*self._fitted.parts(), self._asked)
+        return _unpickled, (*self._fitted.parts(), self._asked, self._kept())
+
+    def _kept(self) -> Any:
+        """How new data become columns, if a pickle can hold it: a function of which a term is made may be none that can be found by name."""
+        try:
+            pickle.dumps(self._new)
+        except Exception:
+            return None
+        return self._new
 
 
-def _unpickled(record: str, arrays: bytes, meaning: str | None, asked: int = 0) -> Fit:
+def _unpickled(record: str, arrays: bytes, meaning: str | None, asked: int = 0, new: Any = None) -> Fit:
     fit = Fit(_certus.Fitted.of_parts(record, arrays, meaning))
     fit._asked = asked
+    fit._new = new
     return fit
 
 

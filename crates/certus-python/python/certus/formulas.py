@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from . import _certus
 from .errors import DataError, UsageError
 from .frames import Column, Frame
+from .kept_terms import kept, restored
 
 PROPORTIONS = ("p(", "prop(", "proportion(")
 SAMPLE = 1000
@@ -38,9 +39,11 @@ def environment(depth: int) -> Environment:
 def read(text: str, frame: Frame, env: Environment) -> Formula:
     """A formula with its table, read in Rust or, where that is not possible, by formulae."""
     try:
-        response, intercept, fixed, groups, offset, trials = _certus.read_formula(text)
+        response, intercept, fixed, groups, offset, trials, others = _certus.read_formula(text)
     except UsageError as error:
         return Evaluated(text, frame, env, error)
+    if others is not None:
+        return _with_others(text, frame, response, fixed, groups, offset, trials)
     features = [name for term in fixed for name in term]
     used = [*features, *(offset or ())]
     absent = {name for name in used if name not in frame}
@@ -56,6 +59,20 @@ def read(text: str, frame: Frame, env: Environment) -> Formula:
     own = Formula(text, response, groups, [response, *used, *([] if trials is None else [trials])], factors)
     own.in_text = {role for role, names in (("offset", offset), ("trials", trials)) if names is not None}
     _require(frame, {*own.plain})
+    return own
+
+
+def _with_others(
+    text: str, frame: Frame, response: str, fixed: list[list[str]], groups: list[list[str]], offset: list[str] | None, trials: str | None
+) -> Formula:
+    """A formula with '.', for which Rust gets all columns."""
+    factors = [name for group in groups for name in group]
+    if frame.pandas_like and (name := next((n for n, series in frame.pandas(frame.names).items() if not _in_our_order(series)), None)) is not None:
+        raise UsageError(f"'.' takes the levels of a column in sort order, but those of '{name}' have another: write the columns out, or .astype(str)")
+    _require(frame, {response, *(name for term in fixed for name in term), *(offset or ()), *([] if trials is None else [trials]), *factors})
+    own = Formula(text, response, groups, frame.names, [])
+    own.factors = set(factors) - {name for term in fixed for name in term}
+    own.in_text = {role for role, names in (("offset", offset), ("trials", trials)) if names is not None}
     return own
 
 
@@ -78,6 +95,10 @@ class Formula:
     def columns(self, frame: Frame) -> dict[str, Column]:
         """The columns of the table that the model uses."""
         return frame.columns(dict.fromkeys(self.plain))
+
+    def again(self, frame: Frame) -> dict[str, Column]:
+        """The same for the data of the fit, after `forget`."""
+        return self.columns(frame)
 
     def forget(self) -> None:
         """Releases the columns made for the fit."""
@@ -128,9 +149,35 @@ class Evaluated(Formula):
         _require(frame, set(self.plain))
         del self._pandas, self._complete
 
+    def __getstate__(self) -> dict[str, Any]:
+        terms = {id(term): term for term, _ in self.evaluated.values()}
+        packed = {key: kept(term) for key, term in terms.items()}
+        return {**self.__dict__, "_made": {}, "evaluated": packed, "_places": {name: (id(term), place) for name, (term, place) in self.evaluated.items()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        places = state.pop("_places")
+        terms = {key: restored(*packed) for key, packed in state.pop("evaluated").items()}
+        self.__dict__.update(state)
+        self.evaluated = {name: (terms[key], place) for name, (key, place) in places.items()}
+
     def columns(self, frame: Frame) -> dict[str, Column]:
         """The columns of the table that the model uses, and those made here."""
         return {**super().columns(frame), **self._made}
+
+    def again(self, frame: Frame) -> dict[str, Column]:
+        """The same for the data of the fit, after `forget`: terms are evaluated on the complete rows, as they were for the fit."""
+        data = frame.pandas(self.known)
+        complete = ~data.isna().any(axis=1).to_numpy(dtype=bool)
+        out = super().columns(frame)
+        made: dict[int, NDArray[np.float64]] = {}
+        for name, (term, place) in self.evaluated.items():
+            if id(term) not in made:
+                values = np.asarray(term.eval_new_data(data[complete]), dtype=np.float64)
+                made[id(term)] = np.full((len(complete), *values.shape[1:]), np.nan)
+                made[id(term)][complete] = values
+            whole = made[id(term)]
+            out[name] = ("number", np.ascontiguousarray(whole if place is None else whole[:, place]))
+        return out
 
     def forget(self) -> None:
         """Releases the columns made for the fit."""

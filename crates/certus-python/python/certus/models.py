@@ -10,10 +10,11 @@ import numpy as np
 
 from . import _certus
 from .errors import DataError, UsageError
-from .fit import Fit, Section
+from .fit import Fit
 from .fit import fit as _fit
 from .frames import Column, Frame
 from .progress import Show
+from .result import Section
 from .settings import coefficient_prior, infinite, number, run_settings
 
 if TYPE_CHECKING:
@@ -40,14 +41,41 @@ class Plan(list[tuple[str, str]]):
         return self._text.rstrip("\n")
 
 
-class Model:
-    """A model with its data. `fit` fits it, `plan` describes the fit and its cost."""
+class NewColumns:
+    """How new data become the columns of a model."""
 
-    def __init__(self, model: _certus.Model, words: dict[str, Any], formula: Formula | None, names: list[str] | None) -> None:
+    def __init__(self, words: dict[str, Any], formula: Formula | None, names: list[str] | None) -> None:
+        self.roles = [words[role] for role in ("offset", "exposure", "trials") if role in words]
+        self.formula = formula
+        self.names = names
+
+    def of(self, data: Any, groups: bool = True) -> dict[str, Column]:
+        """Columns of new data for `predict`, without those of groups if they are not needed."""
+        if self.names is not None and isinstance(data, np.ndarray):
+            return matrix_columns(data, self.names)
+        frame = Frame(data)
+        columns = frame.columns() if self.formula is None else {**frame.columns(self.roles), **self.formula.new_columns(frame, groups)}
+        # a model without features still has rows to predict
+        return columns or {"": ("number", np.zeros(frame.rows))}
+
+
+class Model:
+    """A model with its data. `fit` fits it, `plan` describes the fit and its cost.
+
+    A pickle of it holds the data as they are when it is made: do not change them in place before.
+    """
+
+    def __init__(self, model: _certus.Model, words: dict[str, Any], formula: Formula | None, names: list[str] | None, made: tuple[Any, ...]) -> None:
         self._model = model
         self._words = words
         self._formula = formula
-        self._columns = names
+        self._new = NewColumns(words, formula, names)
+        self._made = made
+        """The function that makes the model again, and its arguments."""
+
+    def __reduce__(self):
+        again, *given = self._made
+        return again, tuple(given)
 
     @property
     def names(self) -> list[str]:
@@ -102,15 +130,7 @@ class Model:
 
     def new_columns(self, data: Any, groups: bool = True) -> dict[str, Column]:
         """Columns of new data for `predict`, without those of groups if they are not needed."""
-        if self._columns is not None and isinstance(data, np.ndarray):
-            return matrix_columns(data, self._columns)
-        frame = Frame(data)
-        columns = frame.columns() if self._formula is None else {**frame.columns(self._roles()), **self._formula.new_columns(frame, groups)}
-        # a model without features still has rows to predict
-        return columns or {"": ("number", np.zeros(frame.rows))}
-
-    def _roles(self) -> list[str]:
-        return [self._words[role] for role in ("offset", "exposure", "trials") if role in self._words]
+        return self._new.of(data, groups)
 
     def __repr__(self) -> str:
         groups = f", groups {', '.join(self._formula.groups)}" if self._formula is not None and self._formula.groups else ""
@@ -136,6 +156,7 @@ def _vector(name: str, values: Any, rows: int | None = None) -> np.ndarray:
 
 
 BINARY = ("logistic", "probit")
+ROLES = ("offset", "exposure", "trials", "weights")
 
 
 def _response(values: Any, rows: int, binary: bool) -> np.ndarray | list[str | None]:
@@ -209,6 +230,7 @@ def _of_formula(words: dict[str, Any], text: str, data: Any, roles: dict[str, An
     frame = Frame(data)
     formula = read_formula(text, frame, environment(depth + 1))
     columns = formula.columns(frame)
+    arrays: dict[str, Column] = {}
     for role, value in roles.items():
         own = getattr(formula, role, None)
         if value is None and own is None:
@@ -223,19 +245,28 @@ def _of_formula(words: dict[str, Any], text: str, data: Any, roles: dict[str, An
             words[role] = value
             columns[value] = frame.column(value)
         else:
-            if role in columns:
+            if role in columns or role in arrays:
                 raise UsageError(f"data already has a column '{role}': name it, {role}='{role}', or rename it")
             words[role] = role
-            columns[role] = ("number", _vector(role, value, frame.rows))
+            arrays[role] = ("number", _vector(role, value, frame.rows))
     words["formula"] = formula.text
-    model = _certus.Model(columns, infinite(words))
+    model = _certus.Model({**columns, **arrays}, infinite(words))
     formula.forget()
-    return Model(model, words, formula, None)
+    return Model(model, words, formula, None, (_again, words, formula, frame.data, arrays))
+
+
+def _again(words: dict[str, Any], formula: Formula, data: Any, arrays: dict[str, Column]) -> Model:
+    """The model of a formula that was read before."""
+    frame = Frame(data)
+    columns = formula.again(frame)
+    columns |= {name: frame.column(name) for role in ROLES if (name := words.get(role)) in frame and name not in columns and name not in arrays}
+    return Model(_certus.Model({**columns, **arrays}, infinite(words)), words, formula, None, (_again, words, formula, data, arrays))
 
 
 def _of_matrix(words: dict[str, Any], x: Any, y: Any, roles: dict[str, Any], intercept: bool, names: Sequence[str] | None) -> Model:
     if y is None:
         raise UsageError("the response is not given: pass a formula with data=, or X and y")
+    made = (_of_matrix, dict(words), x, y, roles, intercept, names)
     if not isinstance(x, np.ndarray) and not isinstance(x, (list, tuple)) and names is None:
         frame = Frame(x)
         names = frame.names
@@ -270,7 +301,7 @@ def _of_matrix(words: dict[str, Any], x: Any, y: Any, roles: dict[str, Any], int
     if model is None:
         columns = matrix_columns(x, names) | {response: ("number" if isinstance(y, np.ndarray) else "text", y)} | {role: ("number", v) for role, v in given.items()}
         model = _certus.Model(columns, settings)
-    return Model(model, words, None, list(names))
+    return Model(model, words, None, list(names), made)
 
 
 def _model(model: str, formula: Any, y: Any, data: Any, roles: dict[str, Any], intercept: bool, names: Sequence[str] | None, **prior: Any) -> Model:

@@ -108,10 +108,12 @@ def _pairs(part: Any, fit: Fit, chosen: list[int]) -> None:
     if weights is not None:
         p = np.exp(weights - weights.max())
         weighted = draws[np.random.default_rng(0).choice(DRAWS, DRAWS, p=p / p.sum())]
-    word = "grey: draws of q weighted by the posterior" if weighted is not None else "the posterior is not available: draws of q"
+    word = "grey: draws of the Gaussian weighted by the posterior" if weighted is not None else "grey: draws of the Gaussian"
     if fit._fitted.has_draws:
         word = "grey: draws of the posterior"
-    part.suptitle(f"{word}; blue: q (50 %, 90 %)", fontsize=10)
+    own = getattr(fit.source, "constrain", None) is not None
+    where = ", in the coordinates of the fit (the table has the model's own variables)" if own else ""
+    part.suptitle(fill(f"{word}; blue: the fitted Gaussian (50 %, 90 %){where}", 70), fontsize=10)
     shown = draws if weighted is None else weighted
     angle = np.linspace(0, 2 * np.pi, 100)
     circle = np.stack([np.cos(angle), np.sin(angle)])

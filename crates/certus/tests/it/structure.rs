@@ -261,3 +261,24 @@ fn unsafe_code_is_where_it_is_listed() {
         assert!(security.contains(file), "SECURITY.md does not name {file}");
     }
 }
+
+/// `maturin build --release` builds what ships: pyproject.toml repeats the profile `dist` for Cargo's `release`.
+#[test]
+fn wheels_are_built_as_they_ship() {
+    let cargo = std::fs::read_to_string(folder().join("../Cargo.toml")).unwrap();
+    let python = std::fs::read_to_string(folder().join("certus-python/pyproject.toml")).unwrap();
+    let own: BTreeSet<String> = python
+        .lines()
+        .filter_map(|line| line.trim().trim_end_matches(',').strip_suffix(['"', '\''])?.get(1..))
+        .filter_map(|line| line.strip_prefix("profile.release."))
+        .map(String::from)
+        .collect();
+    let mut shipped = BTreeSet::new();
+    for (head, prefix) in [("\n[profile.dist]\n", ""), ("\n[profile.dist.package]\n", "package.")] {
+        let section = cargo.split_once(head).unwrap().1.split("\n[").next().unwrap();
+        let lines = section.lines().filter(|line| line.contains('=') && !line.starts_with("inherits"));
+        shipped.extend(lines.map(|line| format!("{prefix}{}", line.replace(" = ", "="))));
+    }
+    assert!(shipped.len() > 5 && own == shipped, "{own:?} and {shipped:?}");
+    assert!(python.contains("\nprofile = \"dist\"\n"));
+}

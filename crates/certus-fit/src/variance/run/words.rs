@@ -132,7 +132,7 @@ impl KnownOfScales {
 
     /// The same where draws were left out.
     pub(crate) fn left_out(&self, why: &str) -> String {
-        let advice = "--posterior importance or an accuracy, --accuracy 0.1, draws them";
+        let advice = "the setting posterior importance, or an accuracy such as 0.1, draws them";
         self.assuming(&format!("not checked: {why}; {advice}"))
     }
 
