@@ -94,8 +94,10 @@ impl Record {
             let mut all: Vec<String> = self.groups.iter().map(one).collect();
             // a factor may have several terms
             all.dedup();
-            lines
-                .push(("effects", format!("{}; all of them in groups.parquet of a fit that is kept", all.join(", "))));
+            lines.push((
+                "effects",
+                format!("{}; all of them in groups.parquet of a fit that is kept", all.join(", ")),
+            ));
         }
         let printed = self.table.iter().flat_map(Table::sentences).chain(self.errors_of_grid());
         let printed = printed.chain(posterior.map(String::from));
