@@ -141,8 +141,10 @@ impl fmt::Display for Formula {
         let without =
             |names: &[String]| names.iter().map(|name| format!(" - {}", quoted(name))).collect::<String>();
         let others = self.others.iter().map(|names| format!(".{}", without(names)));
-        let fixed = sum(self.intercept, &self.fixed).into_iter().chain(others);
-        let all: Vec<String> = fixed.chain(groups).chain(offset).collect();
+        // before the terms: what is taken from the dot is taken from everything before it
+        let mut all = sum(self.intercept, &self.fixed);
+        all.splice(1..1, others);
+        all.extend(groups.chain(offset));
         let own = quoted(&self.response);
         let left = match (&self.trials, &self.event) {
             _ if self.computed.is_some() => self.response.clone(),

@@ -241,10 +241,11 @@ fn formulas() -> impl Strategy<Value = Formula> {
         once
     });
     let left = (name(), prop::option::of(name()), prop::option::of("[^\"]{0,6}"));
-    (left, any::<bool>(), terms(4), groups, prop::option::of(name())).prop_map(
-        |((response, trials, event), intercept, fixed, groups, offset)| {
+    let others = prop::option::of(prop_oneof![Just(Vec::new()), names(2)]);
+    (left, any::<bool>(), (terms(4), others), groups, prop::option::of(name())).prop_map(
+        |((response, trials, event), intercept, (fixed, others), groups, offset)| {
             let (offset, event) = (offset.map(Offset::Column), event.filter(|_| trials.is_none()));
-            Formula { response, computed: None, trials, event, intercept, fixed, groups, offset }
+            Formula { response, computed: None, trials, event, intercept, fixed, others, groups, offset }
         },
     )
 }

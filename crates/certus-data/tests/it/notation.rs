@@ -32,7 +32,7 @@ fn open(path: &Path, na: &[&str], filter: Option<&str>, sql: Option<&str>) -> Re
     let na = na.iter().map(|text| text.to_string()).collect();
     FileSource::open(
         &[path.to_path_buf()],
-        FileOptions { filter, sql, na, absent: vec!["late".into()], used: None },
+        FileOptions { filter, sql, na, absent: vec!["late".into()], ..FileOptions::default() },
     )
 }
 

@@ -134,6 +134,7 @@ fn text_from_outside_stays_text() {
         directory: Some(evil()),
         encoding: None,
         checks: Checks::absent(attack),
+        certificate: Some(Err(evil())),
     };
     let page = report(&record, &extras);
     assert_balanced(&page);

@@ -383,6 +383,7 @@ fn shuffled_responses_are_proved() {
         match &found.proof {
             Proof::Boundary { .. } => zero += 1,
             Proof::Ball(ball) => assert!(ball.unique),
+            Proof::Singular { .. } => panic!("there is one effect"),
             Proof::None { reason } => panic!("{reason}"),
         }
     }

@@ -185,7 +185,7 @@ fn draws_have_the_stated_variances() {
     let (own, _) = model([Some(0.8), Some(0.5)], Some(0.7));
     let fit = own.fit_at(&[]).unwrap();
     let node = Node { sd: f64::NAN, weight: 1.0, mean: fit.beta, factor: fit.lower, error: 0.0 };
-    let found = own.effects(&[node], &[Vec::new()], |_| ControlFlow::Continue(())).unwrap().unwrap();
+    let found = own.effects(&[node], &[Vec::new()], &mut |_| ControlFlow::Continue(())).unwrap().unwrap();
     let count = DRAWS as f64;
     for (e, effect) in found.effects.iter().enumerate() {
         let each = || found.deviations.chunks_exact(15);
