@@ -7,11 +7,11 @@ use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use certus_data::wire::{Answer, Ask, answer, ask, serve};
+use certus_data::wire::{Answer, Ask, answer, ask, asked, serve};
 use certus_data::{
     Batch, ColumnInfo, DataError, Described, ErrorKind, FileOptions, FileSource, Source, files_of,
 };
@@ -65,9 +65,26 @@ pub fn open(path: &Path, options: FileOptions) -> Result<Box<dyn Source>, Failur
 pub fn read() -> Result<Code, Failure> {
     // what a panic says is told by the other process
     std::panic::set_hook(Box::new(|_| ()));
-    let (mut from, mut to) =
-        (BufReader::new(std::io::stdin()), BufWriter::with_capacity(1 << 16, std::io::stdout()));
-    match serve(&mut from, &mut to) {
+    let (send, asks) = channel();
+    // a query may compute for ever without a row: when nobody waits for one any more, this process ends in its midst
+    std::thread::Builder::new()
+        .name("asks".into())
+        .spawn(move || {
+            let mut from = BufReader::new(std::io::stdin());
+            loop {
+                match asked(&mut from).transpose() {
+                    None => std::process::exit(0),
+                    Some(next) => {
+                        let last = next.is_err();
+                        if send.send(next).is_err() || last {
+                            return;
+                        }
+                    }
+                }
+            }
+        })
+        .map_err(|e| Failure::new(Code::WriteFailed, e.to_string()))?;
+    match serve(asks, &mut BufWriter::with_capacity(1 << 16, std::io::stdout())) {
         // the other process has ended
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(Code::Reached),
         Err(e) => Err(Failure::new(Code::Usage, format!("{COMMAND} is for certus itself: {e}"))),

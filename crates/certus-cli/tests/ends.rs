@@ -273,12 +273,29 @@ fn reading() {
         limited(1, &many, "while reading the keys; finished chunks are kept");
         signalled("reading the keys", Duration::from_millis(500), &many, "finished chunks are kept");
     }
+    no_reader_is_left(Path::new(data));
     let fifo = dir.join("pipe.csv");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     // nobody ever writes into it
     let fit = ["fit", "logistic", path(&fifo), "--response", "y"];
     limited(1, &fit, nothing);
     signalled("reading and preparing the data", Duration::from_millis(300), &fit, nothing);
+}
+
+/// The process that decodes a file ends with the one that asked it to, also in the middle of a query.
+fn no_reader_is_left(data: &Path) {
+    let data = fs::canonicalize(data).unwrap();
+    let reads = |process: &Path| {
+        let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        files.into_iter().any(|file| fs::read_link(file.path()).is_ok_and(|to| to == data))
+    };
+    let readers =
+        || fs::read_dir("/proc").into_iter().flatten().flatten().filter(|p| reads(&p.path())).count();
+    let began = Instant::now();
+    while readers() > 0 {
+        assert!(began.elapsed() < Duration::from_secs(5), "a process still reads {}", data.display());
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// A fit that is there is still there when the one that should replace it was stopped while its data were read.

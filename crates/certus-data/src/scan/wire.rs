@@ -114,20 +114,22 @@ pub fn answer(from: &mut dyn Read) -> io::Result<Answer> {
     })
 }
 
+/// Waits for what is asked next; `None` when nobody asks any more.
+pub fn asked(from: &mut dyn Read) -> io::Result<Option<Ask>> {
+    match receive(from) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Ok((ASKED, bytes)) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+        Err(e) => Err(e),
+    }
+}
+
 /// The other side: reads files as it is asked, until nobody asks any more.
-pub fn serve(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<()> {
+pub fn serve(asks: impl IntoIterator<Item = io::Result<Ask>>, to: &mut dyn Write) -> io::Result<()> {
     let mut source: Option<FileSource> = None;
-    loop {
-        let (tag, bytes) = match receive(from) {
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            other => other?,
-        };
-        let asked: Ask = match tag {
-            ASKED => serde_json::from_slice(&bytes)?,
-            _ => return Err(io::ErrorKind::InvalidData.into()),
-        };
+    for asked in asks {
         let mut broken = None;
-        let done = match (asked, &source) {
+        let done = match (asked?, &source) {
             (Ask::Open { paths, options }, _) => FileSource::open(&paths, options).map(|opened| {
                 broken = serde_json::to_vec(opened.described())
                     .map_err(io::Error::from)
@@ -155,6 +157,7 @@ pub fn serve(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<()> {
         }
         to.flush()?;
     }
+    Ok(())
 }
 
 /// The bytes of a batch of so many columns.
