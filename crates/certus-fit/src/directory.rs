@@ -267,8 +267,9 @@ impl FitDirectory {
                 }
             }
             self.disk.sync_directory(&self.path)?;
-            // flushed by `clean`; until then either place will do
-            self.disk.rename(&self.run_file(MANIFEST), &self.file(MANIFEST))
+            self.disk.rename(&self.run_file(MANIFEST), &self.file(MANIFEST))?;
+            // before the place that it comes from is removed
+            self.disk.sync_directory(&self.path)
         };
         steps().map_err(|e| Error::write(&self.path, e))
     }

@@ -67,7 +67,7 @@ fn products_and_nested_groups_are_written_out() {
         ("y ~ x + offset(log(n) + b)", "y ~ 1 + x + offset(log(n) + b)"),
         ("y ~ .x", "y ~ 1 + .x"),
         ("y ~ .", "y ~ 1 + ."),
-        ("y ~ 0 + . - a - `b c` + log(d) + (1 | g)", "y ~ 0 + log(d) + . - a - `b c` + (1 | g)"),
+        ("y ~ 0 + . - a - `b c` + log(d) + (1 | g)", "y ~ 0 + . - a - `b c` + log(d) + (1 | g)"),
         ("y ~ a*b + . - a", "y ~ 1 + b + a:b + . - a"),
     ] {
         assert_eq!(read(text).to_string(), meaning, "{text}");

@@ -173,7 +173,7 @@ fn missing_values_are_refused_or_dropped_with_their_number() {
             "3 of 5 rows",
             "'x' has 2 missing values, the first in row 2",
             "'y' has 1 missing value, the first in row 3",
-            "--missing drop",
+            "leave out the rows (`missing` drop)",
         ],
     );
     spec.missing = Missing::Drop;

@@ -167,7 +167,7 @@ fn every_crash_and_every_failure_leaves_a_whole_generation() {
         fs::remove_dir_all(folder.path()).unwrap();
     }
     println!("{count} crash states of checkpoints");
-    assert!(count > 20, "{count}");
+    assert!(count >= 20, "{count}");
 }
 
 #[test]

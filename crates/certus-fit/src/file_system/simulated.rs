@@ -168,6 +168,17 @@ pub(crate) fn tree(root: &Path) -> Tree {
     out
 }
 
+/// A tree in words, for the message of a test that fails.
+pub(crate) fn listed(tree: &Tree) -> String {
+    let line = |(path, bytes): (&PathBuf, &Option<Vec<u8>>)| match bytes {
+        None => format!("{}/", path.display()),
+        Some(bytes) => {
+            format!("{}: {}", path.display(), String::from_utf8_lossy(&bytes[..bytes.len().min(80)]))
+        }
+    };
+    tree.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// Puts a tree in the place of what is below a directory.
 pub(crate) fn restore(root: &Path, tree: &Tree) {
     let _ = fs::remove_dir_all(root);
@@ -208,6 +219,24 @@ impl Change {
             Change::Put(path, _) | Change::Take(path) => vec![parent_of(path)],
             Change::Move(from, to, _) => vec![parent_of(from), parent_of(to)],
         }
+    }
+
+    /// An earlier change after this one is durable: what was changed below a directory is gone with it, or has moved
+    /// with it.
+    fn then(&self, earlier: Change) -> Option<Change> {
+        let below = |path: &Path, directory: &Path| path != directory && path.starts_with(directory);
+        let place = |path: PathBuf| match self {
+            Change::Take(gone) | Change::Move(_, gone, _) if below(&path, gone) => None,
+            Change::Move(from, to, _) if below(&path, from) => {
+                Some(to.join(path.strip_prefix(from).expect("it is below")))
+            }
+            _ => Some(path),
+        };
+        Some(match earlier {
+            Change::Put(path, node) => Change::Put(place(path)?, node),
+            Change::Take(path) => Change::Take(place(path)?),
+            Change::Move(from, to, node) => Change::Move(place(from)?, place(to)?, node),
+        })
     }
 
     fn apply(&self, names: &mut Names) {
@@ -274,9 +303,15 @@ pub(crate) fn crashes(
                 continue;
             }
             Operation::SyncDirectory(path) => {
-                let (now, later): (Vec<_>, Vec<_>) =
-                    pending.into_iter().partition(|change| change.places().contains(&path.as_path()));
-                now.iter().for_each(|change| change.apply(&mut durable));
+                let mut later = Vec::new();
+                for change in pending {
+                    if change.places().contains(&path.as_path()) {
+                        change.apply(&mut durable);
+                        later = later.into_iter().filter_map(|earlier| change.then(earlier)).collect();
+                    } else {
+                        later.push(change);
+                    }
+                }
                 pending = later;
                 continue;
             }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use self::table::Table;
 pub use self::types::{Chunk, GroupResult, Key, Manifest};
-use crate::atomic::{is_temporary, write_on};
+use crate::atomic::{is_temporary, parent_of, write_on};
 use crate::checksum::{verify_checksum, with_checksum};
 use crate::directory::RUN;
 use crate::error::Error;
@@ -60,7 +60,11 @@ impl ManyDirectory {
         shared: bool,
         overwrite: bool,
     ) -> Result<Self, Error> {
-        disk.create_dir_all(path).map_err(|e| Error::cannot_create(path, e))?;
+        let failed = |e| Error::cannot_create(path, e);
+        if !path.exists() {
+            disk.create_dir_all(path).map_err(failed)?;
+            disk.sync_directory(parent_of(path)).map_err(failed)?;
+        }
         let mut directory = Self::at(disk, path);
         directory._lock = lock(path, shared)?;
         directory.recover()?;
@@ -89,6 +93,9 @@ impl ManyDirectory {
         }
         let chunks = directory.work.join(CHUNKS);
         directory.disk.create_dir_all(&chunks).map_err(|e| Error::cannot_create(&chunks, e))?;
+        // the names of directories are there before what is moved out of them
+        directory.disk.sync_directory(&directory.work).map_err(failed)?;
+        directory.disk.sync_directory(path).map_err(failed)?;
         if directory.manifest().is_err() {
             write_on(&*directory.disk, &directory.work.join(MANIFEST), &with_checksum(manifest))?;
         }

@@ -1,7 +1,7 @@
 //! Many fits are replaced as a whole.
 
 use super::*;
-use crate::file_system::simulated::{Failing, Simulated, crashes, restore, tree};
+use crate::file_system::simulated::{Failing, Simulated, crashes, listed, restore, tree};
 
 fn manifest(word: &str) -> Manifest {
     Manifest {
@@ -84,7 +84,7 @@ fn every_crash_leaves_the_old_fits_or_the_new_ones() {
         } else {
             assert_eq!(read(&path).unwrap().fingerprint, "old", "{done}");
             let at_rest = ManyDirectory::at(Arc::new(Disk), &path);
-            at_rest.check().unwrap();
+            at_rest.check().unwrap_or_else(|e| panic!("{e}: {done}"));
             made(&path, "new");
             assert_eq!(seen(&path), "new", "{done}");
         }
@@ -95,7 +95,7 @@ fn every_crash_leaves_the_old_fits_or_the_new_ones() {
     let (all, mut old, mut new) = (disk.asked(), 0, 0);
     let count = crashes(&root, &before, &disk, &mut |state, done| {
         restore(&root, state);
-        *(if left(&format!("{done}")) { &mut new } else { &mut old }) += 1;
+        *(if left(&format!("{done}:\n{}", listed(state))) { &mut new } else { &mut old }) += 1;
     });
     println!("{count} crash states: {old} with the old fits, {new} with the new ones");
     assert!(old > 20 && new > 20 && old + new == count, "{old} {new} {count}");
