@@ -68,7 +68,7 @@ fn products_and_nested_groups_are_written_out() {
         ("y ~ .x", "y ~ 1 + .x"),
         ("y ~ .", "y ~ 1 + ."),
         ("y ~ 0 + . - a - `b c` + log(d) + (1 | g)", "y ~ 0 + . - a - `b c` + log(d) + (1 | g)"),
-        ("y ~ a*b + . - a", "y ~ 1 + b + a:b + . - a"),
+        ("y ~ a*b + . - a", "y ~ 1 + . - a + b + a:b"),
     ] {
         assert_eq!(read(text).to_string(), meaning, "{text}");
     }

@@ -8,7 +8,8 @@
 
 use certus::linalg;
 
-use super::group::{GroupRows, Integral, Nodes};
+use super::group::{GroupRows, Integral};
+use super::nodes::Nodes;
 use super::{Collapsed, ObjectiveValue};
 use certus_models::Error;
 use certus_models::error::NotFinite;

@@ -5,7 +5,7 @@
 
 use pulp::Simd;
 
-use super::group::Nodes;
+use super::nodes::Nodes;
 
 /// Columns are filled up to a multiple of this.
 const WIDTH: usize = 4;
@@ -262,7 +262,7 @@ fn rest<S: Simd>(
     }
 }
 
-/// Σ a b for R rows b, one after the other; the length of a is a multiple of [`super::group::LANES`].
+/// Σ a b for R rows b, one after the other; the length of a is a multiple of [`super::nodes::LANES`].
 #[inline(always)]
 fn dots<S: Simd, const R: usize>(simd: S, a: &[f64], b: &[f64]) -> [f64; R] {
     let (a, _) = S::as_simd_f64s(a);

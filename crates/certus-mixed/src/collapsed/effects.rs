@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use certus::linalg;
 
-use super::group::{EPSILON, Nodes};
+use super::group::EPSILON;
+use super::nodes::Nodes;
 use super::{Collapsed, Mixture, Node, Predictors};
 use crate::evaluations::{Packed, recall};
 use crate::journal::{Journal, key};

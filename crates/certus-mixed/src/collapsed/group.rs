@@ -8,8 +8,9 @@
 
 use std::f64::consts::{PI, TAU};
 
-use certus_likelihood::special::exp;
 use certus_likelihood::{Datum, Likelihood};
+
+use super::nodes::{LANES, Nodes, Spaced};
 
 /// The relative error aimed at where it counts.
 pub(crate) const EPSILON: f64 = 1e-10;
@@ -26,9 +27,6 @@ const STEPS: usize = 200;
 
 /// Rows worked on at a time.
 pub(super) const RUN: usize = 32;
-/// The number of nodes is a multiple of this.
-pub(crate) const LANES: usize = 8;
-
 /// The rows of one group.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupRows<'a> {
@@ -67,40 +65,6 @@ pub(crate) struct Integral {
     height: f64,
     centre: f64,
     lean: f64,
-}
-
-/// Equally spaced nodes: first + k·step.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spaced {
-    pub(crate) first: f64,
-    pub(crate) step: f64,
-    pub(crate) count: usize,
-}
-
-/// What the nodes of a group hold, reused from group to group.
-#[derive(Default)]
-pub(crate) struct Nodes {
-    /// u_k.
-    pub(crate) u: Vec<f64>,
-    /// First ψ(u_k), then p_k, the posterior weights.
-    pub(crate) p: Vec<f64>,
-    /// w_i φ_i′(u_k), row after row.
-    pub(crate) slope: Vec<f64>,
-    /// w_i φ_i″(u_k).
-    pub(crate) curvature: Vec<f64>,
-}
-
-impl Nodes {
-    /// E w_i φ_i′.
-    pub(crate) fn mean_slope(&self, i: usize) -> f64 {
-        let count = self.u.len();
-        self.p.iter().zip(&self.slope[i * count..][..count]).map(|(p, s)| p * s).sum()
-    }
-
-    /// ψ becomes weights; returns Σ e^{least − ψ}.
-    pub(super) fn weigh(&mut self, least: f64) -> f64 {
-        pulp::Arch::new().dispatch(Weigh { p: &mut self.p, least })
-    }
 }
 
 impl GroupRows<'_> {
@@ -348,14 +312,14 @@ impl GroupRows<'_> {
     /// What rounding may move t_i + s_i u_k by: the products and sums of t_i, the design that they are of, and the
     /// nodes (K11).
     fn blur(&self, i: usize, nodes: &Nodes) -> f64 {
-        let steps = (self.s[i].abs() + self.shift.abs()) * farthest(nodes);
+        let steps = (self.s[i].abs() + self.shift.abs()) * nodes.farthest();
         0.5 * f64::EPSILON * ((self.columns + 5) as f64 * self.reach[i] + 8.0 * steps)
     }
 
     /// The sum of the sizes of the numbers that make up w_iφ_i, where |w_iφ_i′| is at most `slope`, or on average so.
     fn terms(&self, i: usize, nodes: &Nodes, slope: f64) -> f64 {
         let (datum, w) = (self.data[i], self.weight[i]);
-        let reach = self.t[i].abs() + self.s[i].abs() * farthest(nodes);
+        let reach = self.t[i].abs() + self.s[i].abs() * nodes.farthest();
         if w > 0.0 { w * self.likelihood.terms(reach, slope / w, datum) } else { 0.0 }
     }
 
@@ -372,7 +336,7 @@ impl GroupRows<'_> {
         // the terms u²/2, the logarithm, and the sum over the nodes in eight lanes
         let own = of.log.abs() + (of.mode.abs() + 2.0).powi(2) + 2.0;
         let mut sum = ROUNDING * own + f64::EPSILON * (count / LANES) as f64;
-        let mut worst = ROUNDING * farthest(nodes).powi(2);
+        let mut worst = ROUNDING * nodes.farthest().powi(2);
         for i in 0..self.t.len() {
             let blur = self.blur(i, nodes);
             let slope = self.mean_size(i, mean(i));
@@ -387,38 +351,6 @@ impl GroupRows<'_> {
 /// w times a bound that may be infinite; a weight of 0 makes it 0.
 pub(crate) fn weighted(w: f64, bound: f64) -> f64 {
     if w > 0.0 { w * bound } else { 0.0 }
-}
-
-/// The largest |u_k|.
-fn farthest(nodes: &Nodes) -> f64 {
-    nodes.u[0].abs().max(nodes.u[nodes.u.len() - 1].abs())
-}
-
-/// p ← e^{least − p} over its sum, which is returned, vectorised.
-struct Weigh<'a> {
-    p: &'a mut [f64],
-    least: f64,
-}
-
-impl pulp::NullaryFnOnce for Weigh<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn call(self) -> f64 {
-        let Weigh { p, least } = self;
-        let mut lanes = [0.0; LANES];
-        let (runs, _) = p.as_chunks_mut::<LANES>();
-        for run in &mut *runs {
-            for k in 0..LANES {
-                run[k] = exp(least - run[k]);
-                lanes[k] += run[k];
-            }
-        }
-        let sum: f64 = lanes.iter().sum();
-        let part = 1.0 / sum;
-        runs.iter_mut().for_each(|run| run.iter_mut().for_each(|p| *p *= part));
-        sum
-    }
 }
 
 /// Where the nodes are, and on what grounds.

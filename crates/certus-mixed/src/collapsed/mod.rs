@@ -23,6 +23,7 @@ mod estimate;
 mod exclude;
 pub(crate) mod group;
 mod mixture;
+pub(crate) mod nodes;
 mod posterior;
 mod profile;
 mod recalled;

@@ -10,7 +10,8 @@ use std::f64::consts::PI;
 use certus_likelihood::special::exp;
 
 use super::group::GroupView;
-use crate::collapsed::group::{GroupRows, Spaced};
+use crate::collapsed::group::GroupRows;
+use crate::collapsed::nodes::Spaced;
 
 /// The relative error aimed at.
 const EPSILON: f64 = 1e-9;

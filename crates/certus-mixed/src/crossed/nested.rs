@@ -9,7 +9,8 @@ use super::conditional::Conditional;
 use super::error::Error;
 use super::inner::Inner;
 use super::model::CrossedModel;
-use crate::collapsed::group::{GroupRows, Integral, Nodes};
+use crate::collapsed::group::{GroupRows, Integral};
+use crate::collapsed::nodes::Nodes;
 
 /// The relative errors aimed at, of an inner integral and of an outer sum.
 const INNER: f64 = 1e-11;

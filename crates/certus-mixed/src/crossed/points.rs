@@ -7,7 +7,8 @@ use certus_likelihood::special::exp;
 
 use super::group::GroupView;
 use super::mode::Mode;
-use crate::collapsed::group::{GroupRows, Nodes};
+use crate::collapsed::group::GroupRows;
+use crate::collapsed::nodes::Nodes;
 use crate::linear::small;
 
 /// The relative error aimed at for one effect.
