@@ -54,6 +54,15 @@ fn a_gap_with_every_rounding_error() {
     std::fs::write(&file, forged).unwrap();
     certus_fit::rewrite_manifest(&proved).unwrap();
     expect(&certus(&["verify", proved.to_str().unwrap()]), 14, "gap");
+    // where the gap is nothing but rounding
+    let line = ["fit", "linear", base[2], "--response", "y", "--features", "a,b", "--sigma", "2", "--rigorous"];
+    let out = dir.join("line");
+    expect(&certus(&[&line[..], &["--out", out.to_str().unwrap()]].concat()), 0, "at most");
+    expect(
+        &certus(&["verify", out.to_str().unwrap()]),
+        0,
+        "confirmed    gap with every rounding error included",
+    );
     // what has no such proof is refused, and not fitted without it
     for more in [&["--group", "g", "--group-sd", "1"][..], &["--factor", "diagonal"], &["--group", "g"]] {
         expect(&with(&[more, &["--rigorous"]].concat()), 64, "--rigorous applies only to linear");

@@ -325,7 +325,7 @@ fn attack(first: usize, count: usize) -> (usize, f64, usize, usize) {
     let (mut proved, mut worst, mut expected, mut without) = (0, 0.0f64, 0, 0);
     for kind in first..first + count {
         let mut noise = Noise(1000 + kind as u64);
-        (0..20).for_each(|_| drop(noise.next()));
+        (0..20).for_each(|_| _ = noise.next());
         let rows = adverse(kind, &mut noise);
         let criterion = if kind % 2 == 0 { Criterion::Reml } else { Criterion::Ml };
         let Some(found) = compared(&rows, criterion) else { continue };

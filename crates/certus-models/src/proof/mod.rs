@@ -5,8 +5,7 @@
 mod hints;
 mod rigorous;
 
-pub(crate) use rigorous::ROUNDING;
-pub use rigorous::Rigorous;
+pub use rigorous::{ROUNDING, Rigorous};
 
 use certus::{Factor, Gaussian, linalg, parallel};
 use certus_check::{

@@ -19,7 +19,7 @@ use crate::ranks::Ranks;
 /// The theorem of certificates of version 1, as [`Glm::gap`] names it.
 const THEOREM: &str = "Theorem D";
 /// What follows the label of a theorem that was applied in balls.
-pub(crate) const ROUNDING: &str = ", rounding included";
+pub const ROUNDING: &str = ", rounding included";
 /// Both.
 const STATED: &str = "Theorem D, rounding included";
 
