@@ -55,7 +55,8 @@ fn a_gap_with_every_rounding_error() {
     certus_fit::rewrite_manifest(&proved).unwrap();
     expect(&certus(&["verify", proved.to_str().unwrap()]), 14, "gap");
     // where the gap is nothing but rounding
-    let line = ["fit", "linear", base[2], "--response", "y", "--features", "a,b", "--sigma", "2", "--rigorous"];
+    let line =
+        ["fit", "linear", base[2], "--response", "y", "--features", "a,b", "--sigma", "2", "--rigorous"];
     let out = dir.join("line");
     expect(&certus(&[&line[..], &["--out", out.to_str().unwrap()]].concat()), 0, "at most");
     expect(

@@ -5,8 +5,9 @@ use certus_data::Prepared;
 use certus_likelihood::Link;
 use certus_models::Error;
 
+use crate::variance::effect_rows::each_row;
 use crate::variance::names::UnknownScales;
-use crate::variance::several::{EffectTerms, each_row};
+use crate::variance::several::EffectTerms;
 
 /// Moments of the columns of fixed effects and of group effects over the rows, weighted.
 pub(crate) struct ColumnMoments {

@@ -5,6 +5,7 @@
 
 pub(crate) mod corrected;
 pub(crate) mod crossed;
+pub(crate) mod effect_rows;
 pub(crate) mod engine;
 pub(crate) mod explained;
 pub(crate) mod gridded;

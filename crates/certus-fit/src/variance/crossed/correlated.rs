@@ -16,9 +16,10 @@ use certus_mixed::{Journal, ScaleObserver, Stage};
 use certus_models::Error;
 use certus_models::error::InvalidModel;
 
+use crate::variance::effect_rows::EffectRows;
 use crate::variance::names::UnknownScales;
 use crate::variance::profiled::{CUT, PROFILED, Profiled};
-use crate::variance::several::{EffectRows, EffectTerms, ProvedBall, SeveralEffects, hardly_apart, watching};
+use crate::variance::several::{EffectTerms, ProvedBall, SeveralEffects, hardly_apart, watching};
 
 /// Correlated effects that are integrated out together, at most.
 pub(crate) const MOST_CORRELATED: usize = 3;

@@ -8,8 +8,9 @@ use certus_mixed::crossed::{CrossedModel, Error as CrossedError, Method, Observa
 use certus_models::Error;
 use certus_models::error::InvalidModel;
 
+use crate::variance::effect_rows::EffectRows;
 use crate::variance::names::UnknownScales;
-use crate::variance::several::{EffectRows, EffectTerms};
+use crate::variance::several::EffectTerms;
 
 /// A model with several group effects whose sds are not given.
 pub(crate) struct CrossedMixed {

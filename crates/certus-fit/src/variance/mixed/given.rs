@@ -15,11 +15,11 @@ use certus_models::Error;
 use super::estimate::STREAM;
 use super::model::LinearMixed;
 use crate::request::Request;
+use crate::variance::effect_rows::each_row;
 use crate::variance::engine::{ClosedForm, GivenEffects, JointLaw};
 use crate::variance::mixture::Law;
 use crate::variance::names::UnknownScales;
 use crate::variance::request::given_as_they_vary;
-use crate::variance::several::each_row;
 
 /// Multiplications of a pass over the rows beyond which crossed groups are integrated out although all is given.
 const TREE_WORK: f64 = 1e9;

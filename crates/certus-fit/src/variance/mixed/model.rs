@@ -8,9 +8,10 @@ use certus_mixed::linear::{
 use certus_models::Error;
 use certus_models::error::InvalidModel;
 
+use crate::variance::effect_rows::{EffectRow, each_row};
 use crate::variance::engine::JointLaw;
 use crate::variance::names::UnknownScales;
-use crate::variance::several::{EffectRow, EffectTerms, each_row, hardly_apart};
+use crate::variance::several::{EffectTerms, hardly_apart};
 
 /// The rows of a linear mixed model, summed up.
 pub(crate) struct LinearMixed {
