@@ -4,9 +4,12 @@
 
 mod hints;
 mod rigorous;
+mod sd;
+mod sd_nodes;
 
 pub(crate) use rigorous::ROUNDING;
 pub use rigorous::Rigorous;
+pub use sd::{SdRow, SdSubject};
 
 use certus::{Factor, Gaussian, linalg, parallel};
 use certus_check::{

@@ -12,7 +12,7 @@ const CRATES: [(&str, &[&str]); 11] = [
     ("certus-check", &[]),
     ("certus-likelihood", &["certus"]),
     ("certus-verify", &["certus-likelihood"]),
-    ("certus-models", &["certus", "certus-likelihood", "certus-verify"]),
+    ("certus-models", &["certus", "certus-check", "certus-likelihood", "certus-verify"]),
     ("certus-mixed", &["certus", "certus-likelihood", "certus-models"]),
     ("certus-data", &["certus", "certus-likelihood", "certus-models"]),
     (
