@@ -362,14 +362,11 @@ pub fn check_sd_block(certificate: &SdCertificate, block: usize, bytes: &[u8]) -
             }
         }
     }
-    for (found, stated) in ends.iter().flatten().zip(own.ends.iter().flatten()) {
+    let both = ends.iter().flatten().zip(own.ends.iter().flatten());
+    for ((found, stated), what) in both.zip(["a gradient", "a curvature"].into_iter().cycle()) {
         let apart = apart(&found.parts, found.rad, &stated.parts, certificate.dim());
         if apart.is_nan() || apart > stated.rad {
-            return Err(wrong(if found.parts.len() > certificate.dim() {
-                "a curvature"
-            } else {
-                "a gradient"
-            }));
+            return Err(wrong(what));
         }
     }
     Ok(())
