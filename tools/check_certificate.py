@@ -62,7 +62,9 @@ class Lines:
         return words[0]
 
     def whole(self, key):
-        word = self.word(key)
+        return self.as_whole(self.word(key))
+
+    def as_whole(self, word):
         require(word.isascii() and word.isdigit() and int(word) < 2**48, f"line {self.at}: a whole number is expected")
         return int(word)
 
@@ -86,7 +88,9 @@ class Lines:
         return [self.numbers(key, i + 1) for i in range(d)]
 
     def hash(self, key):
-        word = self.word(key)
+        return self.as_hash(self.word(key))
+
+    def as_hash(self, word):
         require(len(word) == 64 and all(c in "0123456789abcdefABCDEF" for c in word), f"line {self.at}: a hash")
         return bytes.fromhex(word)
 
@@ -95,18 +99,8 @@ def rows_of_triangle(flat, d):
     return [flat[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2] for i in range(d)]
 
 
-def read(text):
-    """Section 2."""
-    lines = Lines(text)
-    p = {}
-    version = lines.words("certus-proof")
-    require(len(version) > 0, "no version")
-    if version != ["1"]:
-        raise NotCheckable("another version")
-    p["claim"] = lines.word("claim")
-    if p["claim"] not in ("gap-of-all-gaussians", "kl-from-linear-posterior"):
-        raise NotCheckable("another claim")
-    p["bound"] = lines.one("bound")
+def read_model(lines, p):
+    """The lines on the model, which all claims have."""
     p["likelihood"] = lines.word("likelihood")
     if p["likelihood"] not in ("linear", "logistic", "binomial", "poisson"):
         raise NotCheckable("another likelihood")
@@ -130,6 +124,24 @@ def read(text):
     else:
         p["diagonal"] = False
         p["J"] = [lines.numbers("prior-row", d) for _ in range(d)]
+    return d
+
+
+def read(text):
+    """Section 2."""
+    lines = Lines(text)
+    p = {}
+    version = lines.words("certus-proof")
+    require(len(version) > 0, "no version")
+    if version != ["1"]:
+        raise NotCheckable("another version")
+    p["claim"] = lines.word("claim")
+    if p["claim"] not in ("gap-of-all-gaussians", "kl-from-linear-posterior", "sd-interval"):
+        raise NotCheckable("another claim")
+    if p["claim"] == "sd-interval":
+        return read_sd(lines, p)
+    p["bound"] = lines.one("bound")
+    d = read_model(lines, p)
     p["rows"] = lines.whole("rows")
     p["block_rows"] = lines.whole("block-rows")
     if not 1 <= p["block_rows"] <= 2**20:
@@ -427,8 +439,228 @@ def check_block(p, block, data, count):
         require(apart <= Decimal(radius), f"{key} of a block is {float(apart):.3e} away, and {radius:.3e} is stated")
 
 
+# Section 10: the sd of an effect
+
+
+def read_sd(lines, p):
+    p["between"] = lines.numbers("sd-between", 2)
+    d = read_model(lines, p)
+    if p["likelihood"] not in ("logistic", "binomial") or not p["diagonal"]:
+        raise NotCheckable("another likelihood or prior")
+    p["rows"], groups = lines.whole("rows"), lines.whole("groups")
+    p["root"] = lines.hash("root")
+    p["factor"] = lines.triangle("factor-row", d)
+    if lines.word("theorem") != "K3":
+        raise NotCheckable("another theorem")
+    p["radius"], p["lambda"] = lines.one("radius"), lines.one("lambda")
+    p["points"] = []
+    for name in ("inside", "upper") if p["between"][0] == 0 else ("inside", "upper", "lower"):
+        p["points"].append((lines.one(name + "-sd"), lines.numbers(name + "-mean", d)))
+    p["blocks"], found = [], 0
+    while found < groups:
+        words = lines.words("block")
+        require(len(words) == 2, "a block has a hash and a number of groups")
+        block = {"hash": lines.as_hash(words[0]), "groups": [], "ends": []}
+        for _ in range(lines.as_whole(words[1])):
+            group = {"rows": lines.whole("group"), "integrals": []}
+            for _ in p["points"]:
+                words = lines.words("integral")
+                require(len(words) == 9, "an integral has nine values")
+                group["integrals"].append([lines.number(w) for w in words[:5]] + [lines.as_whole(w) for w in words[5:]])
+            block["groups"].append(group)
+        found += len(block["groups"])
+        for _ in p["points"][1:]:
+            end = [lines.numbers("gradient", 1 + d), lines.numbers("curvature", 1 + d * (d + 1) // 2)]
+            block["ends"].append([(stated[0], stated[1:]) for stated in end])
+        p["blocks"].append(block)
+    require(lines.words("end") == [], "end has no values")
+    require(all(not line.strip() for line in lines.lines[lines.at :]), "nothing may follow end")
+    sizes = [group["rows"] for block in p["blocks"] for group in block["groups"]]
+    (low, high), sds = p["between"], [sd for sd, _ in p["points"]]
+    for holds, what in (
+        (len(sizes) == groups and sum(sizes) == p["rows"], "so many rows and groups"),
+        (0 <= low < high, "an interval"),
+        (sds[0] < high and (sds[0] > low or low == sds[0] == 0), "a point inside"),
+        (sds[1] == high and (low == 0 or sds[2] == low), "points at the ends"),
+        (all(j >= 0 for j in (p["J"][i][i] for i in range(d))), "J >= 0"),
+        (all(scale > 1e-50 for _, scale in p["columns"]), "scale > 1e-50"),
+        (all(row[-1] > 0 for row in p["factor"]), "the diagonal of the factor is positive"),
+        (p["radius"] > 0 and p["lambda"] > 0, "radius and lambda are positive"),
+        (all(size > 0 for size in sizes), "every group has a row"),
+        (all(sum(g["rows"] for g in b["groups"]) <= 2**20 for b in p["blocks"]), "short blocks"),
+        (all(s[0] >= 0 for b in p["blocks"] for end in b["ends"] for s in end), "radii are not negative"),
+        (all(i[0] >= 0 for b in p["blocks"] for g in b["groups"] for i in g["integrals"]), "radii are not negative"),
+    ):
+        require(holds, what)
+    return p
+
+
+def prove_sd(p):
+    """The least of the differences at the ends, in rational numbers."""
+    d, margins = p["d"], []
+    c_matrix = [[Fraction(p["factor"][i][j]) if j <= i else Fraction(0) for j in range(d)] for i in range(d)]
+    transposed = [list(column) for column in zip(*c_matrix)]
+    j_matrix = [[Fraction(x) for x in row] for row in p["J"]]
+    prior = product(transposed, product(j_matrix, c_matrix))
+    groups = [group["integrals"] for block in p["blocks"] for group in block["groups"]]
+    for end in range(1, len(p["points"])):
+        gain = Fraction(0)
+        for integrals in groups:
+            gain += Fraction(integrals[end][1]) - Fraction(integrals[0][1])
+            gain -= Fraction(integrals[end][0]) + Fraction(integrals[0][0])
+        away = []
+        for j in range(d):
+            b, a, mu = (Fraction(x) for x in (p["points"][end][1][j], p["points"][0][1][j], p["prior_mean"][j]))
+            gain += j_matrix[j][j] * (b - a) * (b + a - 2 * mu) / 2
+            away.append([j_matrix[j][j] * (b - mu)])
+        gradient, curvature = flat(product(transposed, away)), [Fraction(0)] * (d * (d + 1) // 2)
+        g_rad = k_rad = Fraction(0)
+        for block in p["blocks"]:
+            (r1, slope), (r2, bend) = block["ends"][end - 1]
+            gradient = [a + Fraction(b) for a, b in zip(gradient, slope)]
+            curvature = [a + Fraction(b) for a, b in zip(curvature, bend)]
+            g_rad, k_rad = g_rad + Fraction(r1), k_rad + Fraction(r2)
+        whole = full(rows_of_triangle(curvature, d), d)
+        whole = [[whole[i][j] + prior[i][j] for j in range(d)] for i in range(d)]
+        least = least_eigenvalue(whole, k_rad, Fraction(p["lambda"]))
+        require(least is not None and least > 0, "lambda is not proved")
+        steep = norm_above(gradient) + g_rad
+        require(2 * steep < least * Fraction(p["radius"]), "the gradient asks for a larger radius")
+        margins.append(gain - steep**2 / (2 * least))
+    require(all(margin > 0 for margin in margins), "the objective is not proved to be lower at an end")
+    return float(min(margins))
+
+
+def integral_of(rows, origin, step, height, below, above, inner):
+    """-log of the integral with its error; and nodes, terms, errors of their sums, and the share of the interval."""
+    grain = Decimal(2) ** 30
+    legal = step > 0 and height > 0 and all(x * grain == int(x * grain) for x in (origin, step))
+    legal = legal and abs(origin) + step * max(below, above) <= 2**20 and inner[0] <= below and inner[1] <= above
+    require(legal, "the nodes are not legal")
+    nodes = [origin + k * step for k in range(-below, above + 1)]
+    psi, slope = [u * u / 2 for u in nodes], list(nodes)
+    size = Decimal(1)
+    for row in rows:
+        for k, u in enumerate(nodes):
+            t = row["t"] + row["s"] * u
+            e = (-abs(t)).exp()
+            sigma = 1 / (1 + e) if t >= 0 else e / (1 + e)
+            psi[k] += row["w"] * (row["n"] * ((1 + e).ln() + max(t, Decimal(0))) - row["y"] * t)
+            slope[k] += row["w"] * row["s"] * (row["n"] * sigma - row["y"])
+            row["slopes"].append(row["n"] * sigma - row["y"])
+            row["sigmas"].append(sigma)
+        size += row["w"] * row["n"] * (1 + abs(row["t"]) + abs(row["s"]) * (abs(origin) + step * max(below, above)))
+    if size > 10**12:
+        raise NotCheckable("a group is too large")
+    # what 50 digits leave of psi and of its slope
+    wrong = SMALL * size * size
+    terms = [(psi[below] - x).exp() for x in psi]
+    total = step * sum(terms)
+    largest = max(abs(row["s"]) for row in rows)
+    require(largest * height <= 2, "the strip is too high")
+    loss = Decimal("0.154") * height**2 * sum(row["w"] * row["n"] * row["s"] ** 2 for row in rows) + height**2 / 2
+    lean = abs(slope[below]) + wrong
+    turns = TWO_PI * height / step
+    strip = 2 * TWO_PI.sqrt() * (loss + lean**2 / 2 + wrong).exp() / (turns.exp() - 1) * (1 + SMALL)
+    tails = Decimal(0)
+    for k, outward in ((0, -1), (-1, 1)):
+        down = outward * slope[k] - wrong
+        require(down > 0, "the nodes end too early")
+        tails += step * terms[k] * (1 + 2 * wrong) / ((step * down).exp() - 1) * (1 + SMALL)
+    error = (strip + tails) / total + 4 * wrong
+    require(error < Decimal("0.05"), "the integral is not enclosed")
+    share = Decimal(1)
+    for k, outward in ((below - inner[0], -1), (below + inner[1], 1)):
+        down = outward * slope[k] - wrong
+        share = share - terms[k] / down / total if down > 0 else Decimal(0)
+    share = max(share - 4 * error, Decimal(0))
+    return psi[below] - total.ln(), 2 * error + wrong, terms, share
+
+
+def check_sd_block(p, k, data, first):
+    block, d = p["blocks"][k], p["d"]
+    require(hashlib.sha256(b"\x00" + data).digest() == block["hash"], "a block has another hash")
+    width = len(p["columns"]) + 6
+    columns = [(Decimal(centre), Decimal(scale)) for centre, scale in p["columns"]]
+    factor = [[Decimal(x) for x in row] for row in p["factor"]]
+    radius = Decimal(p["radius"])
+    pairs = [(i, j) for i in range(d) for j in range(i + 1)]
+    for at, (sd, mean) in enumerate(p["points"]):
+        gradient, curvature = [Decimal(0)] * d, [Decimal(0)] * len(pairs)
+        rads = [Decimal(0)] * 2
+        row_number = 0
+        for number, group in enumerate(block["groups"]):
+            rows = []
+            for _ in range(group["rows"]):
+                values = struct.unpack_from(f"<{width}d", data, 8 * width * row_number)
+                row_number += 1
+                require(all(abs(v) <= 1e50 for v in values), "a row has a number that it must not have")
+                z, own, y, trials, offset, weight = (Decimal(v) for v in values[-6:])
+                require(own == first + number, "a row belongs to another group")
+                if p["likelihood"] == "logistic":
+                    legal = trials == 1 and y in (0, 1)
+                else:
+                    legal = y == int(y) and trials == int(trials) and 0 <= y <= trials
+                require(legal and weight >= 0, "a row has a response or weight that it must not have")
+                v = [Decimal(1)] if p["intercept"] else []
+                v += [(Decimal(x) - centre) / scale for x, (centre, scale) in zip(values, columns)]
+                t = offset + sum(a * Decimal(m) for a, m in zip(v, mean))
+                a = [sum(v[i] * factor[i][j] for i in range(j, d)) for j in range(d)]
+                if sum(abs(x) for x in v) * (1 + sum(abs(Decimal(m)) for m in mean)) + abs(offset) > 10**12:
+                    raise NotCheckable("a predictor is too large")
+                row = {"t": t, "s": Decimal(sd) * z, "y": y, "n": trials, "w": weight, "a": a}
+                rows.append(row | {"slopes": [], "sigmas": []})
+            rad, stated, origin, step, height, below, above, *inner = group["integrals"][at]
+            nodes = (Decimal(origin), Decimal(step), Decimal(height), below, above, inner)
+            value, error, terms, share = integral_of(rows, *nodes)
+            require(abs(value - Decimal(stated)) + error <= Decimal(rad), "an integral is not proved to be as stated")
+            if at == 0:
+                continue
+            total, moved = sum(terms), Decimal(0)
+            b, spread = [Decimal(0)] * d, Decimal(0)
+            for row in rows:
+                norm = sum(x * x for x in row["a"]).sqrt()
+                reach = norm * radius
+                moved += row["w"] * row["n"] * reach
+                inside = [row["sigmas"][node] for node in (below - inner[0], below + inner[1])]
+                row["least"] = row["w"] * row["n"] * min(s * (1 - s) for s in inside) * (-reach).exp()
+                slope = row["w"] * sum(q * s for q, s in zip(terms, row["slopes"])) / total
+                gradient = [g + slope * x for g, x in zip(gradient, row["a"])]
+                rads[0] += norm * (row["w"] * row["n"] * 6 * error + SMALL)
+                b = [g + row["least"] * row["s"] * x for g, x in zip(b, row["a"])]
+                spread += row["least"] * row["s"] ** 2
+                rads[1] += norm**2 * row["w"] * row["n"] * SMALL * (1 + abs(row["s"])) ** 2
+            share *= (-moved).exp()
+            for row in rows:
+                for place, (i, j) in enumerate(pairs):
+                    curvature[place] += share * row["least"] * row["a"][i] * row["a"][j]
+            for place, (i, j) in enumerate(pairs):
+                curvature[place] -= share * b[i] * b[j] / (1 + spread)
+        if at == 0:
+            continue
+        for own, mine, (rad, stated) in zip((gradient, curvature), rads, block["ends"][at - 1]):
+            twice = [1] * d if own is gradient else [1 if i == j else 2 for i, j in pairs]
+            apart = sum(t * (x - Decimal(y)) ** 2 for t, x, y in zip(twice, own, stated)).sqrt() * (1 + SMALL) + mine
+            require(apart <= Decimal(rad), f"sums of a block are {float(apart):.3e} away, and {rad:.3e} is stated")
+
+
+def check_sd(p, rows):
+    require(tree(block["hash"] for block in p["blocks"]) == p["root"], "another root")
+    margin = prove_sd(p)
+    width = 8 * (len(p["columns"]) + 6)
+    require(len(rows) == width * p["rows"], "another number of rows")
+    first = begin = 0
+    for k, block in enumerate(p["blocks"]):
+        length = width * sum(group["rows"] for group in block["groups"])
+        check_sd_block(p, k, rows[begin : begin + length], first)
+        first, begin = first + len(block["groups"]), begin + length
+    return p, margin
+
+
 def check(text, rows):
     p = read(text)
+    if p["claim"] == "sd-interval":
+        return check_sd(p, rows)
     require(tree(block["hash"] for block in p["blocks"]) == p["root"], "another root")
     bound = prove(p)
     width = 8 * (len(p["columns"]) + 4)
@@ -448,6 +680,14 @@ def judge(proof):
         return 1, f"not proved: {why}"
     except NotCheckable as why:
         return 2, f"not checkable: {why}"
+    if p["claim"] == "sd-interval":
+        flat = all(p["J"][j][j] == 0 for j in range(p["d"]))
+        return 0, (
+            f"proved: the {'' if flat else 'penalised '}likelihood of the coefficients and the sd of one effect has a local "
+            f"maximum at an sd between {p['between'][0]!r} and {p['between'][1]!r}, for the {p['likelihood']} regression of "
+            f"{p['rows']} rows (SHA-256 {p['root'].hex()}) on {p['d']} coefficients (at its ends the objective is lower by "
+            f"at least {bound!r} nats)."
+        )
     claims = {
         "gap-of-all-gaussians": f"no Gaussian has an ELBO that is more than {p['bound']!r} nats above that of the stated one",
         "kl-from-linear-posterior": f"KL(q || posterior) of the stated Gaussian q is at most {p['bound']!r} nats",

@@ -1,17 +1,27 @@
 //! The sums over a block of rows, with radii that cover every rounding (docs/certificate-format.md, "Sums of a block").
 
 use crate::ball::{Ball, LARGE, TINY, U, two_sum, up};
-use crate::certificate::{Certificate, Refusal, Sums, triangle};
+use crate::certificate::{Certificate, Column, Refusal, Sums, triangle};
 use crate::moments::Quadrature;
 
 /// Sums of up to 2²⁰ nonnegative numbers are wrong by less than this part of themselves.
-const SUMMED: f64 = 1.0 + 1e-9;
+pub(crate) const SUMMED: f64 = 1.0 + 1e-9;
 
 /// What is needed for every row.
 #[derive(Debug)]
 pub struct Rows<'a> {
     certificate: &'a Certificate,
     quadrature: Quadrature,
+    frame: Frame<'a>,
+}
+
+/// How a row becomes a predictor.
+#[derive(Debug)]
+pub(crate) struct Frame<'a> {
+    intercept: bool,
+    columns: &'a [Column],
+    mean: &'a [f64],
+    factor: &'a [f64],
     /// |C_j|, the norms of the rows of the factor.
     norms: Vec<f64>,
 }
@@ -64,9 +74,9 @@ impl Matrix {
 impl<'a> Rows<'a> {
     /// Prepares for the rows of a certificate.
     pub fn new(certificate: &'a Certificate) -> Self {
-        let square = |row: &[f64]| row.iter().map(|x| Ball::exact(*x) * *x).fold(Ball::ZERO, |a, b| a + b);
-        let norms = triangle(&certificate.factor).map(|row| square(row).sqrt().upper()).collect();
-        Self { certificate, quadrature: Quadrature::new(), norms }
+        let Certificate { intercept, columns, mean, factor, .. } = certificate;
+        let frame = Frame::new(*intercept, columns, mean, factor);
+        Self { certificate, quadrature: Quadrature::new(), frame }
     }
 
     /// The sums over the rows of `bytes`, of which the first has the number `first`.
@@ -94,7 +104,7 @@ impl<'a> Rows<'a> {
             if let Some(required) = certificate.likelihood.reject(y, trials) {
                 return Err(Refusal::NotProved(format!("row {at} must have {required}")));
             }
-            let (c, norm, eps) = self.predictor(x, offset, &mut v, &mut a);
+            let (c, norm, eps) = self.frame.predictor(x, offset, &mut v, &mut a);
             let s = Ball::new(norm, up((d as f64 + 4.0) * U * norm + eps));
             let norm = s.upper();
             let mut moments = self.quadrature.moments(certificate.likelihood, y, trials, c, s);
@@ -135,28 +145,6 @@ impl<'a> Rows<'a> {
         Ok(Sums { parts: [gradient, p0.0, mean.0, factor.0], radii: [gradient_rad, p0.1, mean.1, factor.1] })
     }
 
-    /// The mean c of the predictor, |ã| of what is computed of ã = C′v, and how far ã can be from that.
-    fn predictor(&self, x: &[f64], offset: f64, v: &mut [f64], a: &mut [f64]) -> (Ball, f64, f64) {
-        let certificate = self.certificate;
-        let from = usize::from(certificate.intercept);
-        for ((v, x), column) in v[from..].iter_mut().zip(x).zip(&certificate.columns) {
-            *v = (x - column.centre) / column.scale;
-        }
-        a.fill(0.0);
-        let (mut c, mut sizes, mut lengths) = (offset, offset.abs(), 0.0);
-        for (j, row) in triangle(&certificate.factor).enumerate() {
-            c += v[j] * certificate.mean[j];
-            sizes += (v[j] * certificate.mean[j]).abs();
-            lengths += v[j].abs() * self.norms[j];
-            a.iter_mut().zip(row).for_each(|(a, factor)| *a += v[j] * factor);
-        }
-        // v is rounded twice, products and sums once for each coefficient
-        let gamma = (a.len() as f64 + 8.0) * U;
-        let norm = a.iter().map(|a| a * a).sum::<f64>().sqrt();
-        let tiny = a.len() as f64 * TINY;
-        (Ball::new(c, up(gamma * sizes + tiny)), norm, up(gamma * lengths + tiny))
-    }
-
     /// k_m and k_C of a row, rounded down (Lemma 3 with a θ of its own).
     fn split(&self, p: &[Ball; 5], s: Ball) -> (f64, f64) {
         let hints = self.certificate;
@@ -177,5 +165,34 @@ impl<'a> Rows<'a> {
         let factor = q0.lower().min((q2 - q1.abs() / theta).lower());
         let legal = theta > 1e-9 && theta < 1e9 && mean >= 0.0 && factor >= 0.0;
         if legal { (mean, factor) } else { (0.0, 0.0) }
+    }
+}
+
+impl<'a> Frame<'a> {
+    pub(crate) fn new(intercept: bool, columns: &'a [Column], mean: &'a [f64], factor: &'a [f64]) -> Self {
+        let square = |row: &[f64]| row.iter().map(|x| Ball::exact(*x) * *x).fold(Ball::ZERO, |a, b| a + b);
+        let norms = triangle(factor).map(|row| square(row).sqrt().upper()).collect();
+        Self { intercept, columns, mean, factor, norms }
+    }
+
+    /// The mean c of the predictor, |ã| of what is computed of ã = C′v, and how far ã can be from that.
+    pub(crate) fn predictor(&self, x: &[f64], offset: f64, v: &mut [f64], a: &mut [f64]) -> (Ball, f64, f64) {
+        let from = usize::from(self.intercept);
+        for ((v, x), column) in v[from..].iter_mut().zip(x).zip(self.columns) {
+            *v = (x - column.centre) / column.scale;
+        }
+        a.fill(0.0);
+        let (mut c, mut sizes, mut lengths) = (offset, offset.abs(), 0.0);
+        for (j, row) in triangle(self.factor).enumerate() {
+            c += v[j] * self.mean[j];
+            sizes += (v[j] * self.mean[j]).abs();
+            lengths += v[j].abs() * self.norms[j];
+            a.iter_mut().zip(row).for_each(|(a, factor)| *a += v[j] * factor);
+        }
+        // v is rounded twice, products and sums once for each coefficient
+        let gamma = (a.len() as f64 + 8.0) * U;
+        let norm = a.iter().map(|a| a * a).sum::<f64>().sqrt();
+        let tiny = a.len() as f64 * TINY;
+        (Ball::new(c, up(gamma * sizes + tiny)), norm, up(gamma * lengths + tiny))
     }
 }

@@ -142,16 +142,79 @@ impl Certificate {
 
     /// Reads a certificate.
     pub fn read(text: &str) -> Result<Self, Refusal> {
-        let mut lines = Lines { rest: text.lines(), number: 0 };
-        match lines.words(HEADER)?[..] {
-            ["1"] => {}
-            [version, ..] => return Err(Refusal::NotCheckable(format!("version {version} of the format"))),
-            [] => return Err(lines.wrong("the version is missing")),
-        }
-        let word = lines.word("claim")?;
+        let (mut lines, word) = Lines::begin(text)?;
         let claim = Claim::ALL.into_iter().find(|claim| claim.name() == word);
         let claim = claim.ok_or_else(|| Refusal::NotCheckable(format!("the claim \"{word}\"")))?;
         let bound = lines.number("bound")?;
+        let Model { likelihood, intercept, columns, prior_mean, prior_precision } = Model::read(&mut lines)?;
+        let d = prior_mean.len();
+        let rows = lines.count("rows")?;
+        let block_rows = lines.count("block-rows")?;
+        if block_rows == 0 || block_rows > BLOCK_ROWS {
+            return Err(Refusal::NotCheckable(format!(
+                "{block_rows} rows per block (1 to {BLOCK_ROWS} are)"
+            )));
+        }
+        let root = lines.hash("root")?;
+        let mean = lines.numbers("mean", d)?;
+        let factor = lines.triangle("factor-row", d)?;
+        match lines.word("theorem")? {
+            "D" => {}
+            other => return Err(Refusal::NotCheckable(format!("the theorem \"{other}\""))),
+        }
+        let [radius, tau, theta] = [lines.number("radius")?, lines.number("tau")?, lines.number("theta")?];
+        let (lambda_mean, lambda_factor) = (lines.number("lambda-mean")?, lines.number("lambda-factor")?);
+        let solution_mean = lines.numbers("solution-mean", d)?;
+        let solution_factor = lines.triangle("solution-row", d)?;
+        let mut blocks = Vec::new();
+        for _ in 0..rows.div_ceil(block_rows) {
+            let hash = lines.hash("block")?;
+            let mut sums = Sums { parts: [const { Vec::new() }; 4], radii: [0.0; 4] };
+            for (k, key) in SUMS.iter().enumerate() {
+                let count = if k == 0 { d } else { d * (d + 1) / 2 };
+                let mut all = lines.numbers(key, 1 + count)?;
+                sums.parts[k] = all.split_off(1);
+                sums.radii[k] = all[0];
+            }
+            blocks.push((hash, sums));
+        }
+        lines.end()?;
+        Ok(Self {
+            claim,
+            bound,
+            likelihood,
+            intercept,
+            columns,
+            prior_mean,
+            prior_precision,
+            rows,
+            block_rows,
+            root,
+            mean,
+            factor,
+            radius,
+            tau,
+            theta,
+            lambda_mean,
+            lambda_factor,
+            solution_mean,
+            solution_factor,
+            blocks,
+        })
+    }
+}
+
+/// What a row means, and the prior: the same lines in every certificate.
+pub(crate) struct Model {
+    pub(crate) likelihood: Likelihood,
+    pub(crate) intercept: bool,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) prior_mean: Vec<f64>,
+    pub(crate) prior_precision: Precision,
+}
+
+impl Model {
+    pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Self, Refusal> {
         let likelihood = match lines.word("likelihood")? {
             "linear" => Likelihood::Linear(lines.number("sd")?),
             "logistic" => Likelihood::Logistic,
@@ -189,61 +252,7 @@ impl Certificate {
             }
             Precision::Dense(all)
         };
-        let rows = lines.count("rows")?;
-        let block_rows = lines.count("block-rows")?;
-        if block_rows == 0 || block_rows > BLOCK_ROWS {
-            return Err(Refusal::NotCheckable(format!(
-                "{block_rows} rows per block (1 to {BLOCK_ROWS} are)"
-            )));
-        }
-        let root = lines.hash("root")?;
-        let mean = lines.numbers("mean", d)?;
-        let factor = lines.triangle("factor-row", d)?;
-        match lines.word("theorem")? {
-            "D" => {}
-            other => return Err(Refusal::NotCheckable(format!("the theorem \"{other}\""))),
-        }
-        let [radius, tau, theta] = [lines.number("radius")?, lines.number("tau")?, lines.number("theta")?];
-        let (lambda_mean, lambda_factor) = (lines.number("lambda-mean")?, lines.number("lambda-factor")?);
-        let solution_mean = lines.numbers("solution-mean", d)?;
-        let solution_factor = lines.triangle("solution-row", d)?;
-        let mut blocks = Vec::new();
-        for _ in 0..rows.div_ceil(block_rows) {
-            let hash = lines.hash("block")?;
-            let mut sums = Sums { parts: [const { Vec::new() }; 4], radii: [0.0; 4] };
-            for (k, key) in SUMS.iter().enumerate() {
-                let count = if k == 0 { d } else { d * (d + 1) / 2 };
-                let mut all = lines.numbers(key, 1 + count)?;
-                sums.parts[k] = all.split_off(1);
-                sums.radii[k] = all[0];
-            }
-            blocks.push((hash, sums));
-        }
-        if !lines.words("end")?.is_empty() || lines.rest.any(|line| !line.trim().is_empty()) {
-            return Err(lines.wrong("nothing may follow \"end\""));
-        }
-        Ok(Self {
-            claim,
-            bound,
-            likelihood,
-            intercept,
-            columns,
-            prior_mean,
-            prior_precision,
-            rows,
-            block_rows,
-            root,
-            mean,
-            factor,
-            radius,
-            tau,
-            theta,
-            lambda_mean,
-            lambda_factor,
-            solution_mean,
-            solution_factor,
-            blocks,
-        })
+        Ok(Self { likelihood, intercept, columns, prior_mean, prior_precision })
     }
 }
 
@@ -254,13 +263,32 @@ pub fn triangle(all: &[f64]) -> impl Iterator<Item = &[f64]> {
 
 /// The lines of a certificate, one after the other.
 #[derive(Clone)]
-struct Lines<'a> {
+pub(crate) struct Lines<'a> {
     rest: std::str::Lines<'a>,
     number: usize,
 }
 
 impl<'a> Lines<'a> {
-    fn wrong(&self, what: &str) -> Refusal {
+    /// The lines after that of the version, and the claim.
+    pub(crate) fn begin(text: &'a str) -> Result<(Self, &'a str), Refusal> {
+        let mut lines = Self { rest: text.lines(), number: 0 };
+        match lines.words(HEADER)?[..] {
+            ["1"] => {}
+            [version, ..] => return Err(Refusal::NotCheckable(format!("version {version} of the format"))),
+            [] => return Err(lines.wrong("the version is missing")),
+        }
+        let claim = lines.word("claim")?;
+        Ok((lines, claim))
+    }
+
+    pub(crate) fn end(mut self) -> Result<(), Refusal> {
+        if !self.words("end")?.is_empty() || self.rest.any(|line| !line.trim().is_empty()) {
+            return Err(self.wrong("nothing may follow \"end\""));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn wrong(&self, what: &str) -> Refusal {
         Refusal::NotProved(format!("line {} of the certificate: {what}", self.number))
     }
 
@@ -269,7 +297,7 @@ impl<'a> Lines<'a> {
     }
 
     /// The values on the next line, which must have this key.
-    fn words(&mut self, key: &str) -> Result<Vec<&'a str>, Refusal> {
+    pub(crate) fn words(&mut self, key: &str) -> Result<Vec<&'a str>, Refusal> {
         self.number += 1;
         let line = self.rest.next().ok_or_else(|| self.wrong(&format!("\"{key}\" is missing")))?;
         let mut words = line.split_whitespace();
@@ -279,28 +307,30 @@ impl<'a> Lines<'a> {
         Ok(words.collect())
     }
 
-    fn word(&mut self, key: &str) -> Result<&'a str, Refusal> {
+    pub(crate) fn word(&mut self, key: &str) -> Result<&'a str, Refusal> {
         match self.words(key)?[..] {
             [word] => Ok(word),
             _ => Err(self.wrong(&format!("\"{key}\" takes one value"))),
         }
     }
 
-    fn count(&mut self, key: &str) -> Result<u64, Refusal> {
+    pub(crate) fn count(&mut self, key: &str) -> Result<u64, Refusal> {
         let word = self.word(key)?;
-        word.parse()
-            .ok()
-            .filter(|n| *n < 1 << 48 && !word.starts_with('+'))
-            .ok_or_else(|| self.wrong("a whole number is expected"))
+        self.as_count(word)
+    }
+
+    pub(crate) fn as_count(&self, word: &str) -> Result<u64, Refusal> {
+        let count = word.parse().ok().filter(|n| *n < 1 << 48 && !word.starts_with('+'));
+        count.ok_or_else(|| self.wrong("a whole number is expected"))
     }
 
     /// The binary64 number nearest to a decimal one.
-    fn parse(&self, word: &str) -> Result<f64, Refusal> {
+    pub(crate) fn parse(&self, word: &str) -> Result<f64, Refusal> {
         let number = word.parse().ok().filter(|x: &f64| x.abs() <= LARGE);
         number.ok_or_else(|| self.wrong(&format!("\"{word}\" is not a number between -1e50 and 1e50")))
     }
 
-    fn numbers(&mut self, key: &str, count: usize) -> Result<Vec<f64>, Refusal> {
+    pub(crate) fn numbers(&mut self, key: &str, count: usize) -> Result<Vec<f64>, Refusal> {
         let words = self.words(key)?;
         if words.len() != count {
             return Err(self.wrong(&format!("\"{key}\" has {} values instead of {count}", words.len())));
@@ -308,11 +338,11 @@ impl<'a> Lines<'a> {
         words.iter().map(|word| self.parse(word)).collect()
     }
 
-    fn number(&mut self, key: &str) -> Result<f64, Refusal> {
+    pub(crate) fn number(&mut self, key: &str) -> Result<f64, Refusal> {
         Ok(self.numbers(key, 1)?[0])
     }
 
-    fn triangle(&mut self, key: &str, d: usize) -> Result<Vec<f64>, Refusal> {
+    pub(crate) fn triangle(&mut self, key: &str, d: usize) -> Result<Vec<f64>, Refusal> {
         let mut all = Vec::new();
         for i in 0..d {
             all.extend(self.numbers(key, i + 1)?);
@@ -320,8 +350,12 @@ impl<'a> Lines<'a> {
         Ok(all)
     }
 
-    fn hash(&mut self, key: &str) -> Result<Hash, Refusal> {
+    pub(crate) fn hash(&mut self, key: &str) -> Result<Hash, Refusal> {
         let word = self.word(key)?;
+        self.as_hash(word)
+    }
+
+    pub(crate) fn as_hash(&self, word: &str) -> Result<Hash, Refusal> {
         let mut hash = [0; 32];
         let bad = || self.wrong("a hash of 64 hexadecimal digits is expected");
         if word.len() != 64 || !word.bytes().all(|b| b.is_ascii_hexdigit()) {

@@ -6,8 +6,11 @@
 mod ball;
 mod block;
 mod certificate;
+mod group;
 mod moments;
 mod posterior;
+mod sd;
+mod sd_text;
 mod sha256;
 mod theorem;
 mod write;
@@ -17,8 +20,14 @@ use std::io::Read;
 pub use ball::{Ball, exp};
 pub use block::Rows;
 pub use certificate::{Certificate, Claim, Column, Precision, Refusal, Sums, triangle};
+pub use group::{GroupRow, Integral, Nodes, integrate, log, log_one_plus};
 pub use moments::{Likelihood, Moments, Quadrature};
 pub use posterior::{errors, sentence};
+pub use sd::{
+    Block, Group, Point, SdCertificate, SdSums, Stated, check_sd, check_sd_block, prove_sd, sd_block,
+    sd_requirements,
+};
+pub use sd_text::is_about_sd;
 pub use sha256::{Hash, hex, leaf, root, sha256};
 pub use theorem::{Proof, prove, requirements};
 
@@ -44,6 +53,20 @@ pub fn check_without_rows(certificate: &Certificate) -> Result<Proof, Refusal> {
     )))
 }
 
+/// How far what is stated can be from a vector or the triangle of a d × d matrix that is known within a radius, in the
+/// Euclidean norm.
+pub(crate) fn apart(own: &[f64], rad: f64, stated: &[f64], d: usize) -> f64 {
+    let differences: Vec<Ball> = own.iter().zip(stated).map(|(a, b)| Ball::exact(*a) - *b).collect();
+    // entries of a triangle off its diagonal count twice
+    let is_matrix = own.len() > d;
+    let mut square =
+        differences.iter().fold(Ball::ZERO, |sum, x| sum + *x * *x * if is_matrix { 2.0 } else { 1.0 });
+    if is_matrix {
+        square = (0..d).map(|i| differences[i * (i + 3) / 2]).fold(square, |sum, x| sum - x * x);
+    }
+    (square.sqrt() + rad).upper()
+}
+
 /// Checks the rows of one block: their hash, and that their sums are within the stated radii of the stated ones.
 pub fn check_block(
     rows: &Rows<'_>,
@@ -57,17 +80,7 @@ pub fn check_block(
     }
     let own = rows.sums(bytes, certificate.block_rows * block as u64)?;
     for (k, what) in ["gradient", "curvature", "lower-mean", "lower-factor"].iter().enumerate() {
-        let differences: Vec<Ball> =
-            own.parts[k].iter().zip(&stated.parts[k]).map(|(a, b)| Ball::exact(*a) - *b).collect();
-        // entries of a triangle off its diagonal count twice
-        let mut square =
-            differences.iter().fold(Ball::ZERO, |sum, x| sum + *x * *x * if k > 0 { 2.0 } else { 1.0 });
-        if k > 0 {
-            square = (0..certificate.dim())
-                .map(|i| differences[i * (i + 3) / 2])
-                .fold(square, |sum, x| sum - x * x);
-        }
-        let apart = (square.sqrt() + own.radii[k]).upper();
+        let apart = apart(&own.parts[k], own.radii[k], &stated.parts[k], certificate.dim());
         if apart.is_nan() || apart > stated.radii[k] {
             return Err(Refusal::NotProved(format!(
                 "\"{what}\" of block {block} is not proved to be within {:e} of what is stated (but within {apart:e})",
@@ -95,7 +108,7 @@ pub fn check(certificate: &Certificate, input: &mut impl Read) -> Result<Proof, 
 }
 
 /// Reads exactly so many bytes.
-fn read(input: &mut impl Read, length: u64, bytes: &mut Vec<u8>) -> Result<(), Refusal> {
+pub(crate) fn read(input: &mut impl Read, length: u64, bytes: &mut Vec<u8>) -> Result<(), Refusal> {
     bytes.clear();
     match input.take(length).read_to_end(bytes) {
         Ok(found) if found as u64 == length => Ok(()),

@@ -5,9 +5,9 @@ use crate::certificate::{Certificate, Precision, Refusal, triangle};
 
 /// A vector, or a full square matrix row by row, that is known within `rad` in the Euclidean norm.
 #[derive(Clone, Debug)]
-struct Array {
-    mid: Vec<f64>,
-    rad: f64,
+pub(crate) struct Array {
+    pub(crate) mid: Vec<f64>,
+    pub(crate) rad: f64,
 }
 
 /// Σ x_i y_i with its rounding.
@@ -25,7 +25,7 @@ fn norm(x: &[f64]) -> f64 {
 
 impl Array {
     /// From balls.
-    fn of(balls: &[Ball]) -> Self {
+    pub(crate) fn of(balls: &[Ball]) -> Self {
         let radii: Vec<f64> = balls.iter().map(|b| b.rad).collect();
         let finite = radii.iter().all(|rad| rad.is_finite());
         let rad = if finite { norm(&radii) } else { f64::INFINITY };
@@ -33,12 +33,12 @@ impl Array {
     }
 
     /// At least the norm of every member.
-    fn size(&self) -> f64 {
+    pub(crate) fn size(&self) -> f64 {
         up(norm(&self.mid) + self.rad)
     }
 
     /// a + x·b, entry by entry.
-    fn plus(&self, x: f64, other: &Self) -> Self {
+    pub(crate) fn plus(&self, x: f64, other: &Self) -> Self {
         let entries = self.mid.iter().zip(&other.mid);
         let sum = Self::of(&entries.map(|(a, b)| Ball::exact(*a) + Ball::exact(*b) * x).collect::<Vec<_>>());
         Self { mid: sum.mid, rad: up(sum.rad + self.rad + x.abs() * other.rad) }
@@ -80,7 +80,7 @@ fn full(lower: &[f64], d: usize) -> Vec<f64> {
 
 /// A lower bound of the least eigenvalue of a symmetric matrix that is about `hint`: with L from a factorisation of
 /// H − hint·I, H ≥ hint − |H − hint·I − LL′|.
-fn least_eigenvalue(h: &Array, d: usize, hint: f64) -> Option<f64> {
+pub(crate) fn least_eigenvalue(h: &Array, d: usize, hint: f64) -> Option<f64> {
     let mut l = vec![0.0; d * d];
     for j in 0..d {
         for i in j..d {
@@ -160,30 +160,36 @@ pub fn requirements(certificate: &Certificate) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The sum over the blocks of what they state, a vector or the triangle of a matrix.
+pub(crate) fn total<'a>(stated: impl Iterator<Item = (&'a [f64], f64)>, d: usize, is_matrix: bool) -> Array {
+    let mut sum = vec![Ball::ZERO; if is_matrix { d * (d + 1) / 2 } else { d }];
+    let mut rad = Ball::ZERO;
+    for (part, own) in stated {
+        sum.iter_mut().zip(part).for_each(|(sum, x)| *sum = *sum + *x);
+        rad = rad + own;
+    }
+    let mut array = Array::of(&sum);
+    if is_matrix {
+        // a triangle's norm is at least the root of half of the matrix's
+        array = Array { mid: full(&array.mid, d), rad: array.rad * 1.5 };
+    }
+    array.rad = up(array.rad + rad.upper());
+    array
+}
+
 /// Checks the inequalities, given that the sums of all blocks are within their radii of the truth.
 pub fn prove(certificate: &Certificate) -> Result<Proof, Refusal> {
     let d = certificate.dim();
     let refused = |what: &str, hint: f64| {
         Refusal::NotProved(format!("lambda-{what} {hint:e} is not proved: there is less curvature"))
     };
-    // sums over the blocks
     let mut totals = Vec::new();
     for part in 0..4 {
-        let (length, mut rad) = (if part == 0 { d } else { d * (d + 1) / 2 }, Ball::ZERO);
-        let mut sum = vec![Ball::ZERO; length];
-        for (_, sums) in &certificate.blocks {
-            sum.iter_mut().zip(&sums.parts[part]).for_each(|(sum, x)| *sum = *sum + *x);
-            rad = rad + sums.radii[part];
-        }
-        let mut array = Array::of(&sum);
-        if part > 0 {
-            // a triangle's norm is at least the root of half of the matrix's
-            array = Array { mid: full(&array.mid, d), rad: array.rad * 1.5 };
-        }
-        array.rad = up(array.rad + rad.upper());
-        totals.push(array);
+        let sums = certificate.blocks.iter().map(|(_, sums)| (&sums.parts[part][..], sums.radii[part]));
+        totals.push(total(sums, d, part > 0));
     }
-    let (prior_slope, prior) = prior(certificate);
+    let Certificate { mean, prior_mean, prior_precision, factor, .. } = certificate;
+    let (prior_slope, prior) = prior(mean, prior_mean, prior_precision, factor);
     let mut identity = vec![0.0; d * d];
     identity.iter_mut().step_by(d + 1).for_each(|x| *x = 1.0);
     let identity = Array { mid: identity, rad: 0.0 };
@@ -226,13 +232,18 @@ pub fn prove(certificate: &Certificate) -> Result<Proof, Refusal> {
 }
 
 /// C′J(m − μ₀) and C′JC.
-fn prior(certificate: &Certificate) -> (Array, Array) {
-    let d = certificate.dim();
+pub(crate) fn prior(
+    mean: &[f64],
+    prior_mean: &[f64],
+    prior_precision: &Precision,
+    triangle_of_factor: &[f64],
+) -> (Array, Array) {
+    let d = mean.len();
     let mut factor = vec![0.0; d * d];
-    for (i, row) in triangle(&certificate.factor).enumerate() {
+    for (i, row) in triangle(triangle_of_factor).enumerate() {
         factor[i * d..][..=i].copy_from_slice(row);
     }
-    let precision = |i: usize, k: usize| match &certificate.prior_precision {
+    let precision = |i: usize, k: usize| match prior_precision {
         Precision::Diagonal(j) => {
             if i == k {
                 j[i]
@@ -244,7 +255,7 @@ fn prior(certificate: &Certificate) -> (Array, Array) {
     };
     // J times a vector of balls, without the zeros of a diagonal
     let times = |v: &[Ball]| -> Vec<Ball> {
-        let row = |i: usize| match &certificate.prior_precision {
+        let row = |i: usize| match prior_precision {
             Precision::Diagonal(_) => v[i] * precision(i, i),
             Precision::Dense(_) => (0..d).fold(Ball::ZERO, |sum, k| sum + v[k] * precision(i, k)),
         };
@@ -254,7 +265,7 @@ fn prior(certificate: &Certificate) -> (Array, Array) {
     let back = |v: &[Ball]| -> Vec<Ball> {
         (0..d).map(|i| (i..d).fold(Ball::ZERO, |sum, k| sum + v[k] * factor[k * d + i])).collect()
     };
-    let moved = certificate.mean.iter().zip(&certificate.prior_mean);
+    let moved = mean.iter().zip(prior_mean);
     let moved: Vec<Ball> = moved.map(|(m, prior)| Ball::exact(*m) - *prior).collect();
     let slope = back(&times(&moved));
     let mut columns = Vec::new();

@@ -3,11 +3,11 @@
 use certus_check::{Ball, Certificate, Claim, Column, Likelihood, Precision, Quadrature, Rows, exp};
 use dashu_float::{FBig, round::mode::HalfEven};
 
-type Big = FBig<HalfEven, 2>;
+pub(crate) type Big = FBig<HalfEven, 2>;
 /// 60 digits.
 const BITS: usize = 200;
 
-fn big(x: f64) -> Big {
+pub(crate) fn big(x: f64) -> Big {
     Big::try_from(x).unwrap().with_precision(BITS).value()
 }
 
@@ -35,7 +35,7 @@ impl Dice {
 }
 
 #[track_caller]
-fn contains(ball: Ball, truth: &Big, what: &str) {
+pub(crate) fn contains(ball: Ball, truth: &Big, what: &str) {
     let apart = truth.clone() - big(ball.mid);
     let apart = if apart < big(0.0) { -apart } else { apart };
     assert!(ball.rad.is_finite(), "{what}: {ball:?}");

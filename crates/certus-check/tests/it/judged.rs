@@ -1,6 +1,5 @@
 //! Certificates that are true, and the same with one thing wrong. They were written by a prover in Python that
-//! shares no
-//! code with this crate; the large corpus is that of certus-fit (tests/proofs.rs).
+//! shares no code with this crate; the large corpus is that of certus-models (tests/proofs).
 
 use certus_check::{
     Certificate, Likelihood, Refusal, Rows, Sums, check, check_block, check_without_rows, leaf, root,

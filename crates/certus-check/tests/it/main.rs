@@ -4,3 +4,5 @@
 mod digits;
 mod hashes;
 mod judged;
+mod sd_digits;
+mod sd_judged;

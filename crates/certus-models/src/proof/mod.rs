@@ -4,8 +4,11 @@
 
 mod hints;
 mod rigorous;
+mod sd;
+mod sd_nodes;
 
 pub use rigorous::{ROUNDING, Rigorous};
+pub use sd::{SdRow, SdSubject};
 
 use certus::{Factor, Gaussian, linalg, parallel};
 use certus_check::{

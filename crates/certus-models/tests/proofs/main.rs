@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod sd;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -262,6 +264,30 @@ fn corpus(count: usize, to: Option<&Path>) {
         } else {
             let (name, by, flaw) = FLAWS[index % FLAWS.len()];
             let mut case = some_truth(&mut dice, (index + index / FLAWS.len()) % 4, by);
+            flaw(&mut case);
+            (case, name)
+        };
+        let whether = if true_one { "true" } else { "false" };
+        let verdict = case.judge();
+        table.entry(format!("{whether}, {name}")).or_default()[usize::from(verdict.is_err())] += 1;
+        if verdict.is_ok() != true_one {
+            wrong.push(format!("{whether}-{index:04}-{name}: {verdict:?}"));
+        }
+        if let Some(to) = to {
+            let file = |kind: &str| to.join(format!("{whether}-{index:04}-{name}.{kind}"));
+            std::fs::write(file("proof"), case.certificate.write()).unwrap();
+            std::fs::write(file("rows"), &case.rows).unwrap();
+        }
+    }
+    for k in 0..2 * (count / 4).max(sd::FLAWS.len()) {
+        let (true_one, index) = (k % 2 == 0, k / 2);
+        let mut dice = Dice(100_000 + k as u64);
+        let width = [1e-2, 1e-4, 0.3][index % 3];
+        let (case, name) = if true_one {
+            (sd::some_truth(&mut dice, width, index % 5 == 4), "sd-interval")
+        } else {
+            let (name, flaw) = sd::FLAWS[index % sd::FLAWS.len()];
+            let mut case = sd::some_truth(&mut dice, width, false);
             flaw(&mut case);
             (case, name)
         };

@@ -1,0 +1,251 @@
+//! Certificates about the sd of an effect: true ones of random models, and what can be wrong with them.
+
+use certus_check::{
+    Likelihood, Refusal, SdCertificate, check_sd, is_about_sd, leaf, prove_sd, root, sd_block, triangle,
+};
+use certus_models::proof::{SdRow, SdSubject};
+
+use crate::Dice;
+
+/// A certificate with its rows.
+#[derive(Clone)]
+pub struct SdCase {
+    pub certificate: SdCertificate,
+    pub rows: Vec<u8>,
+}
+
+/// A random model with one effect, an intercept or a slope, and coefficients to begin with.
+fn model(dice: &mut Dice) -> (SdSubject, usize) {
+    let (p, groups) = (dice.whole(1, 2), dice.whole(6, 12));
+    let (intercept, slope) = (dice.unit() < 0.8, dice.unit() < 0.4);
+    let likelihood = if dice.unit() < 0.5 { Likelihood::Logistic } else { Likelihood::Binomial };
+    let (sd, weighted) = (dice.between(0.6, 1.8), dice.unit() < 0.3);
+    let mut rows = Vec::new();
+    for group in 0..groups {
+        let effect = sd * (0..6).map(|_| dice.between(-0.7, 0.7)).sum::<f64>();
+        for _ in 0..dice.whole(2, 7) {
+            let x: Vec<f64> = (0..p).map(|_| dice.between(-1.0, 1.5)).collect();
+            let z = if slope { x[0] } else { 1.0 };
+            let offset = if weighted { dice.between(-0.5, 0.5) } else { 0.0 };
+            let t = 0.3 * x.iter().sum::<f64>() - 0.2 + z * effect + offset;
+            let trials = if likelihood == Likelihood::Binomial { dice.whole(1, 6) as f64 } else { 1.0 };
+            let chance = 1.0 / (1.0 + (-t).exp());
+            let y = (0..trials as usize).filter(|_| dice.unit() < chance).count() as f64;
+            let weight = if weighted { dice.between(0.3, 2.0) } else { 1.0 };
+            rows.push(SdRow { x, z, group, rest: [y, trials, offset, weight] });
+        }
+    }
+    let d = p + usize::from(intercept);
+    let columns: Vec<_> =
+        (0..p).map(|j| (format!("column {j}"), dice.between(-0.5, 0.5), dice.between(0.5, 2.0))).collect();
+    let flat = dice.unit() < 0.6;
+    let prior: Vec<f64> = (0..d).map(|_| if flat { 0.0 } else { dice.between(0.05, 0.5) }).collect();
+    let means: Vec<f64> = (0..d).map(|_| if flat { 0.0 } else { dice.between(-0.2, 0.2) }).collect();
+    (SdSubject::new(likelihood.name(), intercept, columns, [means, prior], rows).unwrap(), d)
+}
+
+/// The sd with the highest profile: a coarse grid, then golden sections.
+fn maximum(subject: &SdSubject, d: usize) -> Option<f64> {
+    let mut beta = vec![0.0; d];
+    let mut height = |theta: f64| {
+        let (best, value, _) = subject.profile(&beta, theta.exp()).ok()?;
+        beta = best;
+        Some(value)
+    };
+    let grid: Vec<f64> = (0..12).map(|k| -2.5 + 0.35 * f64::from(k)).collect();
+    let values = grid.iter().map(|theta| height(*theta)).collect::<Option<Vec<_>>>()?;
+    let best = (0..12).min_by(|a, b| values[*a].total_cmp(&values[*b]))?;
+    if best == 0 || best == 11 {
+        return None;
+    }
+    let (mut low, mut high, ratio) = (grid[best - 1], grid[best + 1], 0.618_033_988_749_895);
+    for _ in 0..30 {
+        let (a, b) = (high - ratio * (high - low), low + ratio * (high - low));
+        if height(a)? < height(b)? { high = b } else { low = a }
+    }
+    Some((0.5 * (low + high)).exp())
+}
+
+fn truth(dice: &mut Dice, width: f64, from_zero: bool) -> Option<SdCase> {
+    let (subject, d) = model(dice);
+    let sd = maximum(&subject, d)?;
+    let low = if from_zero { 0.0 } else { sd / (1.0 + width) };
+    let certificate = subject.certify(&vec![0.0; d], sd, [low, sd * (1.0 + width)]).ok()?;
+    Some(SdCase { certificate, rows: subject.rows().flatten().copied().collect() })
+}
+
+pub fn some_truth(dice: &mut Dice, width: f64, from_zero: bool) -> SdCase {
+    (0..60).find_map(|_| truth(dice, width, from_zero)).expect("most random models are certified")
+}
+
+impl SdCase {
+    pub fn judge(&self) -> Result<(), Refusal> {
+        let text = self.certificate.write();
+        assert!(is_about_sd(&text));
+        let certificate = SdCertificate::read(&text)?;
+        assert_eq!(certificate, self.certificate, "what is written is what is read");
+        check_sd(&certificate, Some(&mut &self.rows[..])).map(drop)
+    }
+
+    fn width(&self) -> usize {
+        8 * self.certificate.numbers()
+    }
+
+    /// Number k of the values of a row, counted from its end (1 is the weight).
+    fn change(&mut self, row: usize, from_end: usize, change: impl Fn(f64) -> f64) {
+        let at = (row + 1) * self.width() - 8 * from_end;
+        let word: [u8; 8] = self.rows[at..at + 8].try_into().unwrap();
+        self.rows[at..at + 8].copy_from_slice(&change(f64::from_le_bytes(word)).to_le_bytes());
+    }
+
+    /// Makes hashes and sums those of the rows, so that only the claim is false.
+    fn coherent(&mut self) {
+        let width = self.width();
+        let mut from = 0;
+        for k in 0..self.certificate.blocks.len() {
+            let rows: u64 = self.certificate.blocks[k].groups.iter().map(|group| group.rows).sum();
+            let bytes = &self.rows[from..from + rows as usize * width];
+            from += bytes.len();
+            let Ok(found) = sd_block(&self.certificate, k, bytes) else { continue };
+            let block = &mut self.certificate.blocks[k];
+            block.hash = leaf(bytes);
+            for (at, values) in found.values.iter().enumerate() {
+                for (group, value) in block.groups.iter_mut().zip(values) {
+                    (group.integrals[at].0, group.integrals[at].1) = (value.mid, 1.25 * value.rad);
+                }
+            }
+            block.ends = found.ends;
+            for [gradient, curvature] in &mut block.ends {
+                let trace: f64 = triangle(&curvature.parts).filter_map(|row| row.last()).sum();
+                gradient.rad *= 4.0;
+                curvature.rad = 4.0 * curvature.rad + 1e-10 * trace;
+            }
+        }
+        self.certificate.root =
+            root(&self.certificate.blocks.iter().map(|block| block.hash).collect::<Vec<_>>());
+    }
+}
+
+/// What is wrong with a false certificate.
+type Flaw = (&'static str, fn(&mut SdCase));
+
+pub const FLAWS: [Flaw; 18] = [
+    // both ends on one side of the maximum: at one of them the objective is higher than inside
+    ("sd-interval-beside-the-maximum", |case| {
+        let certificate = &mut case.certificate;
+        let [low, high] = certificate.between;
+        (certificate.between, certificate.points[0].sd) =
+            ([high, high + 2.0 * (high - low)], 1.5 * high - 0.5 * low);
+        (certificate.points[1].sd, certificate.points[2].sd) = (certificate.between[1], high);
+        let inside = certificate.points[0].mean.clone();
+        certificate.points[2].mean = inside;
+        case.coherent();
+    }),
+    ("sd-end-too-tight", |case| {
+        let middle = case.certificate.points[0].sd;
+        case.certificate.between[1] = middle + 1e-9 * (case.certificate.between[1] - middle);
+    }),
+    ("sd-end-too-tight-everywhere", |case| {
+        let middle = case.certificate.points[0].sd;
+        let end = middle + 1e-9 * (case.certificate.between[1] - middle);
+        (case.certificate.between[1], case.certificate.points[1].sd) = (end, end);
+        let inside = case.certificate.points[0].mean.clone();
+        case.certificate.points[1].mean = inside;
+        case.coherent();
+    }),
+    ("sd-from-zero", |case| {
+        // the end at 0 needs no proof, the other one does
+        case.certificate.between = [0.0, 0.5 * case.certificate.between[0]];
+        case.certificate.points.truncate(2);
+        case.certificate.points[1].sd = case.certificate.between[1];
+        case.certificate.points[0].sd = 0.5 * case.certificate.between[1];
+        for block in &mut case.certificate.blocks {
+            block.ends.truncate(1);
+            block.groups.iter_mut().for_each(|group| group.integrals.truncate(2));
+        }
+        case.coherent();
+    }),
+    ("sd-row-dropped-from-the-file", |case| {
+        case.rows.drain(..case.width());
+    }),
+    ("sd-row-dropped-everywhere", |case| {
+        // the data of the last end are others than those inside, as if a row were missing there
+        let kept = case.certificate.clone();
+        case.change(0, 1, |_| 0.0);
+        case.coherent();
+        for (block, old) in case.certificate.blocks.iter_mut().zip(kept.blocks) {
+            for (group, old) in block.groups.iter_mut().zip(old.groups) {
+                group.integrals[1] = old.integrals[1];
+            }
+        }
+    }),
+    ("sd-other-likelihood", |case| {
+        case.certificate.likelihood = match case.certificate.likelihood {
+            Likelihood::Logistic => Likelihood::Poisson,
+            _ => Likelihood::Logistic,
+        };
+        // a row with more than one trial
+        case.change(0, 3, |trials| trials + 1.0);
+    }),
+    ("sd-response-with-other-sign", |case| {
+        // successes become failures in the first row
+        let y = case.certificate.numbers() * 8 - 32;
+        let trials: [u8; 8] = case.rows[y + 8..y + 16].try_into().unwrap();
+        case.change(0, 4, |y| f64::from_le_bytes(trials) - y);
+    }),
+    ("sd-effect-with-other-sign", |case| {
+        let old = case.certificate.clone();
+        case.change(1, 6, |z| -z - 0.25);
+        case.coherent();
+        let hashes: Vec<_> = case.certificate.blocks.iter().map(|block| block.hash).collect();
+        let root = case.certificate.root;
+        case.certificate = old;
+        case.certificate.root = root;
+        case.certificate.blocks.iter_mut().zip(hashes).for_each(|(block, hash)| block.hash = hash);
+    }),
+    ("sd-row-in-another-group", |case| {
+        let groups = case.certificate.counts()[1] as f64;
+        case.change(0, 5, |_| groups - 1.0);
+        let old = case.certificate.blocks[0].hash;
+        let rows: u64 = case.certificate.blocks[0].groups.iter().map(|group| group.rows).sum();
+        case.certificate.blocks[0].hash = leaf(&case.rows[..rows as usize * case.width()]);
+        assert_ne!(old, case.certificate.blocks[0].hash);
+        case.certificate.root =
+            root(&case.certificate.blocks.iter().map(|block| block.hash).collect::<Vec<_>>());
+    }),
+    ("sd-group-sizes", |case| {
+        let groups = &mut case.certificate.blocks[0].groups;
+        (groups[0].rows, groups[1].rows) = (groups[0].rows + 1, groups[1].rows - 1);
+    }),
+    ("sd-integral-too-small", |case| {
+        let rad = case.certificate.blocks[0].groups[0].integrals[1].1;
+        case.certificate.blocks[0].groups[0].integrals[1].0 += 4.0 * rad;
+    }),
+    ("sd-step-too-long", |case| {
+        let nodes = &mut case.certificate.blocks[0].groups[0].integrals[0].2;
+        (nodes.step, nodes.below, nodes.above) = (4.0 * nodes.step, nodes.below / 4 + 1, nodes.above / 4 + 1);
+        nodes.inner = [1, 1];
+    }),
+    ("sd-strip-too-high", |case| {
+        let nodes = &mut case.certificate.blocks[0].groups[0].integrals[0].2;
+        nodes.height *= 8.0;
+    }),
+    ("sd-too-few-nodes", |case| {
+        let nodes = &mut case.certificate.blocks[0].groups[0].integrals[0].2;
+        (nodes.below, nodes.above, nodes.inner) = (nodes.below / 2, nodes.above / 2, [1, 1]);
+    }),
+    ("sd-gradient-with-other-sign", |case| {
+        for stated in case.certificate.blocks[0].ends[0][0].parts.iter_mut() {
+            *stated = 1e-3 - *stated;
+        }
+    }),
+    ("sd-more-curvature-than-there-is", |case| {
+        case.certificate.blocks[0].ends[0][1].parts[0] *= 1.000_001;
+    }),
+    ("sd-radius-too-small", |case| {
+        let proof = prove_sd(&case.certificate).unwrap();
+        assert!(proof.iter().all(|margin| *margin > 0.0));
+        case.certificate.radius *= 1e-9;
+        case.coherent();
+    }),
+];
