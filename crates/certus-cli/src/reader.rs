@@ -264,7 +264,7 @@ impl Source for Remote {
         process.ask(&Ask::Scan(wanted.to_vec()), &self.reader)?;
         loop {
             match process.next(&self.reader)? {
-                Answer::Rows(rows) => visit(&rows.batch())?,
+                Answer::Rows(rows) if rows.columns() == wanted.len() => visit(&rows.batch())?,
                 Answer::End => break,
                 _ => return Err(process.lost(&self.reader)),
             }

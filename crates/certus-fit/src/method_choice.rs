@@ -73,6 +73,15 @@ impl MethodChoice {
             let required = if name == "batch" { "at most 1048576" } else { "at most 2147483648" };
             return Err(RequestError::Number { setting, value, required });
         }
+        let zero = [
+            ("batch", batch == Some(0)),
+            ("row-batch", row_batch == Some(0)),
+            ("iterations", iterations == Some(0)),
+        ];
+        if let Some((name, _)) = zero.into_iter().find(|(_, zero)| *zero) {
+            let (setting, value) = (name.into(), 0.0);
+            return Err(RequestError::Number { setting, value, required: "at least 1" });
+        }
         if method == "subsampled" {
             let fixed = |setting, value| RequestError::Fixed { setting, method: "subsampled", value };
             if constants.is_some() {
@@ -80,11 +89,6 @@ impl MethodChoice {
             }
             if steps.is_some() {
                 return Err(fixed("steps", "greedy"));
-            }
-            let zero = [("batch", batch == Some(0)), ("row-batch", row_batch == Some(0))];
-            if let Some((name, _)) = zero.into_iter().find(|(_, zero)| *zero) {
-                let (setting, value) = (name.into(), 0.0);
-                return Err(RequestError::Number { setting, value, required: "at least 1" });
             }
             let usual = Subsampling::default();
             return Ok(MethodChoice::Subsampled(Subsampling {
@@ -228,6 +232,11 @@ mod tests {
             (
                 MethodChoice::new("subsampled", None, None, Numbers { row_batch: Some(0), ..none }),
                 "row-batch is 0",
+            ),
+            (MethodChoice::new("prox-cv", None, None, Numbers { batch: Some(0), ..none }), "batch is 0"),
+            (
+                MethodChoice::new("prox-cv", None, None, Numbers { iterations: Some(0), ..none }),
+                "iterations is 0",
             ),
         ] {
             let error = given.unwrap_err();

@@ -52,6 +52,10 @@ impl Unit {
             return Ok(Self { mean: 0.0, sd: 1.0, note: None });
         }
         let (mean, sd) = centred(prepared)?;
+        if !(mean.is_finite() && sd.is_finite()) {
+            let response = prepared.encoding.response.clone();
+            return Err(RequestError::LargeResponse { response }.into());
+        }
         if sd > 0.0 {
             return Ok(Self { mean, sd, note: None });
         }
@@ -72,7 +76,8 @@ impl Unit {
     }
 }
 
-/// Mean and sd of the response less its offset; an sd below 1e-12 of the size is rounding, and 0.
+/// Mean and sd of the response less its offset, not finite if they are too large; an sd below 1e-12 of the size is
+/// rounding, and 0.
 fn centred(prepared: &Prepared) -> Result<(f64, f64), DataError> {
     let response = &prepared.response;
     let (mean, sd) = if prepared.encoding.offset.is_none() {
@@ -95,7 +100,7 @@ fn centred(prepared: &Prepared) -> Result<(f64, f64), DataError> {
         let mean = sum(&|y| y)? / n;
         (mean, (sum(&|y| (y - mean).powi(2))? / n).sqrt())
     };
-    Ok((mean, if sd > 1e-12 * mean.abs() && sd.is_finite() { sd } else { 0.0 }))
+    Ok((mean, if sd <= 1e-12 * mean.abs() { 0.0 } else { sd }))
 }
 
 /// Independent normal priors of the coefficients of the design.

@@ -300,6 +300,12 @@ pub enum RequestError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A linear response whose variance is beyond the largest number.
+    #[error("the variance of the response {response} is too large for a number: use larger units")]
+    LargeResponse {
+        /// The column.
+        response: String,
+    },
     /// A linear response without variance, and no sigma.
     #[error(
         "the response {response}{} is the same in all {rows} rows, so the noise cannot be estimated: give sigma",
@@ -340,7 +346,10 @@ impl RequestError {
     /// What kind of failure this is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::ConstantResponse { .. } | Self::ChunkChanged { .. } | Self::NoRows => ErrorKind::Data,
+            Self::ConstantResponse { .. }
+            | Self::LargeResponse { .. }
+            | Self::ChunkChanged { .. }
+            | Self::NoRows => ErrorKind::Data,
             _ => ErrorKind::Request,
         }
     }

@@ -222,7 +222,7 @@ pub(crate) fn not_positive_definite() -> Error {
 /// Beyond this a gradient's square overflows and the run has diverged; stopping here keeps every iterate finite.
 const LARGEST: f64 = 1e150;
 
-/// gradients ← −gradients, and an error naming the first entry that is not finite (or above 1e150).
+/// gradients ← −gradients, and an error naming the first value or entry that is not finite (or above 1e150).
 pub(crate) fn negate_finite(gradients: &mut [f64], values: &[f64], dim: usize) -> Result<(), Error> {
     const RUN: usize = 4096;
     let finite = AtomicBool::new(true);
@@ -236,7 +236,7 @@ pub(crate) fn negate_finite(gradients: &mut [f64], values: &[f64], dim: usize) -
             finite.store(false, Ordering::Relaxed);
         }
     });
-    if let Some(sample) = values.iter().position(|v| !v.is_finite()) {
+    if let Some(sample) = values.iter().position(|v| v.is_nan() || v.abs() > LARGEST) {
         let place = format!("sample {sample} of {}", values.len());
         return Err(Error::NonFinite { what: "the log density", value: values[sample], place });
     }

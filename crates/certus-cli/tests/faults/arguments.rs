@@ -117,7 +117,7 @@ pub fn rows() -> Vec<Row> {
         )
         .fitted(),
         Row::run("a call of number 0", &["effects", "out", "--slope", "x", "--call", "0"], 64, "").fitted(),
-        Row::run("an effect of no column", &["effects", "out", "--slope", "nothing"], 65, "nothing").fitted(),
+        Row::run("an effect of no column", &["effects", "out", "--slope", "nothing"], 64, "nothing").fitted(),
         Row::run(
             "chunks of 0 groups",
             &[

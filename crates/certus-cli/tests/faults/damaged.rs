@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use super::table::{Ended, Left, Row, certus, ended};
 
@@ -39,6 +40,9 @@ fn changed(
                 "--features",
                 "x,g",
                 "--quiet",
+                // what is tried here is the reader
+                "--posterior",
+                "gaussian",
                 "--max-time",
                 "20s",
             ];
@@ -110,7 +114,7 @@ fn cut(path: &Path, part: f64) {
     fs::write(path, &bytes[..(bytes.len() as f64 * part) as usize]).unwrap();
 }
 
-/// A run of 400 iterations in `out` that was interrupted, with both checkpoints; then a change, then `resume`.
+/// A run in `out` that was interrupted, with both checkpoints; then a change, then `resume`.
 fn of_checkpoint(what: &str, change: impl Fn(&Path) + Send + Sync + 'static, code: i32, words: &str) -> Row {
     Row::new(what, code.to_string(), words, move |place| {
         let fit = [
@@ -124,22 +128,29 @@ fn of_checkpoint(what: &str, change: impl Fn(&Path) + Send + Sync + 'static, cod
             "--method",
             "prox-energy",
             "--iterations",
-            "3000000",
+            "100000000",
             "--checkpoint-every",
             "1ms",
+            "--gap",
+            "1e-7",
             "--max-time",
-            "700ms",
+            "4s",
             "--out",
             "out",
             "--quiet",
         ];
-        let found = ended(&certus(place, &fit.map(String::from)).output().unwrap());
-        assert_eq!(found.how, "10", "{}", found.said);
-        let run = place.join("out/.run");
-        assert!(run.join("checkpoint.0").exists() && run.join("checkpoint.1").exists(), "no checkpoints");
+        let mut run = certus(place, &fit.map(String::from));
+        let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let there = |name: &str| place.join("out/.run").join(name).exists();
+        while !(there("checkpoint.0") && there("checkpoint.1")) {
+            assert!(run.try_wait().unwrap().is_none(), "it ended before there were checkpoints");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let stopped = std::process::Command::new("kill").arg(run.id().to_string()).status().unwrap();
+        assert!(stopped.success() && run.wait().unwrap().code() == Some(143));
         change(place);
         let resume = ["resume", "out", "--quiet"].map(String::from);
-        // three million iterations take longer: the limit of time is among the settings
+        // all iterations take longer: the limit of time is among the settings
         ended(&certus(place, &resume).output().unwrap())
     })
 }
@@ -411,16 +422,18 @@ pub fn rows() -> Vec<Row> {
                 fs::remove_file(path).unwrap();
                 fs::create_dir(path).unwrap();
             }),
-            66,
-            "checkpoint",
+            74,
+            "Is a directory",
         ),
     ]);
     rows.push(
         Row::shell(
             "every 9th length of a checkpoint",
-            "certus fit logistic d.csv --response y --features x,z \
-        --method prox-energy --iterations 3000000 --checkpoint-every 1ms --max-time 700ms --out out --quiet \
-        2>/dev/null
+            "env --default-signal \"$CERTUS\" fit logistic d.csv --response y --features x,z \
+        --method prox-energy --iterations 100000000 --gap 1e-7 --checkpoint-every 1ms --max-time 4s --out out --quiet \
+        2>/dev/null & pid=$!
+        for t in {1..1000}; do [[ -e out/.run/checkpoint.0 && -e out/.run/checkpoint.1 ]] && break; sleep 0.01; done
+        kill $pid; wait $pid
         cp out/.run/checkpoint.0 whole; size=$(stat -c %s whole); rm out/.run/checkpoint.1
         for ((n = 0; n < size; n += 1 + size / 9)); do
          head -c $n whole > out/.run/checkpoint.0

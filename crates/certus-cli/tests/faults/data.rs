@@ -64,12 +64,19 @@ pub fn rows() -> Vec<Row> {
             "100000 are the most",
         ),
         refused("no such column", usual(), &["--features", "xx"], "did you mean 'x'?"),
-        refused("a response that is not there", usual().replace("y,", "yy,"), &[], "did you mean 'yy'?"),
+        refused("a response that is not there", usual().replace("y,", "yy,"), &[], "available: yy, x"),
         refused("one row", "y,x\n1,2\n", &[], ""),
-        refused(
-            "one class",
+        fine(
+            "one class and a flat prior of the slope",
             x(|i| number(i).to_string()).replace("\n0,", "\n1,"),
-            &["--prior-sd", "inf"],
+            &["--prior-sd", "inf", "--posterior", "gaussian"],
+            "is 1 in all 40 rows",
+        ),
+        fit(
+            "one class and flat priors",
+            x(|i| number(i).to_string()).replace("\n0,", "\n1,"),
+            &["--prior-sd", "inf", "--intercept-prior-sd", "inf"],
+            13,
             "",
         ),
         refused(
@@ -130,7 +137,8 @@ pub fn rows() -> Vec<Row> {
             &["--features", "x", "--weights", "w"],
             "inf",
         ),
-        refused(
+        // the posterior is the prior
+        fine(
             "weights that are all 0",
             columns("y,x,w", 40, |i| format!("{},0", line(i))),
             &["--features", "x", "--weights", "w"],
@@ -142,11 +150,11 @@ pub fn rows() -> Vec<Row> {
             &["--features", "x", "--offset", "w"],
             "inf",
         ),
-        refused(
+        fine(
             "a group with one level and an unknown sd",
             columns("y,x,g", 40, |i| format!("{},a", line(i))),
             &["--features", "x", "--group", "g"],
-            "g",
+            "sd(g)",
         ),
         fine(
             "fewer rows than columns",
@@ -227,8 +235,8 @@ pub fn rows() -> Vec<Row> {
                     if i == 9 { "tomorrow".into() } else { format!("2024-01-{:02}", i % 28 + 1) }
                 )
             }),
-            &["--features", "x,d"],
-            "dates",
+            &["--features", "x,d", "--posterior", "gaussian"],
+            "'d' has dates, but 'tomorrow' in row 10 of f.csv is none",
         ),
     ];
     for (what, scale) in [("1e300", 1e300), ("1e-300", 1e-300), ("5e-324", 5e-324), ("1e308", 1.5e307)] {
@@ -266,10 +274,10 @@ pub fn rows() -> Vec<Row> {
             "a count of 1e300",
             columns("y,x", 9, |i| format!("{},{}", if i == 3 { "1e300" } else { "2" }, number(i))),
             &["--max-time", "5s"],
-            65,
-            "1e300",
+            11,
+            "not finite",
         )
-        .leaves(Left::Nothing),
+        .leaves(Left::Result("no_progress")),
         model("poisson", "no event at all", columns("y,x", 9, |i| format!("0,{}", number(i))), &[], 0, "")
             .leaves(Left::Result("reached")),
         model(
@@ -277,10 +285,10 @@ pub fn rows() -> Vec<Row> {
             "a response of 1e300",
             columns("y,x", 9, |i| format!("{}e300,{}", i % 4, number(i))),
             &["--max-time", "5s"],
-            12,
-            "",
+            65,
+            "the variance of the response y is too large",
         )
-        .leaves(Left::Any),
+        .leaves(Left::Nothing),
         model(
             "linear",
             "a constant response",
@@ -294,8 +302,8 @@ pub fn rows() -> Vec<Row> {
             "a response that the features give exactly",
             columns("y,x", 9, |i| format!("{i},{}", 2 * i + 1)),
             &[],
-            65,
-            "",
+            12,
+            "fitted without error",
         ),
         model("linear", "a response of text", columns("y,x", 9, |i| format!("a{i},{i}")), &[], 65, "a0"),
         model(

@@ -4,7 +4,7 @@ use super::table::{Left, Row};
 
 /// A run of a million iterations, or what is left of ten seconds.
 const LONG: &str = "fit logistic d.csv --response y --features x,z --method prox-energy --iterations 100000000 \
-                    --checkpoint-every 10ms --max-time 10s --out out --quiet";
+                    --gap 1e-7 --checkpoint-every 10ms --max-time 10s --out out --quiet";
 
 /// A signal after so many milliseconds of the run; the exit code is that of the run.
 fn after(milliseconds: u32, signal: &str) -> String {
@@ -59,10 +59,22 @@ pub fn rows() -> Vec<Row> {
             1s --sql 'select a.y, count(*) as k, avg(b.x) as v from data a cross join data b cross join data c \
             cross join data d cross join data e group by a.y' --out out", 10, "nothing was \
             fitted").leaves(Left::Nothing),
-        Row::shell("no time at all", "certus fit logistic d.csv --response y --max-time 0s --out out", 10, "stopped \
-            by --max-time"),
+        Row::shell("no time at all", "certus fit logistic d.csv --response y --max-time 0s --out \
+            out", 10, "time limit"),
         Row::shell("a pipe that nobody writes to", "mkfifo p.csv; certus fit logistic p.csv --response y --max-time \
-            1s --out out", 10, "nothing was fitted").leaves(Left::Nothing),
+            1s --out out", 10, "stopped by --max-time 1s|nothing was").leaves(Left::Nothing),
+        // clocks
+        Row::shell("a stop that is longer than --max-time", &format!("env --default-signal \"$CERTUS\" {} & pid=$!; \
+            sleep 0.6; kill -STOP $pid; sleep 2; kill -CONT $pid; wait \
+            $pid", LONG.replace("10s", "1500ms")), 10, "").leaves(Left::Result("limit")),
+        Row::shell("checkpoints from the future", &format!("{}; touch -d 2099-01-01 d.csv out/.run/*; certus resume \
+            out --quiet", after(900, "KILL").replace("10s", "2s")), 10, "").leaves(Left::Result("limit")),
+        Row::shell("files of a fit from 2099 and from 1970", "touch -d 2099-01-01 d.csv out/*; certus verify out \
+            >/dev/null || exit 1; touch -d @0 d.csv out/*; certus verify out", 0, "confirmed").fitted(),
+        Row::shell("a machine that has run for 31 years", "if unshare -rTf --monotonic 1000000000 true 2>/dev/null; \
+            then unshare -rTf --monotonic 1000000000 $CERTUS fit logistic d.csv --response y --features x --max-time \
+            60s --out out; else certus fit logistic d.csv --response y --features x --out out; \
+            fi", 0, "reached").leaves(Left::Result("reached")),
     ]);
     rows
 }

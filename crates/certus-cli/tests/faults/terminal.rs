@@ -61,10 +61,10 @@ pub fn rows() -> Vec<Row> {
             "a response that is named so (F8)",
             &[&["fit", "linear", "e.csv", "--response", "EVIL"]],
             "0",
-            "evil",
+            "reached",
         ),
-        shows("an argument that is unknown (F8)", &[&["fit", "--EVIL"]], "64", "owned"),
-        shows("a command that is unknown (F8)", &[&["EVIL"]], "64", "owned"),
+        shows("an argument that is unknown (F8)", &[&["fit", "--EVIL"]], "64", "evil"),
+        shows("a command that is unknown (F8)", &[&["EVIL"]], "64", "evil"),
         shows(
             "a file that is not there (F8)",
             &[&["fit", "logistic", "EVIL.csv", "--response", "y"]],

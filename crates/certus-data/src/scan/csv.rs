@@ -85,6 +85,12 @@ impl Seen {
         self.comma.as_deref().filter(|_| others.into_iter().all(Option::is_none))
     }
 
+    /// The first cell of other text in a column that has dates and no numbers.
+    pub(super) fn not_a_date(&self) -> Option<&str> {
+        let others = [&self.number, &self.boolean, &self.comma];
+        self.text.as_deref().filter(|_| self.date.is_some() && others.into_iter().all(Option::is_none))
+    }
+
     /// The kind of the column and the type to read it as.
     pub(super) fn kind(&self) -> (Kind, DataType) {
         let decimal = self.decimal_comma().is_some();

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::csv::Seen;
 use super::notation::point;
 use crate::table::ColumnInfo;
 
@@ -20,9 +21,18 @@ pub struct Described {
     pub(super) queried: bool,
     /// Columns with decimal commas, and the first such cell.
     pub(super) decimal: Vec<(String, String)>,
+    /// Columns of dates with other text, and the first such cell.
+    pub(super) dates: Vec<(String, String)>,
 }
 
 impl Described {
+    /// Takes note of what a column of CSV files holds.
+    pub(super) fn notice(&mut self, name: &str, seen: &Seen) {
+        let own = |cell: &str| (name.to_string(), cell.to_string());
+        self.decimal.extend(seen.decimal_comma().map(own));
+        self.dates.extend(seen.not_a_date().map(own));
+    }
+
     /// See [`Source::files_read`](crate::Source::files_read).
     pub fn files_read(&self, rows: usize) -> Option<String> {
         let files = format!("read {} {}", self.files, if self.files == 1 { "file" } else { "files" });
@@ -37,10 +47,18 @@ impl Described {
     pub fn notes(&self, wanted: &[usize]) -> Vec<String> {
         // a query may use any column
         let used = |name: &String| self.queried || wanted.iter().any(|c| self.columns[*c].name == *name);
+        let dates = self.dates.iter().filter(|(name, _)| used(name));
+        let of_dates = |(name, cell): &(String, String)| {
+            format!("'{name}' has dates, but {cell} is none: all are read as text")
+        };
+        let mut notes: Vec<String> = dates.map(of_dates).collect();
         let decimal: Vec<_> = self.decimal.iter().filter(|(name, _)| used(name)).collect();
-        let Some((_, first)) = decimal.first() else { return Vec::new() };
-        let names: Vec<String> = decimal.iter().map(|(name, _)| format!("'{name}'")).collect();
-        let have = if names.len() == 1 { "has" } else { "have" };
-        vec![format!("{} {have} decimal commas: {first} is read as {}", names.join(", "), point(first))]
+        if let Some((_, first)) = decimal.first() {
+            let names: Vec<String> = decimal.iter().map(|(name, _)| format!("'{name}'")).collect();
+            let have = if names.len() == 1 { "has" } else { "have" };
+            let read = point(first);
+            notes.push(format!("{} {have} decimal commas: {first} is read as {read}", names.join(", ")));
+        }
+        notes
     }
 }

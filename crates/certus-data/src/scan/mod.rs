@@ -1,6 +1,7 @@
 //! Columns from files, through embedded DataFusion: only the columns and rows that are used are decoded, in the order
 //! (path, row group, row), batch by batch on the calling thread.
 
+mod arrow;
 mod cells;
 mod csv;
 mod described;
@@ -45,7 +46,7 @@ use self::notation::Notation;
 pub use self::options::FileOptions;
 use self::packed::Unpacked;
 use self::schema::{agree, problem, result_columns};
-use self::session::in_order;
+use self::session::context;
 use crate::error::{ColumnError, DataError, FileError};
 use crate::table::{Batch, Column, ColumnInfo, Kind, Source};
 
@@ -95,7 +96,7 @@ impl FileSource {
         };
         let mut source = Self {
             runtime,
-            context: SessionContext::new_with_config(in_order()),
+            context: context(0),
             files,
             unpacked,
             notation: Notation { na, commas },
@@ -189,6 +190,7 @@ impl FileSource {
                     Arc::new(guarded(&name, || csv::header(file, separator, &name))?)
                 }
                 _ => guarded(&name, || {
+                    arrow::check(self.format, file, &name)?;
                     self.runtime.block_on(self.options().infer_schema(&state, &url)).map_err(failed)
                 })?,
             };
@@ -214,6 +216,7 @@ impl FileSource {
         if matches!(self.format, Format::Csv { .. }) {
             let used: Option<HashSet<String>> = used.map(|names| names.into_iter().collect());
             let is_used = |k: &usize| used.as_ref().is_none_or(|names| names.contains(fields[*k].name()));
+            self.context = context(fields.len());
             let looked: Vec<usize> = (0..fields.len()).filter(is_used).collect();
             kinds.fill(Kind::Other("text that was not looked at".into()));
             let seen = self.look_through(Arc::new(Schema::new(fields.clone())), &looked)?;
@@ -221,8 +224,7 @@ impl FileSource {
                 let (kind, data_type) = seen.kind();
                 kinds[k] = kind;
                 self.types[k] = data_type;
-                let own = seen.decimal_comma().map(|cell| (fields[k].name().clone(), cell.to_string()));
-                self.described.decimal.extend(own);
+                self.described.notice(fields[k].name(), seen);
             }
         }
         let names = fields.iter().map(|f| f.name().clone());

@@ -56,6 +56,11 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// How many columns it has: as many as were asked for, unless the other process is not to be believed.
+    pub fn columns(&self) -> usize {
+        self.columns.len()
+    }
+
     /// As a source hands them out.
     pub fn batch(&self) -> Batch<'_> {
         Batch::new(self.columns.iter().collect(), 0, self.rows, self.first, &self.place)
@@ -201,6 +206,8 @@ fn text(out: &mut Vec<u8>, text: Option<&str>) {
 fn decode(mut bytes: &[u8]) -> Option<Rows> {
     let from = &mut bytes;
     let (rows, first) = (number(from)?, number(from)?);
+    // the number of the last row
+    first.checked_add(rows)?.checked_add(1)?;
     let place = read_text(from)??;
     let count = number(from)?;
     let mut columns = Vec::new();
@@ -278,6 +285,11 @@ mod tests {
         let mut longer = bytes.clone();
         longer.push(0);
         assert_eq!(decode(&longer), None);
+        // numbers of rows that no file can have
+        longer = bytes.clone();
+        longer[8..16].copy_from_slice(&(u64::MAX - 3).to_le_bytes());
+        assert_eq!(decode(&longer), None);
+        assert_eq!(back.columns(), 4);
         // whatever it is, it is decoded or refused, and takes no memory of its own
         for bit in 0..8 * bytes.len() {
             let mut other = bytes.clone();

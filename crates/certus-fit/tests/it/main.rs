@@ -2,6 +2,7 @@
 //! One binary, because each is linked with everything that the crate depends on.
 
 mod black_boxes;
+mod calibration;
 mod certified;
 mod column_file;
 #[path = "../common/mod.rs"]

@@ -4,7 +4,7 @@
 //! A secant over a good part of a standard deviation says more about the best Gaussian than a derivative does, is exact
 //! for Gaussian targets, and shrugs at rounding, kinks and noise.
 
-use super::mode::{Place, Search};
+use super::mode::{LARGEST, Place, Search};
 use super::slope::short;
 use crate::error::Error;
 use crate::linalg;
@@ -31,6 +31,8 @@ pub(super) struct Curved {
     pub(super) axes: Axes,
     /// Along what the log density seems flat, in words.
     pub(super) flat: Option<String>,
+    /// Along which coordinate gradients are not finite (or above 1e150) however near, and such an entry.
+    pub(super) not_finite: Option<(usize, f64)>,
     /// True if H is positive definite.
     pub(super) convex: bool,
 }
@@ -73,7 +75,7 @@ pub(super) fn curved(target: &dyn Target, search: &Search) -> Result<Curved, Err
         })
         .collect();
     let mut hessian = vec![0.0; dim * dim];
-    let (mut left, mut flat): (Vec<usize>, _) = ((0..dim).collect(), None);
+    let (mut left, mut flat, mut not_finite): (Vec<usize>, _, _) = ((0..dim).collect(), None, None);
     for round in 0..ROUNDS {
         let plus = probe(target, &here.point, &lengths, &left, 1.0)?;
         let minus =
@@ -82,11 +84,13 @@ pub(super) fn curved(target: &dyn Target, search: &Search) -> Result<Curved, Err
         for (c, &k) in left.iter().enumerate() {
             let column = &mut hessian[k * dim..][..dim];
             let (step, up) = (lengths[k], &plus[c * dim..][..dim]);
+            let below = minus.as_ref().map_or(&here.slope[..], |m| &m[c * dim..][..dim]);
             for i in 0..dim {
-                let down = minus.as_ref().map_or(here.slope[i], |m| m[c * dim + i]);
-                column[i] = (up[i] - down) / if minus.is_some() { 2.0 * step } else { step };
+                column[i] = (up[i] - below[i]) / if minus.is_some() { 2.0 * step } else { step };
             }
-            let finite = column.iter().all(|x| x.is_finite());
+            let wild = up.iter().chain(below).find(|x| x.is_nan() || x.abs() > LARGEST);
+            let wild = wild.or(column.iter().find(|x| !x.is_finite())).copied();
+            let finite = wild.is_none();
             let second_derivative = column[k];
             // what rounding of the two slopes can fake
             let noise = 1e-12 * (up[k].abs() + here.slope[k].abs()) / step;
@@ -95,7 +99,10 @@ pub(super) fn curved(target: &dyn Target, search: &Search) -> Result<Curved, Err
                 continue;
             }
             if round + 1 == ROUNDS {
-                if !finite || second_derivative.abs() <= 8.0 * noise {
+                if let Some(x) = wild {
+                    not_finite = not_finite.or(Some((k, -x)));
+                    column.fill(0.0);
+                } else if second_derivative.abs() <= 8.0 * noise {
                     flat = flat.or(Some(format!("coordinate {k}")));
                     column.fill(0.0);
                 }
@@ -117,7 +124,7 @@ pub(super) fn curved(target: &dyn Target, search: &Search) -> Result<Curved, Err
     }
     linalg::symmetrise(&mut hessian, dim);
     let found = axes(&hessian, &lengths);
-    Ok(Curved { flat: flat.or(found.flat), ..found })
+    Ok(Curved { flat: flat.or(found.flat), not_finite, ..found })
 }
 
 /// P = Δ V |λ|^{−1/2} with Δ H Δ = V λ Vᵀ, Δ the lengths of the secants: in these units the diagonal is of order one.
@@ -148,7 +155,7 @@ fn axes(hessian: &[f64], lengths: &[f64]) -> Curved {
         let scale = value.abs().max(floor).powf(-0.5);
         column.iter_mut().zip(lengths).for_each(|(x, length)| *x *= length * scale);
     }
-    Curved { axes: Axes::Dense { dim, values: p }, flat, convex: values[0] > 0.0 }
+    Curved { axes: Axes::Dense { dim, values: p }, flat, not_finite: None, convex: values[0] > 0.0 }
 }
 
 /// Newton steps m ← m − P Pᵀ∇ψ while they gain, to half a thousandth of a nat.

@@ -41,12 +41,19 @@ impl Run<'_, '_> {
             format!("no mode found in {steps} L-BFGS steps, frame from secants at the last point")
         };
         // where the search ran away (into the neck of a funnel) nothing bends upwards: begin where the user would
-        let away = there.flat.is_some() || !(found || there.convex);
+        let away = there.flat.is_some() || there.not_finite.is_some() || !(found || there.convex);
         self.climbed = climb && !away;
         if climb && away {
             search = Search::new(start);
             there = curved(&self.target, &search)?;
             words = format!("no mode found in {steps} L-BFGS steps, frame from secants at the start");
+        }
+        if let Some((coordinate, value)) = there.not_finite {
+            return Err(Error::NonFinite {
+                what: "the gradient of the log density",
+                value,
+                place: format!("points along coordinate {coordinate} next to {}", short(&search.here.point)),
+            });
         }
         if let Some(flat) = there.flat {
             return Ok(ControlFlow::Break((

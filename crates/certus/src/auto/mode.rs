@@ -16,6 +16,9 @@ const MEMORY: usize = 12;
 const ENOUGH: f64 = 0.01;
 const QUIET: u32 = 3;
 
+/// Values and gradients beyond this in size are taken for infinite, so that squares do not overflow.
+pub(super) const LARGEST: f64 = 1e150;
+
 /// A point with −log p and its gradient there.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
@@ -35,9 +38,9 @@ impl Place {
         Ok(Self { point, value: -value[0], slope })
     }
 
-    /// True if everything is below 1e150 in size, so that squares do not overflow.
+    /// True if nothing is beyond [`LARGEST`].
     pub(super) fn is_finite(&self) -> bool {
-        self.value.is_finite() && self.slope.iter().all(|x| x.abs() <= 1e150)
+        self.value.abs() <= LARGEST && self.slope.iter().all(|x| x.abs() <= LARGEST)
     }
 }
 
