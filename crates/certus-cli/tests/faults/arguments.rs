@@ -85,7 +85,18 @@ pub fn rows() -> Vec<Row> {
     ] {
         rows.push(with(what, &more, 64, words));
     }
-    let endless = ["--method", "prox-energy", "--iterations", most, "--max-time", "1s", "--out", "out"];
+    let endless = [
+        "--method",
+        "prox-energy",
+        "--iterations",
+        most,
+        "--gap",
+        "1e-9",
+        "--max-time",
+        "1s",
+        "--out",
+        "out",
+    ];
     rows.push(
         Row::run("--iterations 2^64 − 1", &[&FIT[..], &endless].concat(), 10, "")
             .leaves(Left::Result("limit")),

@@ -44,7 +44,7 @@ fn changed(
                 "--posterior",
                 "gaussian",
                 "--max-time",
-                "20s",
+                "1s",
             ];
             let clock = std::time::Instant::now();
             let found = ended(&certus(place, &fit.map(String::from)).output().unwrap());

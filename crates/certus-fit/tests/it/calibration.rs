@@ -219,6 +219,7 @@ fn report(model: &Model, sets: u64) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "minutes: scripts/check calibration"]
 fn places_of_the_truth_are_uniform() {
     let beyond: Vec<String> =
         MODELS.iter().flat_map(|model| report(model, if model.groups.is_some() { 8 } else { 40 })).collect();
@@ -227,6 +228,7 @@ fn places_of_the_truth_are_uniform() {
 
 /// The test would see a posterior that is too narrow: here the parameters vary three times as much as the fit is told.
 #[test]
+#[ignore = "minutes: scripts/check calibration"]
 fn a_wrong_prior_is_seen() {
     let model = Model { rows: 6, ..MODELS[1] };
     let found = model.places(100, 3.0);

@@ -291,6 +291,9 @@ class Fit:
         columns = self._new_columns(data, not self._fitted.is_mixture)
         # a target has no rows, and was refused
         model = None if self._source is None else self._source._model
+        if model is None and not isinstance(data, np.ndarray):
+            # the response too, if it is there: the rows may be those of the fit, whose model certifies errors
+            columns = {**Frame(data).columns(), **columns}
         found = json.loads(
             _certus.effects(
                 self._fitted,
