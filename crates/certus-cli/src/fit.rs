@@ -298,10 +298,10 @@ impl<'a> Run<'a> {
             Ok((ended, compared)) => {
                 let code = Code::from(&ended.outcome.status);
                 self.signals.finish(|| {
-                    if matches!(ended.outcome.status, Status::Limit | Status::Interrupted) {
-                        if let Some(Err(error)) = saving.as_ref().map(|saving| lock(saving).write_kept()) {
-                            note(&format!("{error}; certus resume continues from an earlier state"));
-                        }
+                    if matches!(ended.outcome.status, Status::Limit | Status::Interrupted)
+                        && let Some(Err(error)) = saving.as_ref().map(|saving| lock(saving).write_kept())
+                    {
+                        note(&format!("{error}; certus resume continues from an earlier state"));
                     }
                     let mut fit = Fit::of_run(ended, problem, self.arguments, &self.goal);
                     if let Some(earlier) = earlier {

@@ -13,8 +13,11 @@ use std::time::{Duration, Instant};
 /// What a small file may take, in a build whose decoders are not optimised.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Every target, and how many changes of each seed are tried here.
-const TARGETS: [(&str, fn(&[u8]), u64); 13] = [
+/// Its name, what is fuzzed, and how many changes of each seed are tried here.
+type Target = (&'static str, fn(&[u8]), u64);
+
+/// Every target.
+const TARGETS: [Target; 13] = [
     ("settings", fuzz::settings, 100),
     ("formula", fuzz::formula, 300),
     ("csv", fuzz::csv, 15),

@@ -55,6 +55,12 @@ type Predicted<'py> = (Bound<'py, PyArray2<f64>>, Vec<String>, Option<String>);
 /// Names, and a row of numbers for each.
 type GroupEffects<'py> = (String, String, Vec<String>, Bound<'py, PyArray2<f64>>);
 
+/// Weights of the latents in linear predictors, those in coefficients, and offsets.
+type LinearPredictors<'py> =
+    (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
+/// A column that new rows need, and its levels if it has levels.
+type Input = (String, Option<Vec<String>>);
+
 #[pymethods]
 impl Fitted {
     /// fit.json.
@@ -227,7 +233,7 @@ impl Fitted {
         &self,
         py: Python<'py>,
         columns: &Bound<'py, PyDict>,
-    ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>)> {
+    ) -> PyResult<LinearPredictors<'py>> {
         let table = table(py, columns)?;
         let made = py.detach(|| self.0.linear_rows(&table)).map_err(|e| data(py, &e))?;
         let (latents, count) = (made.latents, made.offsets.len());
@@ -251,7 +257,7 @@ impl Fitted {
 
     /// The response, and the columns that new rows need: the name, and the levels, the reference first, of a column that is
     /// read as levels.
-    fn inputs(&self, py: Python<'_>) -> PyResult<(String, Vec<(String, Option<Vec<String>>)>)> {
+    fn inputs(&self, py: Python<'_>) -> PyResult<(String, Vec<Input>)> {
         let meaning = self.0.meaning().map_err(|e| data(py, &e))?;
         Ok((meaning.encoding.response.clone(), meaning.encoding.inputs_with_levels()))
     }

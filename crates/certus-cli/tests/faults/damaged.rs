@@ -422,8 +422,8 @@ pub fn rows() -> Vec<Row> {
                 fs::remove_file(path).unwrap();
                 fs::create_dir(path).unwrap();
             }),
-            74,
-            "Is a directory",
+            10,
+            "what it does now is not saved",
         ),
     ]);
     rows.push(

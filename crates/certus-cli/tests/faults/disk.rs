@@ -54,8 +54,8 @@ pub fn rows() -> Vec<Row> {
         run("a link to nowhere stands at the output", &format!("ln -s nowhere out; certus {FIT}"), 73, "out"),
         run("the output is the directory of the data", "mkdir p; mv d.csv p; certus fit logistic p --response y \
             --features x --out p --overwrite; code=$?; ls p; exit $code", 73, "d.csv"),
-        run("a name that is too long", &format!("certus fit logistic d.csv --response y --features x --out $(printf \
-            'a%.0s' {{1..300}})"), 73, "cannot be created"),
+        run("a name that is too long", "certus fit logistic d.csv --response y --features x --out $(printf \
+            'a%.0s' {1..300})", 73, "cannot be created"),
         run("an output without a name", "certus fit logistic d.csv --response y --features x --out ''", 64, "--out"),
         run("directories above the output are made", "certus fit logistic d.csv --response y --features x --out \
             a/b/c && certus verify a/b/c", 0, "confirmed"),

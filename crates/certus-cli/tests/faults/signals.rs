@@ -36,8 +36,8 @@ pub fn rows() -> Vec<Row> {
     rows.extend([
         Row::shell("a signal that was ignored from the start", &format!("nohup \"$CERTUS\" {} & pid=$!; sleep 0.5; \
             kill -HUP $pid; wait $pid", LONG.replace("10s", "1500ms")), 10, "").leaves(Left::Result("limit")),
-        Row::shell("two signals, one after the other", &format!("{}", after(800, "INT").replace("; wait", "; kill \
-            -INT $pid 2>/dev/null; wait")), 130, ""),
+        Row::shell("two signals, one after the other", &after(800, "INT").replace("; wait", "; kill -INT $pid \
+            2>/dev/null; wait"), 130, ""),
         Row::shell("a stop and its end, again and again", &format!("\"$CERTUS\" {} & pid=$!; for t in 0.2 0.13 0.31 \
             0.07; do sleep $t; kill -STOP $pid; sleep $t; kill -CONT $pid; done; wait \
             $pid", LONG.replace("10s", "2500ms")), 10, "").leaves(Left::Result("limit")),

@@ -65,7 +65,7 @@ fn crossed_groups_with_given_sds() {
         let text = String::from_utf8(output.stdout).unwrap();
         text.lines().skip(1).map(|l| l.split(',').map(|c| c.parse().unwrap()).collect()).collect()
     };
-    let [known, new, population] = ["known", "new", "population"].map(|groups| predicted(groups));
+    let [known, new, population] = ["known", "new", "population"].map(predicted);
     assert_eq!([known.len(), new.len(), population.len()], [4000; 3]);
     let total = |rows: &[Vec<f64>], column: usize| rows.iter().map(|r| r[column]).sum::<f64>() / 4000.0;
     assert!((total(&known, 0) - total(&new, 0)).abs() < 0.1);

@@ -15,7 +15,7 @@ pub(super) fn part(out: &mut String, extras: &Extras) {
     let text = match certificate {
         Ok(text) => text,
         Err(why) => {
-            let _ = write!(out, "<p>{}</p></section>\n", escape(&sentence(why)));
+            let _ = writeln!(out, "<p>{}</p></section>", escape(&sentence(why)));
             return;
         }
     };
@@ -34,12 +34,12 @@ pub(super) fn part(out: &mut String, extras: &Extras) {
     );
     if text.len() > MOST {
         let _ =
-            write!(out, "<p>It has {} lines and is not shown here.</p></section>\n", text.lines().count());
+            writeln!(out, "<p>It has {} lines and is not shown here.</p></section>", text.lines().count());
         return;
     }
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "<details><summary>gap.proof</summary><pre>{}</pre></details></section>\n",
+        "<details><summary>gap.proof</summary><pre>{}</pre></details></section>",
         escape(text.trim_end())
     );
 }

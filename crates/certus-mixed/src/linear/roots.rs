@@ -298,7 +298,7 @@ pub(super) fn adverse(kind: usize, noise: &mut Noise) -> Rows {
     let mut out = Rows { design, levels: vec![], z: vec![], x: vec![], y: vec![], weights: vec![] };
     for i in 0..n {
         let first = if i < many { i as u32 } else { whole(noise, out.design.levels[0]) };
-        let second = if kind % 2 == 0 { first % 3 } else { whole(noise, 3) };
+        let second = if kind.is_multiple_of(2) { first % 3 } else { whole(noise, 3) };
         let (slope, x) = (noise.next(), noise.next());
         let mut z = vec![1.0];
         let mut y = away + 3.0 * x + effects[first as usize][0] + small_noise * noise.next();

@@ -24,9 +24,12 @@ pub(super) struct Part {
     u_error: f64,
 }
 
+/// ‖P_g‖ of every level of factor 1, and how far it is off.
+type LevelNorms = Vec<(f64, f64)>;
+
 impl Bound<'_> {
     /// (‖P_g‖ and how far it is off) of every level of factor 1; and what every component leaves uncertain.
-    pub(super) fn parts(&self) -> Option<(Vec<(f64, f64)>, Vec<Part>)> {
+    pub(super) fn parts(&self) -> Option<(LevelNorms, Vec<Part>)> {
         let (s, radius) = (&self.exact.middle, &self.exact.radius);
         let (k, count) = (s.layout.factors[0].effects, s.layout.factors[0].levels);
         let (half, ..) = levels(s, &self.point.t[0])?;
