@@ -19,8 +19,8 @@ struct Candidate {
     place: usize,
     /// True while every cell is its row, counted from 0 or from 1.
     counts: bool,
-    /// The cells so far, while they are different whole numbers and the name is that of an identifier, or while they are
-    /// different texts (their hashes).
+    /// The cells so far, while they are different whole numbers and the name is that of an identifier, or while they
+    /// are different texts (their hashes).
     distinct: Option<HashSet<u64>>,
     /// The first cell.
     first: f64,

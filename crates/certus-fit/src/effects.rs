@@ -30,8 +30,8 @@ impl Problem {
         }
         if self.meaning.has_table() {
             notes.push(format!(
-                "the {} coefficients of groups are in groups.parquet of a fit that is kept; the table lists those shared by \
-                    all rows",
+                "the {} coefficients of groups are in groups.parquet of a fit that is kept; the table lists those \
+                    shared by all rows",
                 self.meaning.dim() - self.prepared.encoding.coefficients().len()
             ));
         }

@@ -162,9 +162,9 @@ const LANES: usize = 8;
 /// The logarithm that products may have: e^709 is the largest number.
 const ROOM: f64 = 600.0;
 
-/// [`Loss::unweighted_line_values`], vectorised: on equally spaced nodes e^{η} is a geometric sequence, so that a row takes
-/// nine exponentials, and every node one product for e^{η} and another for Π(1 + e^{η}), whose logarithm is taken before
-/// it can overflow.
+/// [`Loss::unweighted_line_values`], vectorised: on equally spaced nodes e^{η} is a geometric sequence, so that a row
+/// takes nine exponentials, and every node one product for e^{η} and another for Π(1 + e^{η}), whose logarithm is taken
+/// before it can overflow.
 struct LineValues<'a> {
     t: &'a [f64],
     s: &'a [f64],

@@ -255,8 +255,8 @@ impl Fitted {
         Ok(PyArray1::from_iter(py, linear.as_array().iter().map(|t| link.response(*t))))
     }
 
-    /// The response, and the columns that new rows need: the name, and the levels, the reference first, of a column that is
-    /// read as levels.
+    /// The response, and the columns that new rows need: the name, and the levels, the reference first, of a column
+    /// that is read as levels.
     fn inputs(&self, py: Python<'_>) -> PyResult<(String, Vec<Input>)> {
         let meaning = self.0.meaning().map_err(|e| data(py, &e))?;
         Ok((meaning.encoding.response.clone(), meaning.encoding.inputs_with_levels()))

@@ -177,6 +177,7 @@ fn the_loss_of_the_strip_counts() {
 fn full() {
     let [value, slope] = groups(200);
     println!(
-        "200 groups, 60 digits: every ball contains the truth; largest distance/radius: integral {value:.3}, slope {slope:.3}"
+        "200 groups, 60 digits: every ball contains the truth; largest distance/radius: integral {value:.3}, slope \
+        {slope:.3}"
     );
 }

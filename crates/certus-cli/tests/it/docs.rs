@@ -1,5 +1,5 @@
-//! The commands of README.md and of pages of docs, typed one page after the other in one directory that is empty before;
-//! what they are shown to print is what they print.
+//! The commands of README.md and of pages of docs, typed one page after the other in one directory that is empty
+//! before; what they are shown to print is what they print.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 

@@ -40,7 +40,8 @@ fn a_gap_with_every_rounding_error() {
     assert!(how(&ordinary).contains("allowed for") && how(&rigorous).contains("ball arithmetic"));
     let [a, b] = [&ordinary, &rigorous].map(|gap| gap["bound"].as_f64().unwrap());
     assert_eq!(rigorous["theorem"], "Theorem D, rounding included");
-    // the same theorem in other arithmetic, in a smaller ball; sums are stated with four times the radius that they need
+    // the same theorem in other arithmetic, in a smaller ball; sums are stated with four times the radius that they
+    // need
     assert!(rigorous["level"] == "proved" && b < 1.1 * a && b > 0.5 * a, "{a:e} {b:e}");
     for place in [&plain, &proved] {
         let verdict = certus(&["verify", place.to_str().unwrap()]);

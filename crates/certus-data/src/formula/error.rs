@@ -72,8 +72,8 @@ pub enum Fault {
     },
     /// A response that is computed.
     #[error(
-        "the response is {call}, but a column is required: compute it first, as a column of its own (on the command line \
-            --sql \"SELECT *, ln(y) AS log_y FROM data\")"
+        "the response is {call}, but a column is required: compute it first, as a column of its own (on the command \
+            line --sql \"SELECT *, ln(y) AS log_y FROM data\")"
     )]
     Response {
         /// The call.
@@ -82,7 +82,8 @@ pub enum Fault {
     /// Failures that are not trials less successes.
     #[error(
         "{call} does not name the trials: write p(successes, trials), or cbind(successes, trials - successes); compute \
-            trials first if there is only a column of failures (on the command line --sql \"SELECT *, yes + no AS n FROM data\")"
+            trials first if there is only a column of failures (on the command line --sql \"SELECT *, yes + no AS n \
+            FROM data\")"
     )]
     Failures {
         /// The call.
@@ -90,8 +91,8 @@ pub enum Fault {
     },
     /// `.`, every other column.
     #[error(
-        "'.' stands for all other columns, alone, y ~ . or y ~ . - a + log(b): write products and the effects of groups \
-            with the names of columns"
+        "'.' stands for all other columns, alone, y ~ . or y ~ . - a + log(b): write products and the effects of \
+            groups with the names of columns"
     )]
     Dot,
     /// A sign that formulas of R have and these do not.

@@ -68,9 +68,9 @@ fn old_fit(name: &str) -> (PathBuf, PathBuf, Tree) {
     (root, path, before)
 }
 
-/// The machine stops at any moment of a replacement, and what was not flushed is lost, torn or there. Whoever reads then,
-/// with the right to write or without, sees the old result or the new one; the new one once its commit has ended, the
-/// old one before it has begun; and the next run can replace it.
+/// The machine stops at any moment of a replacement, and what was not flushed is lost, torn or there. Whoever reads
+/// then, with the right to write or without, sees the old result or the new one; the new one once its commit has ended,
+/// the old one before it has begun; and the next run can replace it.
 #[test]
 fn every_crash_leaves_the_old_result_or_the_new_one() {
     let (root, path, before) = old_fit("crash");

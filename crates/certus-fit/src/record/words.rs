@@ -151,8 +151,8 @@ impl Scale {
                 _ => ("", "every combination of a group's effects"),
             };
             known.push(format!(
-                "a maximum of the {objective}{also} is so near that the variance of {of}{relative} differs from {whose} \
-                    by at most {radius} of it"
+                "a maximum of the {objective}{also} is so near that the variance of {of}{relative} differs from \
+                    {whose} by at most {radius} of it"
             ));
         }
         if let Some(exclusion) = self.exclusion {

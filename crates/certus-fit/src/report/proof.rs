@@ -22,15 +22,15 @@ pub(super) fn part(out: &mut String, extras: &Extras) {
     let directory = escape(extras.directory.as_deref().unwrap_or("DIR"));
     let _ = write!(
         out,
-        "<p>The bound on the gap is also proved by a certificate: a text with the model, the Gaussian, hashes and sums of \
-            the rows, and what a checker needs to verify a theorem with every rounding error included. This command \
-            writes it, with the rows:</p><pre>certus export-proof {directory} --to gap.proof</pre><p>Two programs check \
-            it without certus: certus-check (Rust, only its standard library; crates/certus-check) and \
+        "<p>The bound on the gap is also proved by a certificate: a text with the model, the Gaussian, hashes and \
+            sums of the rows, and what a checker needs to verify a theorem with every rounding error included. This \
+            command writes it, with the rows:</p><pre>certus export-proof {directory} --to gap.proof</pre><p>Two \
+            programs check it without certus: certus-check (Rust, only its standard library; crates/certus-check) and \
             check_certificate.py (Python, only its standard library; tools). The format, the theorem and its proof are \
             on one page, docs/certificate-format.md, so that you can write another one.</p>\
             <pre>certus-check gap.proof gap.rows\npython3 check_certificate.py gap.proof gap.rows\n\
-            certus-check gap.proof gap.rows --block 0</pre><p>The last command checks one block of rows through the hash \
-            tree.</p>"
+            certus-check gap.proof gap.rows --block 0</pre><p>The last command checks one block of rows through the \
+            hash tree.</p>"
     );
     if text.len() > MOST {
         let _ =

@@ -1,5 +1,5 @@
-//! Engines of one scale or two, searched and put on a grid: one effect of one group, the parameter of a likelihood, what
-//! is not given of a linear model with given sds.
+//! Engines of one scale or two, searched and put on a grid: one effect of one group, the parameter of a likelihood,
+//! what is not given of a linear model with given sds.
 
 use std::ops::Range;
 

@@ -2,8 +2,8 @@
 //! that a draw takes values of ψ only (docs/mixed.md, X1).
 //!
 //! Where the strip's bound is the same for all predictors (K1), so is the step that an error asks for. The ends are
-//! those at the mode with some room; whether they are far enough for a draw shows in ψ, which is convex: beyond the last
-//! node the terms fall at least as fast as between the last two.
+//! those at the mode with some room; whether they are far enough for a draw shows in ψ, which is convex: beyond the
+//! last node the terms fall at least as fast as between the last two.
 
 use std::f64::consts::PI;
 

@@ -1,5 +1,5 @@
-//! R1: what a computed solution leaves of its equations, errors of the sums and of rounding included, bounds how far it is
-//! off (docs/mixed.md, Lemma R1a).
+//! R1: what a computed solution leaves of its equations, errors of the sums and of rounding included, bounds how far it
+//! is off (docs/mixed.md, Lemma R1a).
 
 use super::enclosure::{Enclosure, gamma};
 use super::point::Point;

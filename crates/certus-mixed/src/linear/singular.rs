@@ -1,5 +1,5 @@
-//! Singular covariance matrices of several effects: a local minimum of the same rank next to the estimate, and none else
-//! in a region (docs/mixed.md, L4).
+//! Singular covariance matrices of several effects: a local minimum of the same rank next to the estimate, and none
+//! else in a region (docs/mixed.md, L4).
 
 use certus::linalg;
 
@@ -13,7 +13,8 @@ struct Split {
     out: Vec<usize>,
 }
 
-/// What is out of the range of a term: its directions, and at least the smallest and at most the largest eigenvalue of Γ₂₂.
+/// What is out of the range of a term: its directions, and at least the smallest and at most the largest eigenvalue of
+/// Γ₂₂.
 struct Outward {
     least: f64,
     most: f64,

@@ -60,8 +60,8 @@ pub struct Sums {
     pub(super) reach: f64,
     /// Additions that a summand goes through at most.
     pub(super) depth: usize,
-    /// Per factor and effect, and per column of X: whether all values are 0, 1 or −1 and all weights are integers, so that
-    /// sums of their products are exact as long as they are below 2⁵³.
+    /// Per factor and effect, and per column of X: whether all values are 0, 1 or −1 and all weights are integers, so
+    /// that sums of their products are exact as long as they are below 2⁵³.
     pub(super) whole: Vec<Vec<bool>>,
     pub(super) whole_fixed: Vec<bool>,
     /// Per factor, per level: Σ w zzᵀ (k × k).

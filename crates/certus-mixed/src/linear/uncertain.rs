@@ -1,4 +1,5 @@
-//! R1: how far the diagonal blocks of ẐᵀV⁻¹Ẑ and what is summed over all its blocks are off (docs/mixed.md, Traces and E).
+//! R1: how far the diagonal blocks of ẐᵀV⁻¹Ẑ and what is summed over all its blocks are off (docs/mixed.md, Traces and
+//! E).
 
 use super::blocks::add_times;
 use super::derivatives::Direction;
