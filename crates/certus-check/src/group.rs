@@ -17,7 +17,7 @@ pub struct Nodes {
     pub below: u64,
     /// Nodes above it.
     pub above: u64,
-    /// The nodes −inner[0] and inner[1] are the ends of the interval in which curvature is counted.
+    /// The nodes −`inner[0]` and `inner[1]` are the ends of the interval in which curvature is counted.
     pub inner: [u64; 2],
 }
 

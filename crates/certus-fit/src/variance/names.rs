@@ -29,7 +29,7 @@ pub struct RandomEffect {
     pub levels: usize,
     /// See `levels`.
     pub first: usize,
-    /// The place of its sd among the scales, or behind them among those that are given: see [`UnknownScales::sd`].
+    /// The place of its sd among the scales, or behind them among those that are given: see `UnknownScales::sd`.
     pub scale: usize,
     /// The column of the design.
     pub feature: usize,
