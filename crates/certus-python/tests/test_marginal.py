@@ -80,7 +80,7 @@ def test_offsets_terms_levels_and_gaps_are_those_of_the_fit():
     data["year"] = np.resize([3.0, 1.0, 2.0], len(data))
     data["months"] = np.resize([1.0, 12.0, 6.0], len(data))
     data.loc[7, "age"] = np.nan
-    fit = certus.poisson("visits ~ np.sqrt(age) + bs(age, 4) + factor(year, ref=2) + offset(log(months))", data=data, missing="drop").fit(posterior="gaussian", progress=False)
+    fit = certus.poisson("visits ~ sqrt(age) + bs(age, 4) + factor(year, ref=2) + offset(log(months))", data=data, missing="drop").fit(posterior="gaussian", progress=False)
     model = fit.to_marginaleffects(data)
     whole = data.dropna()
     rows = me.predictions(model)

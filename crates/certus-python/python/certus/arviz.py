@@ -66,7 +66,7 @@ def contents(fit: Fit, draws: int, seed: int) -> tuple[Groups, dict[str, Any], d
             # all of it at the draws of the posterior, which some fits do not have
             with contextlib.suppress(UsageError):
                 groups["log_likelihood"] = {response: _certus.log_likelihood(fit._fitted, source._model, draws, seed).T}
-            with contextlib.suppress(UsageError):
+                # of estimates, which have none, `simulate` is a bootstrap
                 groups["posterior_predictive"] = {response: fit.simulate(draws, seed)}
     weights = fit.log_weights(draws, seed)
     if weights is not None and latents is not None:
