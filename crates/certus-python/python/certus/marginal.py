@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-class MarginalModel(ModelAbstract):  # type: ignore[misc]
+class MarginalModel(ModelAbstract):
     """A fit as marginaleffects has models: coefficients, their covariance, and predictions at any coefficients."""
 
     def __init__(self, fit: Fit, data: Any, linear_predictor: bool) -> None:
@@ -78,7 +78,7 @@ def _modeldata(fit: Fit, data: Any) -> tuple[str, Any]:
     levels = dict(inputs)
     formula = getattr(fit._new, "formula", None)
     # the columns of which Python evaluates terms
-    known = getattr(formula, "known", set())
+    known: set[str] = getattr(formula, "known", set())
     response = response if formula is None else formula.response
     names = dict.fromkeys([response, *levels, *frame.names])
     used = [name for name in names if name in frame and (name == response or name in levels or name in known)]

@@ -259,7 +259,7 @@ def _again(words: dict[str, Any], formula: Formula, data: Any, arrays: dict[str,
     """The model of a formula that was read before."""
     frame = Frame(data)
     columns = formula.again(frame)
-    columns |= {name: frame.column(name) for role in ROLES if (name := words.get(role)) in frame and name not in columns and name not in arrays}
+    columns |= {name: frame.column(name) for role in ROLES if (name := words.get(role)) is not None and name in frame and name not in columns and name not in arrays}
     return Model(_certus.Model({**columns, **arrays}, infinite(words)), words, formula, None, (_again, words, formula, data, arrays))
 
 

@@ -85,7 +85,7 @@ def _trace(axes: Any, fit: Fit) -> None:
 
 def _scale(axes: Any, fit: Fit) -> None:
     """A scale that was not given: its draws, and the interval that contains a maximum of its likelihood."""
-    scale = fit.certificate.scale
+    scale: Any = fit.certificate.scale
     draws = fit.sample(DRAWS, 1)[:, fit.names.index(scale.name)]
     axes.set_title(scale.name, fontsize=10)
     if np.ptp(draws) > 0:

@@ -167,7 +167,7 @@ def doubted(fit: Fit, variables: tuple[str, ...]) -> Fit:
     if worst <= ACCURATE:
         return fit
     tails = f"the tails of {where} are so heavy that draws give its sd to about {100 * worst:.0f} % only"
-    why = f"{tails}; {fit.comparison.why}"
+    why = f"{tails}; {fit.to_dict()['comparison']['why']}"
     record = {"verdict": "unreliable", "status": "limit", "message": f"unreliable: {why}"}
     return changed(fit, **record, comparison=fit.to_dict()["comparison"] | {"why": why})
 
@@ -175,7 +175,7 @@ def doubted(fit: Fit, variables: tuple[str, ...]) -> Fit:
 def wants_advice(fit: Fit) -> bool:
     """Numbers that fall short, for a reason that another parametrisation may remove."""
     short = fit.verdict in ("unreliable", "usable after correction") and fit.status != "reached"
-    return short and fit.status != "interrupted" and len(fit.names) > 1 and not fit.comparison["missed"]
+    return short and fit.status != "interrupted" and len(fit.names) > 1 and not fit.to_dict()["comparison"]["missed"]
 
 
 def noted(fit: Fit, words: str) -> Fit:

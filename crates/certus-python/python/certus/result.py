@@ -16,6 +16,8 @@ class Fields(Mapping[str, Any]):
     def __init__(self, values: dict[str, Any]) -> None:
         object.__setattr__(self, "_values", values)
 
+    _values: dict[str, Any]
+
     if not TYPE_CHECKING:  # only the declared fields are known to type checkers
 
         def __getattr__(self, name: str) -> Any:
