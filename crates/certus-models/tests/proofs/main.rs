@@ -254,6 +254,21 @@ const NEAR: [f64; 5] = [0.0, 1e-6, 1e-3, 1e-2, 3e-2];
 fn corpus(count: usize, to: Option<&Path>) {
     let mut table: BTreeMap<String, [usize; 2]> = BTreeMap::new();
     let mut wrong = Vec::new();
+    let mut judged = |(true_one, index, name): (bool, usize, &str),
+                      verdict: Result<(), Refusal>,
+                      text: &str,
+                      rows: &[u8]| {
+        let whether = if true_one { "true" } else { "false" };
+        table.entry(format!("{whether}, {name}")).or_default()[usize::from(verdict.is_err())] += 1;
+        if verdict.is_ok() != true_one {
+            wrong.push(format!("{whether}-{index:04}-{name}: {verdict:?}"));
+        }
+        if let Some(to) = to {
+            let file = |kind: &str| to.join(format!("{whether}-{index:04}-{name}.{kind}"));
+            std::fs::write(file("proof"), text).unwrap();
+            std::fs::write(file("rows"), rows).unwrap();
+        }
+    };
     for k in 0..2 * count {
         let (true_one, index) = (k % 2 == 0, k / 2);
         let mut dice = Dice(1000 + k as u64);
@@ -267,17 +282,7 @@ fn corpus(count: usize, to: Option<&Path>) {
             flaw(&mut case);
             (case, name)
         };
-        let whether = if true_one { "true" } else { "false" };
-        let verdict = case.judge();
-        table.entry(format!("{whether}, {name}")).or_default()[usize::from(verdict.is_err())] += 1;
-        if verdict.is_ok() != true_one {
-            wrong.push(format!("{whether}-{index:04}-{name}: {verdict:?}"));
-        }
-        if let Some(to) = to {
-            let file = |kind: &str| to.join(format!("{whether}-{index:04}-{name}.{kind}"));
-            std::fs::write(file("proof"), case.certificate.write()).unwrap();
-            std::fs::write(file("rows"), &case.rows).unwrap();
-        }
+        judged((true_one, index, name), case.judge(), &case.certificate.write(), &case.rows);
     }
     for k in 0..2 * (count / 4).max(sd::FLAWS.len()) {
         let (true_one, index) = (k % 2 == 0, k / 2);
@@ -291,17 +296,7 @@ fn corpus(count: usize, to: Option<&Path>) {
             flaw(&mut case);
             (case, name)
         };
-        let whether = if true_one { "true" } else { "false" };
-        let verdict = case.judge();
-        table.entry(format!("{whether}, {name}")).or_default()[usize::from(verdict.is_err())] += 1;
-        if verdict.is_ok() != true_one {
-            wrong.push(format!("{whether}-{index:04}-{name}: {verdict:?}"));
-        }
-        if let Some(to) = to {
-            let file = |kind: &str| to.join(format!("{whether}-{index:04}-{name}.{kind}"));
-            std::fs::write(file("proof"), case.certificate.write()).unwrap();
-            std::fs::write(file("rows"), &case.rows).unwrap();
-        }
+        judged((true_one, index, name), case.judge(), &case.certificate.write(), &case.rows);
     }
     for (name, [accepted, refused]) in &table {
         println!("{name:<44} accepted {accepted:>4}  refused {refused:>4}");
