@@ -174,9 +174,7 @@ impl Communicator {
         drop(self.heartbeat.lock().expect("no thread panics while it holds the lock").take());
         let Some(mpi_rank) = &self.mpi_rank else { return code };
         if std::env::var_os(COUNT_VARIABLE).is_some() {
-            // in one piece, so that lines of other ranks do not come between
-            let line = format!("rank {}: {} numbers", self.rank(), mpi_rank.numbers_sent());
-            say(&line);
+            say(&format!("rank {}: {} numbers", self.rank(), mpi_rank.numbers_sent()));
         }
         match ended {
             Err(failure) => mpi_rank.farewell(if code.is_stop() { STOP_GRACE } else { GRACE }, code, &|| {
