@@ -5,6 +5,7 @@ use std::f64::consts::PI;
 
 use certus::linalg;
 
+use super::deviations::Root;
 use super::error::Error;
 use super::point::{Criterion, Point, levels};
 use super::slopes::Slopes;
@@ -200,7 +201,8 @@ impl<'a> Conditional<'a> {
         let with: Vec<f64> = vec![0.0; p].into_iter().chain(normals.iter().copied()).collect();
         // what β would take away is not needed
         let y = vec![0.0; p * self.point.statistics.layout.rest()];
-        super::deviations::one(&self.point, half, &self.lx, &y, self.sigma, &with)[p..].to_vec()
+        let root = Root { point: &self.point, half, lx: &self.lx, y: &y, sigma: self.sigma };
+        root.draws(&with).split_off(p)
     }
 
     /// b − E[b | β] at standard normal numbers, as many as there are effects, in the order of [`Self::effects`]: with β

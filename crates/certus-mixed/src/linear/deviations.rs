@@ -31,55 +31,87 @@ pub fn deviations(statistics: &Statistics, fit: &LinearMixedFit, normals: &[f64]
         scale(&s.layout, &point.t, true, &mut y);
         point.l.solve_lower(false, &mut y);
     }
-    let each = normals.chunks_exact(length);
-    Ok(each.flat_map(|z| one(&point, &half, &lx, &y, fit.sigma, z)).collect())
+    let at = Root { point: &point, half: &half, lx: &lx, y: &y, sigma: fit.sigma };
+    let mut out = Vec::with_capacity(normals.len());
+    for piece in normals.chunks(TOGETHER * length) {
+        out.extend(at.draws(piece));
+    }
+    Ok(out)
 }
 
-/// One draw; `half` has J of every level, `y` is Y.
-pub(super) fn one(
-    point: &Point<'_>,
-    half: &[f64],
-    lx: &[f64],
-    y: &[f64],
-    sigma: f64,
-    normals: &[f64],
-) -> Vec<f64> {
-    let (s, layout) = (point.statistics, &point.statistics.layout);
-    let (p, q, first) = (layout.fixed, layout.rest(), layout.factors[0]);
-    let (width, k, n1) = (p + 1, first.effects, first.columns());
-    let z: Vec<f64> = normals.iter().map(|z| sigma * z).collect();
-    let (mut beta, effects) = (z[..p].to_vec(), &z[p..]);
-    small::backward(lx, p, &mut beta);
-    let mut b = vec![0.0; n1 + q];
-    let (b1, b2) = b.split_at_mut(n1);
-    b2.copy_from_slice(&effects[n1..]);
-    for (c, by) in beta.iter().enumerate() {
-        b2.iter_mut().zip(&y[c * q..]).for_each(|(b, y)| *b -= y * by);
+/// Draws that are solved for at once, so that the factor is read from memory once for all of them.
+const TOGETHER: usize = 32;
+
+/// What makes draws: `half` has J of every level, `y` is Y.
+pub(super) struct Root<'a> {
+    pub(super) point: &'a Point<'a>,
+    pub(super) half: &'a [f64],
+    pub(super) lx: &'a [f64],
+    pub(super) y: &'a [f64],
+    pub(super) sigma: f64,
+}
+
+impl Root<'_> {
+    /// Draws, one after another.
+    pub(super) fn draws(&self, normals: &[f64]) -> Vec<f64> {
+        let layout = &self.point.statistics.layout;
+        let (p, q, n1) = (layout.fixed, layout.rest(), layout.factors[0].columns());
+        let length = p + n1 + q;
+        let count = normals.len() / length;
+        let mut betas = Vec::with_capacity(count * p);
+        let mut all = Vec::with_capacity(count * q);
+        for z in normals.chunks_exact(length) {
+            let mut beta: Vec<f64> = z[..p].iter().map(|z| self.sigma * z).collect();
+            small::backward(self.lx, p, &mut beta);
+            let at = all.len();
+            all.extend(z[p + n1..].iter().map(|z| self.sigma * z));
+            for (c, by) in beta.iter().enumerate() {
+                all[at..].iter_mut().zip(&self.y[c * q..]).for_each(|(b, y)| *b -= y * by);
+            }
+            betas.extend(beta);
+        }
+        if q > 0 {
+            self.point.l.solve_lower(true, &mut all);
+            scale(layout, &self.point.t, false, &mut all);
+        }
+        let (mut out, mut b) = (Vec::with_capacity(normals.len()), vec![0.0; n1 + q]);
+        for (draw, z) in normals.chunks_exact(length).enumerate() {
+            let beta = &betas[draw * p..][..p];
+            let (b1, b2) = b.split_at_mut(n1);
+            b2.copy_from_slice(&all[draw * q..][..q]);
+            self.first(beta, &z[p..p + n1], b2, b1);
+            out.extend_from_slice(beta);
+            for place in &layout.places {
+                let factor = layout.factors[place.factor];
+                for level in 0..factor.levels {
+                    let at = factor.start + level * factor.effects + place.first;
+                    out.extend_from_slice(&b[at..at + place.effects]);
+                }
+            }
+        }
+        out
     }
-    if q > 0 {
-        point.l.solve_lower(true, b2);
-        scale(layout, &point.t, false, b2);
-    }
-    for g in 0..first.levels {
-        let (j, (columns, meeting)) = (&half[g * k * k..][..k * k], s.meeting(g));
+
+    /// b₁ of one draw.
+    fn first(&self, beta: &[f64], normals: &[f64], b2: &[f64], b1: &mut [f64]) {
+        let s = self.point.statistics;
+        let (k, width) = (s.layout.factors[0].effects, s.layout.fixed + 1);
         let mut met = vec![0.0; k];
-        for (t, &column) in columns.iter().enumerate() {
-            (0..k).for_each(|i| met[i] += meeting[t * k + i] * b2[column as usize]);
+        for (g, (out, z)) in b1.chunks_exact_mut(k).zip(normals.chunks_exact(k)).enumerate() {
+            let (j, (columns, meeting)) = (&self.half[g * k * k..][..k * k], s.meeting(g));
+            met.fill(0.0);
+            for (meeting, &column) in meeting.chunks_exact(k).zip(columns) {
+                let by = b2[column as usize];
+                met.iter_mut().zip(meeting).for_each(|(met, m)| *met += m * by);
+            }
+            for (c, by) in beta.iter().enumerate() {
+                (0..k).for_each(|i| met[i] += s.cross[0][(g * width + c) * k + i] * by);
+            }
+            out.fill(0.0);
+            for (j, z) in j.chunks_exact(k).zip(z) {
+                let left = self.sigma * z - small::inner(j, &met);
+                out.iter_mut().zip(j).for_each(|(b, j)| *b += j * left);
+            }
         }
-        for (c, by) in beta.iter().enumerate() {
-            (0..k).for_each(|i| met[i] += s.cross[0][(g * width + c) * k + i] * by);
-        }
-        let left = |c: usize| effects[g * k + c] - small::inner(&j[c * k..][..k], &met);
-        let left: Vec<f64> = (0..k).map(left).collect();
-        (0..k).for_each(|i| b1[g * k + i] = (0..k).map(|c| j[c * k + i] * left[c]).sum());
     }
-    let mut out = beta;
-    for place in &layout.places {
-        let factor = layout.factors[place.factor];
-        for level in 0..factor.levels {
-            let at = factor.start + level * factor.effects + place.first;
-            out.extend_from_slice(&b[at..at + place.effects]);
-        }
-    }
-    out
 }

@@ -75,15 +75,18 @@ fn met_by_few(point: &Point<'_>, by: &Blocks, component: usize, levels: &[u32], 
         point.kept_meeting(g as usize, &mut u);
         let columns = s.meeting(g as usize).0;
         for (t, &column) in columns.iter().enumerate() {
-            // N u of this column, for every effect
+            // what this column and those before it give, for every effect: N is symmetric
             nu.fill(0.0);
             let row = &block[s.components.place(column) * n..][..n];
-            for (v, &other) in columns.iter().enumerate() {
+            let own = &u[t * k..][..k];
+            for (u, &other) in u.chunks_exact(k).zip(&columns[..t]) {
                 let by = row[s.components.place(other)];
-                (0..k).for_each(|j| nu[j] += by * u[v * k + j]);
+                nu.iter_mut().zip(u).for_each(|(nu, u)| *nu += by * u);
             }
+            let by = 0.5 * row[s.components.place(column)];
+            nu.iter_mut().zip(own).for_each(|(nu, u)| *nu += by * u);
             for j in 0..k {
-                (0..k).for_each(|i| out[j * k + i] -= u[t * k + i] * nu[j]);
+                (0..k).for_each(|i| out[j * k + i] -= own[i] * nu[j] + nu[i] * own[j]);
             }
         }
     }
