@@ -1,6 +1,7 @@
 //! A fit: its record and its Gaussian, draws and predictions from it, and the directory it is kept in.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use certus::Gaussian;
 use certus::factor::Workspace;
@@ -17,7 +18,7 @@ use crate::error::{data, raise, store, usage};
 
 /// A fit.
 #[pyclass(frozen, module = "certus._certus")]
-pub(crate) struct Fitted(pub(crate) Fit);
+pub(crate) struct Fitted(pub(crate) Arc<Fit>);
 
 /// Mean and sd of every coordinate under its name.
 pub(crate) fn parameters(names: &[String], w: &Gaussian) -> Vec<Parameter> {
@@ -93,7 +94,7 @@ impl Fitted {
 
     /// The same fit with the Gaussian's own numbers and draws.
     fn gaussian(&self) -> Self {
-        Self(self.0.of_gaussian())
+        Self(Arc::new(self.0.of_gaussian()))
     }
 
     /// Latents.
@@ -280,7 +281,7 @@ impl Fitted {
             let words = std::ffi::CString::new(words).unwrap_or_default();
             PyErr::warn(py, &py.get_type::<PyUserWarning>(), &words, 1)?;
         }
-        Ok(Self(fit))
+        Ok(Self(Arc::new(fit)))
     }
 
     /// (fit.json, arrays, meaning): all there is, for pickles.
@@ -299,6 +300,6 @@ impl Fitted {
         let record = Record::from_json(json).map_err(bad)?;
         let arrays = Arrays::decode(arrays).map_err(bad)?;
         let meaning = meaning.map(serde_json::from_str).transpose().map_err(|e| bad(e.to_string()))?;
-        Ok(Self(Fit::of_parts(record, arrays, meaning).map_err(|e| store(py, &e))?))
+        Ok(Self(Arc::new(Fit::of_parts(record, arrays, meaning).map_err(|e| store(py, &e))?)))
     }
 }

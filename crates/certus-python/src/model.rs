@@ -36,12 +36,17 @@ impl Model {
     pub(crate) fn problem(&self) -> &Problem {
         &self.problem
     }
+
+    /// The model, and what cancels its passes over the rows.
+    pub(crate) fn shared(&self) -> (Arc<Problem>, Arc<Cancellation>) {
+        (self.problem.clone(), self.cancellation.clone())
+    }
 }
 
 /// A source that a flag ends.
-struct Stoppable<'a> {
-    source: &'a dyn Source,
-    stop: &'a Shared,
+pub(crate) struct Stoppable<'a> {
+    pub(crate) source: &'a dyn Source,
+    pub(crate) stop: &'a Shared,
 }
 
 impl Source for Stoppable<'_> {
@@ -64,7 +69,7 @@ impl Source for Stoppable<'_> {
 }
 
 /// The model, or what stopped its making.
-fn built<T>(py: Python<'_>, made: WorkResult<Result<T, certus_fit::Error>>) -> PyResult<T> {
+pub(crate) fn built<T>(py: Python<'_>, made: WorkResult<Result<T, certus_fit::Error>>) -> PyResult<T> {
     match (made.result, made.stopped) {
         (_, Some(error)) => Err(error),
         (Some(Ok(problem)), None) => Ok(problem),
@@ -232,7 +237,7 @@ impl Model {
         );
         match (ended.result, ended.stopped) {
             (_, Some(error)) if !interrupt(py, &error) => Err(error),
-            (Some(Ok(fit)), _) => Ok(Fitted(fit)),
+            (Some(Ok(fit)), _) => Ok(Fitted(Arc::new(fit))),
             (Some(Err(error)), stopped) => Err(self.failed(py, error, stopped)),
             (None, stopped) => Err(stopped.unwrap_or_else(|| late(py))),
         }

@@ -1,6 +1,7 @@
 //! A Python function as a target, and the fit of a target.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -276,7 +277,8 @@ pub(crate) fn fit_target(
     let nothing_done = outcome.trace.is_empty();
     let (status, message) = (outcome.status.clone(), outcome.message.clone());
     let named = parameters(&names, &outcome.gaussian);
-    let fitted = Fitted(Fit::of_target(outcome, names, named, &settings, table).map_err(|e| data(py, &e))?);
+    let fitted =
+        Fitted(Arc::new(Fit::of_target(outcome, names, named, &settings, table).map_err(|e| data(py, &e))?));
     let code = match status {
         Status::NonFinite => 12,
         Status::AssumptionViolated if nothing_done || log_concave => 13,

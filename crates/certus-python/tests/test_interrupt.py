@@ -118,9 +118,26 @@ except KeyboardInterrupt:
 print(certus.logistic("y ~ x", data=frame[:500]).fit().status, flush=True)
 """
 
+# certified answers: many rows at many points
+EFFECTS = """
+import numpy as np, pandas as pd, certus
+rng = np.random.default_rng(0)
+n = 20_000
+frame = pd.DataFrame(rng.normal(size=(n, 8)), columns=list("abcdefgh"))
+frame["y"] = (rng.random(n) < 1 / (1 + np.exp(-frame.a))).astype(float)
+fit = certus.logistic("y ~ a + b + c + d + e + f + g + h", data=frame).fit(progress=False)
+print("go", flush=True)
+try:
+    while True:
+        fit.effects(frame, slope=list("abcdefgh"))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+print(certus.logistic("y ~ a", data=frame[:500]).fit().status, flush=True)
+"""
+
 
 @pytest.mark.skipif(os.name == "nt", reason="SIGINT is sent in another way there")
-@pytest.mark.parametrize("program, wait", [(FACTORISATION, 3.0), (CONSTRUCTION, 1.0), (SCALES, 1.0)], ids=["factorisation", "construction", "scales"])
+@pytest.mark.parametrize("program, wait", [(FACTORISATION, 3.0), (CONSTRUCTION, 1.0), (SCALES, 1.0), (EFFECTS, 1.0)], ids=["factorisation", "construction", "scales", "effects"])
 def test_long_steps_are_interrupted(program, wait):
     test_interrupts(program, wait)
 

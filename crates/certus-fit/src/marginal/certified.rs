@@ -88,9 +88,9 @@ impl Fit {
     }
 
     /// The model of this fit, if it is one of these rows.
-    pub fn model_of(&self, source: &dyn Source) -> Option<Problem> {
+    pub fn model_of(&self, source: &dyn Source, storage: &Storage) -> Option<Problem> {
         let request = self.settings().ok()?.request().ok()?;
-        let problem = Problem::new(source, &request, &Storage::default()).ok()?;
+        let problem = Problem::new(source, &request, storage).ok()?;
         let fingerprint = format!("{:016x}", problem.prepared.fingerprint);
         (self.record.data.fingerprint.as_ref() == Some(&fingerprint)).then_some(problem)
     }

@@ -74,44 +74,72 @@ impl Root<'_> {
             self.point.l.solve_lower(true, &mut all);
             scale(layout, &self.point.t, false, &mut all);
         }
-        let (mut out, mut b) = (Vec::with_capacity(normals.len()), vec![0.0; n1 + q]);
-        for (draw, z) in normals.chunks_exact(length).enumerate() {
-            let beta = &betas[draw * p..][..p];
+        let mut out = vec![0.0; normals.len()];
+        let pieces = out.chunks_mut(LANES * length).zip(normals.chunks(LANES * length));
+        for (piece, (out, normals)) in pieces.enumerate() {
+            let lanes = out.len() / length;
+            let (betas, all) = (&betas[piece * LANES * p..], &all[piece * LANES * q..]);
+            let mut b = vec![[0.0; LANES]; n1 + q];
             let (b1, b2) = b.split_at_mut(n1);
-            b2.copy_from_slice(&all[draw * q..][..q]);
-            self.first(beta, &z[p..p + n1], b2, b1);
-            out.extend_from_slice(beta);
-            for place in &layout.places {
-                let factor = layout.factors[place.factor];
-                for level in 0..factor.levels {
-                    let at = factor.start + level * factor.effects + place.first;
-                    out.extend_from_slice(&b[at..at + place.effects]);
-                }
+            interleave(all, q, lanes, b2);
+            let (mut beta, mut z) = (vec![[0.0; LANES]; p], vec![[0.0; LANES]; p + n1]);
+            interleave(betas, p, lanes, &mut beta);
+            for (lane, normals) in normals.chunks_exact(length).enumerate() {
+                z.iter_mut().zip(normals).for_each(|(z, x)| z[lane] = self.sigma * x);
+            }
+            self.first(&beta, &z[p..], b2, b1);
+            for (lane, out) in out.chunks_exact_mut(length).enumerate() {
+                out.iter_mut().zip(&beta).for_each(|(out, b)| *out = b[lane]);
+                let columns = layout.places.iter().flat_map(|place| {
+                    let factor = layout.factors[place.factor];
+                    (0..factor.levels).flat_map(move |level| {
+                        let at = factor.start + level * factor.effects + place.first;
+                        at..at + place.effects
+                    })
+                });
+                out[p..].iter_mut().zip(columns).for_each(|(out, column)| *out = b[column][lane]);
             }
         }
         out
     }
 
-    /// b₁ of one draw.
-    fn first(&self, beta: &[f64], normals: &[f64], b2: &[f64], b1: &mut [f64]) {
+    /// b₁ of some draws.
+    fn first(&self, beta: &[Lanes], z: &[Lanes], b2: &[Lanes], b1: &mut [Lanes]) {
         let s = self.point.statistics;
         let (k, width) = (s.layout.factors[0].effects, s.layout.fixed + 1);
-        let mut met = vec![0.0; k];
-        for (g, (out, z)) in b1.chunks_exact_mut(k).zip(normals.chunks_exact(k)).enumerate() {
+        let mut met = vec![[0.0; LANES]; k];
+        for (g, (out, z)) in b1.chunks_exact_mut(k).zip(z.chunks_exact(k)).enumerate() {
             let (j, (columns, meeting)) = (&self.half[g * k * k..][..k * k], s.meeting(g));
-            met.fill(0.0);
+            met.fill([0.0; LANES]);
             for (meeting, &column) in meeting.chunks_exact(k).zip(columns) {
-                let by = b2[column as usize];
-                met.iter_mut().zip(meeting).for_each(|(met, m)| *met += m * by);
+                let by = &b2[column as usize];
+                met.iter_mut().zip(meeting).for_each(|(met, m)| add(met, *m, by));
             }
             for (c, by) in beta.iter().enumerate() {
-                (0..k).for_each(|i| met[i] += s.cross[0][(g * width + c) * k + i] * by);
+                let cross = &s.cross[0][(g * width + c) * k..][..k];
+                met.iter_mut().zip(cross).for_each(|(met, m)| add(met, *m, by));
             }
-            out.fill(0.0);
             for (j, z) in j.chunks_exact(k).zip(z) {
-                let left = self.sigma * z - small::inner(j, &met);
-                out.iter_mut().zip(j).for_each(|(b, j)| *b += j * left);
+                let mut left = *z;
+                met.iter().zip(j).for_each(|(met, j)| add(&mut left, -j, met));
+                out.iter_mut().zip(j).for_each(|(b, j)| add(b, *j, &left));
             }
         }
+    }
+}
+
+/// Draws whose numbers lie side by side.
+const LANES: usize = 8;
+type Lanes = [f64; LANES];
+
+/// to ← to + by·x.
+fn add(to: &mut Lanes, by: f64, x: &Lanes) {
+    to.iter_mut().zip(x).for_each(|(to, x)| *to += by * x);
+}
+
+/// Columns of `dim` numbers side by side.
+fn interleave(columns: &[f64], dim: usize, lanes: usize, to: &mut [Lanes]) {
+    for (lane, column) in columns.chunks_exact(dim.max(1)).take(lanes).enumerate() {
+        to.iter_mut().zip(column).for_each(|(to, x)| to[lane] = *x);
     }
 }
