@@ -52,10 +52,10 @@ fn seen_rows(fit: &Fit, dir: &Path, data: Option<&Path>) -> Result<(Checks, Proo
 }
 
 fn seen(fit: &Fit, dir: &Path, data: Option<&Path>) -> Result<(Checks, Proof), Failure> {
-    let (_, problem) = reread(dir, data, "certus report DIR")?;
+    let (stored, problem) = reread(dir, data, "certus report DIR")?;
     let mut settings = settings(&fit.record)?;
     settings.data = data.map(Path::to_path_buf).or(settings.data);
     let table = problem.some_rows(&*open(path(&settings)?, &settings)?)?;
-    let certificate = certus_fit::proof::for_report(&problem, &fit.gaussian, &fit.record);
+    let certificate = certus_fit::proof::for_report(&problem, &stored);
     Ok((fit.checks(&problem, &table), certificate))
 }

@@ -82,11 +82,9 @@ pub fn export_proof(dir: &Path, to: &Path, data: Option<&Path>, overwrite: bool)
     }
     let (stored, problem) = crate::verify::reread(dir, data, "certus export-proof DIR --to FILE")?;
     let done = certus_fit::proof::export(&problem, &stored, to)?;
-    let stated = done.stated.map_or(String::new(), |x| format!(" (the fit states {})", figure(x)));
     print(&format!(
-        "claim: the gap is at most {} nats{stated}\ncertificate in {}, {} of rows in {}\ncheck it with: certus-check \
-         {} {}\n",
-        figure(done.bound),
+        "claim: {}\ncertificate in {}, {} of rows in {}\ncheck it with: certus-check {} {}\n",
+        done.claim,
         to.display(),
         counted(done.blocks as usize, "block"),
         done.rows.display(),

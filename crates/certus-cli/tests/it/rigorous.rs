@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use crate::common::{certus, expect, scratch};
-use certus_check::{Certificate, check};
+use certus_check::{Certificate, SdCertificate, check, check_sd};
 
 fn gap(place: &Path) -> serde_json::Value {
     let text = std::fs::read_to_string(place.join("fit.json")).unwrap();
@@ -93,4 +93,50 @@ fn the_report_has_the_certificate_that_is_exported() {
     let certificate = Certificate::read(&text).unwrap();
     check(&certificate, &mut &rows[..]).unwrap();
     assert!(check(&certificate, &mut &rows[8..]).is_err());
+}
+
+/// 120 rows of 0 and 1 in 12 groups.
+fn grouped(dir: &Path) -> String {
+    let mut text = String::from("y,a,g\n");
+    for i in 0..120 {
+        let (x, g) = (f64::from(i), f64::from(i % 12));
+        let t = 0.4 * (1.7 * x).sin() + 1.8 * (2.3 * g).cos();
+        let chance = 1.0 / (1.0 + (-t).exp());
+        let y = u8::from((7.1 * x + 0.3).sin().mul_add(0.5, 0.5) < chance);
+        text.push_str(&format!("{y},{},g{}\n", (1.7 * x).sin(), i % 12));
+    }
+    let file = dir.join("grouped.csv");
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().into()
+}
+
+#[test]
+fn the_interval_of_an_sd_has_a_certificate() {
+    let dir = scratch("sd-proof");
+    let file = grouped(&dir);
+    for (name, effect) in [("intercept", "(1 | g)"), ("slope", "(0 + a | g)")] {
+        let (out, proof) = (dir.join(name), dir.join(format!("{name}.proof")));
+        let place = out.to_str().unwrap();
+        let formula = format!("y ~ a + {effect}");
+        expect(&certus(&["fit", "logistic", &file, &formula, "--ml", "--out", place]), 0, "sd(g");
+        let verdict = certus(&["verify", place]);
+        let json = std::fs::read_to_string(out.join("fit.json")).unwrap();
+        let scale = serde_json::from_str::<serde_json::Value>(&json).unwrap()["certificate"]["scale"].clone();
+        if scale["level"] != "proved" {
+            continue;
+        }
+        expect(&verdict, 0, "with every rounding error included: a maximum of the likelihood is between");
+        expect(&certus(&["export-proof", place, "--to", proof.to_str().unwrap()]), 0, "has a local maximum");
+        let text = std::fs::read_to_string(&proof).unwrap();
+        let rows = std::fs::read(dir.join(format!("{name}.rows"))).unwrap();
+        let certificate = SdCertificate::read(&text).unwrap();
+        assert_eq!(check_sd(&certificate, Some(&mut &rows[..])).err(), None);
+        assert!(check_sd(&certificate, Some(&mut &rows[8..])).is_err());
+        let [low, high] = certificate.between;
+        let estimate = scale["estimate"].as_f64().unwrap();
+        assert!(low < estimate && estimate < high, "{low} {estimate} {high}");
+        expect(&certus(&["report", place]), 0, "report.html");
+        let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+        assert!(page.contains(text.trim_end()), "the certificate is on the page");
+    }
 }

@@ -29,6 +29,15 @@ pub(super) fn part(out: &mut String, record: &Record, extras: &Extras) {
         Err(reason) => absent(out, reason),
     }
     out.push_str("</section>\n");
+    let ppc = match &checks.rows {
+        Ok(ppc) => ppc,
+        Err(reason) => {
+            section(out, "checks", "Does the model suit the data?");
+            absent(out, reason);
+            out.push_str("</section>\n");
+            return;
+        }
+    };
     let response: Option<Response> = record.model.parse().ok();
     let pictures: [(&str, &str, Picture); 3] = [
         ("calibration", "Are the predictions right on average?", calibration),
@@ -37,14 +46,11 @@ pub(super) fn part(out: &mut String, record: &Record, extras: &Extras) {
     ];
     for (id, title, picture) in pictures {
         section(out, id, title);
-        match (&checks.rows, response) {
-            (Ok(ppc), Some(response)) if !ppc.checked.is_empty() => picture(out, ppc, response),
-            (Ok(_), _) => absent(out, "there are no rows"),
-            (Err(reason), _) => absent(out, reason),
+        match response {
+            Some(response) if !ppc.checked.is_empty() => picture(out, ppc, response),
+            _ => absent(out, "there are no rows"),
         }
-        if let Ok(ppc) = &checks.rows {
-            how(out, ppc, checks, record);
-        }
+        how(out, ppc, checks, record);
         out.push_str("</section>\n");
     }
 }

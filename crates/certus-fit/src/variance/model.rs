@@ -39,7 +39,7 @@ pub struct ScaleModel {
     /// Their priors, on the scale of the design; correlations have LKJ(2).
     pub priors: Vec<SdPrior>,
     /// The prior of the coefficients.
-    pub(super) prior: Prior,
+    pub(crate) prior: Prior,
     /// True if a likelihood is linear, so that coefficients are normal given the scales.
     pub(super) linear: bool,
     /// True if a coefficient has a prior, so that what is maximised is a penalised likelihood.

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use crate::record::{RecordedLevel, Scale};
 use crate::{Arrays, Record};
 use certus::certificate::Posterior;
+use certus::certificate::words::{downward, upward};
 use certus::fit::Status;
 use certus_mixed::Stage;
 use certus_mixed::collapsed::Excluded;
@@ -17,6 +18,7 @@ use super::{Line, Own, Recipe, Report, Stored, Word};
 use crate::posterior::UNFINISHED;
 use crate::posterior_draws::DRAWS;
 use crate::progress::RunProgress;
+use crate::proof::sd::{self, StatedSd};
 use crate::run::RunOutcome;
 use crate::variance::mixture::MixturePosterior;
 use crate::variance::model::ScaleModel;
@@ -167,6 +169,7 @@ fn claims(
         }
     }
     interval(scale_model, &mixture_posterior, scale, &estimates, report)?;
+    certificate(recipe, stored, report);
     maxima(scale_model, &mixture_posterior, scale, &estimates, report)?;
     if scale.scales == "posterior" && scale_model.piloted().is_none() {
         let differ = scale_model.model.weights_differ(&mixture_posterior, &scale_model.priors)?;
@@ -250,6 +253,37 @@ fn interval(
         ));
     }
     Ok(())
+}
+
+/// A certificate of the interval as `certus export-proof` writes it, judged as certus-check does.
+fn certificate(recipe: &Recipe<'_>, stored: &Stored, report: &mut Report) {
+    let Some(scale) =
+        stored.record.certificate.scale.as_ref().filter(|s| sd::covers(recipe.problem, Some(s)))
+    else {
+        return;
+    };
+    let what = format!("{} with every rounding error included", scale.name);
+    if sd::takes_long(recipe.problem) {
+        let words = format!("{what}: a certificate would take long; certus export-proof writes it");
+        return report.line(Word::NotChecked, words);
+    }
+    let judged = certus::parallel::install(recipe.goal.threads, || {
+        let stated = StatedSd::of(recipe.problem, stored)?;
+        Ok::<_, crate::Error>(stated.subject.checked(stated.start, stated.sd, stated.between)?)
+    });
+    match judged.map_err(|error| Error::from(error).into()).and_then(|judged| judged) {
+        Ok([low, high]) => report.line(
+            Word::Confirmed,
+            format!(
+                "{what}: a maximum of the {} is between {} and {} (Theorem K3): a certificate of it was made, and proved \
+                 by certus-check's library, which shares no code with the fit",
+                scale.objective,
+                downward(low, 8),
+                upward(high, 8)
+            ),
+        ),
+        Err(error) => report.line(Word::NotChecked, format!("{what}: {error}")),
+    }
 }
 
 /// What is stated about other maxima: the objective at each of them, and the ranges in which others are not excluded.
