@@ -182,7 +182,21 @@ impl Fit {
             given.or_else(|| parameter(Some(own.name()), unknown, scales))
         });
         let joint = JointEffects::of_new_groups(problem, unknown, (&node.mean, scales), count, seed)?;
-        Ok(AtDraws::new(Predictors::Joint(joint), vec![parameter], (0..count).collect()))
+        let mut at = AtDraws::new(Predictors::Joint(joint), vec![parameter], (0..count).collect());
+        at.note = Some(match unknown.effects.is_empty() {
+            true => "all data sets have the estimated coefficients and scales",
+            false => {
+                "all data sets have the estimated coefficients and scales, and each has new effects of all groups, so \
+                 that the residuals of a group go together"
+            }
+        });
+        Ok(at)
+    }
+
+    /// How many draws of [`Fit::at_estimate`] there can be, up to `count`.
+    pub(crate) fn affordable(&self, problem: &Problem, count: usize) -> usize {
+        let unknown = self.mixture.as_ref().map(|(_, unknown)| unknown);
+        unknown.map_or(count, |unknown| JointEffects::affordable(problem, unknown).clamp(1, count))
     }
 
     /// Coefficients and scales at the draws of [`Fit::draws`]; `None` if the scales are given.

@@ -54,7 +54,7 @@ pub struct CheckedRow {
 pub struct Ppc {
     /// Statistics.
     pub statistics: Vec<Statistic>,
-    /// Data sets that were simulated, one for each draw of the posterior.
+    /// Data sets that were simulated, one for each draw of the posterior, if there is one.
     pub draws: usize,
     /// Rows.
     pub rows: usize,
@@ -66,6 +66,8 @@ pub struct Ppc {
     pub far: usize,
     /// What was assumed beyond the draws.
     pub note: Option<&'static str>,
+    /// True if the data sets were simulated at estimates of the scales, with new effects of all groups.
+    pub at_estimates: bool,
     /// The residuals of the rows, see [`CheckedRow::residual`].
     #[serde(skip)]
     pub residuals: Vec<f64>,

@@ -121,6 +121,11 @@ impl<'a> JointEffects<'a> {
         Ok(Self { unknown, points, effects, sigma: None })
     }
 
+    /// How many draws of new groups can be kept.
+    pub(crate) fn affordable(problem: &Problem, unknown: &UnknownScales) -> usize {
+        KEPT / EffectTerms::new(&problem.prepared, unknown).levels_of_effects().count().max(1)
+    }
+
     /// Draws.
     pub(crate) fn count(&self) -> usize {
         self.points.len()

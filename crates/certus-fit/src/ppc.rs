@@ -99,7 +99,8 @@ impl Histogram {
 }
 
 impl Fit {
-    /// Compares the responses with data sets that the posterior predicts for the same rows, one for each draw.
+    /// Compares the responses with data sets that the posterior predicts for the same rows, one for each draw; of
+    /// estimates, with those of [`Fit::simulate`].
     pub fn ppc(&self, problem: &Problem) -> Result<Ppc, Error> {
         self.ppc_of_some(problem, DRAWS, 1)
     }
@@ -107,14 +108,17 @@ impl Fit {
     /// The same with `draws` data sets of about one row of every so many.
     pub(crate) fn ppc_of_some(&self, problem: &Problem, draws: usize, every: usize) -> Result<Ppc, Error> {
         let response: Response = self.record.model.parse()?;
-        let mut at = self.at_draws(problem, draws, SEED)?;
+        // other data have other random numbers
+        let seed = problem.prepared.responses;
+        let mut at = match self.is_estimate() {
+            true => self.at_estimate(problem, self.affordable(problem, draws), seed)?,
+            false => self.at_draws(problem, draws, SEED)?,
+        };
         at.every = every;
         let summary = problem.prepared.response;
         let (mut own, mut simulated) = (Sums::NONE, Vec::new());
         let mut histogram = Histogram::new(response, summary.max);
         let mut checked = Vec::new();
-        // other data have other random numbers
-        let seed = problem.prepared.responses;
         at.each_simulated(problem, response, None, seed, &mut |row| {
             own.add(row.y, summary.mean);
             simulated.resize(row.drawn.len(), Sums::NONE);
@@ -141,6 +145,7 @@ impl Fit {
             residual_sd: (squares / (rows - 1.0).max(1.0)).sqrt(),
             far: residuals.iter().filter(|r| r.abs() > FAR).count(),
             note: at.note,
+            at_estimates: self.is_estimate(),
             frequencies: histogram.map(|histogram| histogram.frequencies()).unwrap_or_default(),
             residuals,
             checked,

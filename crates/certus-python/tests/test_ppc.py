@@ -137,7 +137,7 @@ def test_refused():
         target.simulate()
     reml = certus.linear("y ~ a + (1 | g)", data=pd.DataFrame({"y": y, "a": x[:, 0], "g": np.repeat(list("abcdef"), 10)}), reml=True)
     with pytest.raises(certus.UsageError, match="need draws of the posterior"):
-        reml.fit(progress=False).ppc()
+        reml.fit(progress=False).loo()
 
 
 def test_estimates_simulate_new_groups(tmp_path):

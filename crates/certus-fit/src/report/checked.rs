@@ -44,9 +44,13 @@ pub(super) fn part(out: &mut String, record: &Record, extras: &Extras) {
         ("residuals", "Is anything left in the residuals?", residuals),
         ("predictive", "Would the model produce such data?", predictive),
     ];
+    let grouped = record.certificate.scale.as_ref().is_some_and(|scale| scale.group.is_some());
     for (id, title, picture) in pictures {
         section(out, id, title);
         match response {
+            Some(_) if ppc.at_estimates && grouped && id == "calibration" => {
+                absent(out, "the scales are estimates, and the effects of groups have no draws");
+            }
             Some(response) if !ppc.checked.is_empty() => picture(out, ppc, response),
             _ => absent(out, "there are no rows"),
         }
@@ -71,9 +75,10 @@ fn how(out: &mut String, ppc: &Ppc, checks: &Checks, record: &Record) {
             record.data.rows.map_or(String::new(), |all| format!(" of {}", count(all)))
         ),
     };
-    let _ = write!(words, ", and {} draws of the posterior.", count(ppc.draws as u64));
+    let drawn = if ppc.at_estimates { "simulated data sets" } else { "draws of the posterior" };
+    let _ = write!(words, ", and {} {drawn}.", count(ppc.draws as u64));
     if let Some(note) = ppc.note {
-        let _ = write!(words, " Assumed: {}.", escape(note));
+        let _ = write!(words, " {}.", escape(&super::html::sentence(note).trim_end_matches('.')));
     }
     let _ = write!(out, "<p class=\"small\">{words}</p>");
 }

@@ -470,6 +470,34 @@ fn linear_mixed_models_have_joint_draws() {
     }
 }
 
+/// Estimates are beside data sets with new effects of all groups: statistics of the data are common among them, and
+/// residuals have about sd 1; of the pictures only calibration is missing.
+#[test]
+fn estimates_are_checked_with_new_groups() {
+    let table = table(NAMES, 240);
+    for (model, formula, reml) in [
+        ("linear", "y ~ age + arm + (1 | ward)", true),
+        ("logistic", "event ~ age + (1 | ward)", false),
+        ("poisson", "count ~ age + arm + (1 | ward)", false),
+    ] {
+        let settings = Settings { reml, ml: !reml, ..settings(model, formula) };
+        let problem = Problem::new(&table, &settings.request().unwrap(), &Storage::default()).unwrap();
+        let fit = fit_of(&problem, &settings);
+        let ppc = fit.ppc(&problem).unwrap();
+        assert!(ppc.at_estimates && ppc.draws == 4000 && ppc.rows == 240, "{formula}");
+        assert!((0.9..1.1).contains(&ppc.residual_sd) && ppc.residual_mean.abs() < 0.3, "{formula}: {ppc:?}");
+        for s in &ppc.statistics[..ppc.statistics.len().min(2)] {
+            assert!((0.01..0.99).contains(&s.above), "{formula}: {s:?}");
+        }
+        let checks = fit.checks(&problem, &problem.some_rows(&table).unwrap());
+        let page = report(&fit.record, &Extras { checks, ..fit.extras() });
+        assert_balanced(&page);
+        assert_eq!(sections(&page)[4..8], PICTURES, "{formula}");
+        assert_eq!(page.matches("Not shown").count(), 1, "{formula}");
+        assert!(page.contains("each has new effects of all groups"), "{formula}");
+    }
+}
+
 /// What cannot be drawn is said in a line, and numbers that are not finite break nothing.
 #[test]
 fn strange_checks_give_whole_pages() {
@@ -490,6 +518,7 @@ fn strange_checks_give_whole_pages() {
         residual_sd: 1.0,
         far: 0,
         note: None,
+        at_estimates: false,
         residuals: checked.iter().map(|row| row.residual).collect(),
         checked,
         frequencies,
