@@ -143,7 +143,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Compare the data with data sets that the posterior predicts for the same rows: statistics and residuals
+    /// Compare the data with data sets that the posterior predicts for the same rows, or, of estimates, with those of
+    /// `simulate`: statistics and residuals
     Ppc {
         /// The directory of the fit
         dir: PathBuf,
