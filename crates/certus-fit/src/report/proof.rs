@@ -26,10 +26,10 @@ pub(super) fn part(out: &mut String, extras: &Extras) {
     };
     let _ = write!(
         out,
-        "<p>{what} is also proved by a certificate: a text with the model, the estimate, hashes and sums \
-            of the rows, and what a checker needs to verify a theorem with every rounding error included. This command \
-            writes it, with the rows:</p><pre>certus export-proof {directory} --to {file}.proof</pre><p>Two programs check \
-            it without certus: certus-check (Rust, only its standard library; crates/certus-check) and \
+        "<p>{what} is also proved by a certificate: a text with the model, the estimate, hashes and sums of the \
+            rows, and what a checker needs to verify a theorem with every rounding error included. This command writes \
+            it, with the rows:</p><pre>certus export-proof {directory} --to {file}.proof</pre><p>Two programs check it \
+            without certus: certus-check (Rust, only its standard library; crates/certus-check) and \
             check_certificate.py (Python, only its standard library; tools). The format, the theorem and its proof are \
             on one page, docs/certificate-format.md, so that you can write another one.</p>\
             <pre>certus-check {file}.proof {file}.rows\npython3 check_certificate.py {file}.proof {file}.rows\n\

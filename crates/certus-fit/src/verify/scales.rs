@@ -275,8 +275,8 @@ fn certificate(recipe: &Recipe<'_>, stored: &Stored, report: &mut Report) {
         Ok([low, high]) => report.line(
             Word::Confirmed,
             format!(
-                "{what}: a maximum of the {} is between {} and {} (Theorem K3): a certificate of it was made, and proved \
-                 by certus-check's library, which shares no code with the fit",
+                "{what}: a maximum of the {} is between {} and {} (Theorem K3): a certificate of it was made, and \
+                 proved by certus-check's library, which shares no code with the fit",
                 scale.objective,
                 downward(low, 8),
                 upward(high, 8)

@@ -475,17 +475,19 @@ fn linear_mixed_models_have_joint_draws() {
 #[test]
 fn estimates_are_checked_with_new_groups() {
     let table = table(NAMES, 240);
-    for (model, formula, reml) in [
-        ("linear", "y ~ age + arm + (1 | ward)", true),
-        ("logistic", "event ~ age + (1 | ward)", false),
-        ("poisson", "count ~ age + arm + (1 | ward)", false),
+    for (model, formula, reml, sd) in [
+        ("linear", "y ~ age + arm + (1 | ward)", true, 0.9..1.1),
+        ("logistic", "event ~ age + (1 | ward)", false, 0.9..1.1),
+        // these counts vary more than a Poisson law with such groups
+        ("poisson", "count ~ age + arm + (1 | ward)", false, 1.1..1.35),
     ] {
         let settings = Settings { reml, ml: !reml, ..settings(model, formula) };
         let problem = Problem::new(&table, &settings.request().unwrap(), &Storage::default()).unwrap();
         let fit = fit_of(&problem, &settings);
         let ppc = fit.ppc(&problem).unwrap();
         assert!(ppc.at_estimates && ppc.draws == 4000 && ppc.rows == 240, "{formula}");
-        assert!((0.9..1.1).contains(&ppc.residual_sd) && ppc.residual_mean.abs() < 0.3, "{formula}: {ppc:?}");
+        let found = (ppc.residual_mean, ppc.residual_sd);
+        assert!(found.0.abs() < 0.3 && sd.contains(&found.1), "{formula}: {found:?}");
         for s in &ppc.statistics[..ppc.statistics.len().min(2)] {
             assert!((0.01..0.99).contains(&s.above), "{formula}: {s:?}");
         }
@@ -551,7 +553,7 @@ fn strange_checks_give_whole_pages() {
     let page = report(&record, &Extras { checks, ..extras });
     assert_eq!(
         (page.matches("Not shown: it rains.").count(), page.matches("Not shown: it snows.<").count()),
-        (1, 3)
+        (1, 1)
     );
 }
 

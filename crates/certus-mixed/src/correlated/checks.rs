@@ -207,7 +207,8 @@ fn trials_enter_the_bound() {
     assert!((worst - 4.0e-2).abs() < 1e-3 && (bound(12.0) - 5.0e-2).abs() < 2e-3, "{worst} {}", bound(12.0));
 }
 
-/// The third derivative along random rays is below G2's bound.
+/// The third derivative along random rays and along coordinates is below G2's bound. (It is below a thousandth of it in
+/// these balls, so that only the bound's form is tried here, not its constants.)
 #[test]
 fn third_derivatives_are_bounded() {
     let mut noise = Noise(21);
@@ -219,7 +220,11 @@ fn third_derivatives_are_bounded() {
         let beta = vec![0.3 * noise.next(), 0.3 * noise.next()];
         let place = Place::at(&model, beta.clone(), f.clone(), 1e-12).unwrap();
         let d = place.objective.gradient.len();
-        let direction: Vec<f64> = (0..d).map(|_| noise.next()).collect();
+        let mut direction: Vec<f64> = (0..d).map(|_| noise.next()).collect();
+        if case % 4 < 2 {
+            let own = case / 4 % d;
+            direction = (0..d).map(|j| f64::from(u8::from(j == own))).collect();
+        }
         // a metric in which the direction is as long as the ball's radius: H = I/l², so that ‖step‖ = |step|/l
         let inverse: Vec<f64> = (0..d * d).map(|e| f64::from(u8::from(e % (d + 1) == 0))).collect();
         let length = direction.iter().map(|x| x * x).sum::<f64>().sqrt();

@@ -358,10 +358,18 @@ mod tests {
                     let value = Point::new(&s, criterion, &terms).unwrap().value;
                     let form = |a: &[f64]| -> f64 { (0..d * d).map(|i| a[i] * x[i % d] * x[i / d]).sum() };
                     let series = place.point.value + small::inner(&derivatives.gradient, &x) + 0.5 * form(&h);
-                    let (kappa, f) = (size / (1.0 - size), (1.0 + size) / (1.0 - size).powi(3));
-                    let (e, q1, q2) = (form(&e), small::inner(&derivatives.q1, &x), form(&derivatives.q2));
-                    let bound = 2.0 * kappa * e / (1.0 - size).powi(2)
-                        + 3.0 * m * f * q2 * (kappa + kappa.min(q1.abs() + f * q2));
+                    // (3) at this direction
+                    let radii = Radii {
+                        m,
+                        omega: size,
+                        trace: form(&e),
+                        quadratic: m * form(&derivatives.q2),
+                        slope: small::inner(&derivatives.q1, &x).abs(),
+                        eta: 0.0,
+                        roots: Vec::new(),
+                        grown: 1.0,
+                    };
+                    let bound = radii.cubic(1.0);
                     let left = (value - series).abs();
                     assert!(left <= bound / 6.0 + 1e-9, "{case:?} {size}: {left} {bound}");
                     worst = worst.max(left / (bound / 6.0 + 1e-9));
