@@ -78,7 +78,7 @@ fn how(out: &mut String, ppc: &Ppc, checks: &Checks, record: &Record) {
     let drawn = if ppc.at_estimates { "simulated data sets" } else { "draws of the posterior" };
     let _ = write!(words, ", and {} {drawn}.", count(ppc.draws as u64));
     if let Some(note) = ppc.note {
-        let _ = write!(words, " {}.", escape(&super::html::sentence(note).trim_end_matches('.')));
+        let _ = write!(words, " {}.", escape(super::html::sentence(note).trim_end_matches('.')));
     }
     let _ = write!(out, "<p class=\"small\">{words}</p>");
 }
