@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use certus::frame::{Frame, Framed};
-use certus::linalg::{eigen, lower_of_same_covariance, solve_lower};
+use certus::linalg::{eigen, lower_of_same_covariance, mirror, solve_lower};
 use certus::theorem::Constants;
 use certus::{Factor, Family, Gaussian, MethodName, Plan, Settings, StepRule, Target};
 use certus_bench::problems;
@@ -143,6 +143,7 @@ fn symmetric(mean: Vec<f64>, covariance: &[f64]) -> Result<Gaussian, Failure> {
             }
         }
     }
+    mirror(&mut root, d);
     let factor = certus::factor::Symmetric::new(d, root)?;
     Ok(Gaussian::new(mean, Factor::Symmetric(factor))?)
 }

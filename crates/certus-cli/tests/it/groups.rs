@@ -414,3 +414,26 @@ fn a_stopped_search_goes_on() {
     }
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+/// Groups of which each has one response only: the likelihood rises with the sd without end. What the search ends with
+/// is not called reached, and has no profile interval.
+#[test]
+fn separated_groups_are_not_reached() {
+    let dir = scratch("separated-groups");
+    let file = dir.join("separated.csv");
+    let row = |i: usize| format!("{},{},g{}\n", u8::from(i % 6 < 3), (1.7 * i as f64).sin(), i % 6);
+    std::fs::write(&file, std::iter::once("y,x,g\n".into()).chain((0..36).map(row)).collect::<String>())
+        .unwrap();
+    let out = certus(&["fit", "logistic", file.to_str().unwrap(), "y ~ x + (1 | g)", "--ml"]);
+    expect(&out, 10, "where groups are separated it may rise with the sd without end");
+    expect(&out, 10, "the likelihood is not known at the estimate");
+    // one group of both kinds is enough
+    let row = |i: usize| {
+        let y = i % 6 < 5 || (i / 6) % 2 == 1;
+        format!("{},{},g{}\n", u8::from(y), (1.7 * i as f64).sin(), i % 6)
+    };
+    std::fs::write(&file, std::iter::once("y,x,g\n".into()).chain((0..48).map(row)).collect::<String>())
+        .unwrap();
+    let out = certus(&["fit", "logistic", file.to_str().unwrap(), "y ~ x + (1 | g)", "--ml"]);
+    expect(&out, 0, "proved, Theorem K3");
+}

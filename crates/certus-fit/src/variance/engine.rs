@@ -54,6 +54,11 @@ pub(crate) trait ScaleEngine: Send + Sync {
         false
     }
 
+    /// True if the error of the likelihood is bounded wherever it is known at all.
+    fn bounds_errors(&self) -> bool {
+        false
+    }
+
     /// Where the stated error of the likelihood holds beside a posterior on a grid.
     fn error_holds(&self) -> &'static str {
         " at the estimate"

@@ -98,6 +98,11 @@ impl Collapsed {
         })
     }
 
+    /// True if the error of the likelihood is bounded, except at sds for which its sums would need too many nodes.
+    pub fn bounds_errors(&self) -> bool {
+        self.likelihood.strip_is_proved()
+    }
+
     /// Where the profile, −2 log L − 2 log prior at the best coefficients, is at most `cut` above the minimum (the χ²₁
     /// quantile of the level: 3.841 for 95 %); nothing if an end was not found. From the journal and for the observer
     /// like the estimate.
@@ -142,7 +147,8 @@ impl Collapsed {
         let none = |sds: [f64; 2], why: String| Ok(Interval { sds, proved: Err(why) });
         if !here.at.error.is_finite() {
             let why = if self.likelihood.strip_is_proved() {
-                "the error of the quadrature could not be bounded at this sd"
+                "the likelihood is not known at this sd, for which its sums over groups would need too many nodes; \
+                    where groups are separated it may rise with the sd without end"
             } else {
                 "the error of the quadrature is not proved for this likelihood"
             };

@@ -172,8 +172,8 @@ impl Problem {
 /// one, a posterior does not.
 fn judge(outcome: &mut Outcome, scale: &Scale, asked: Option<RequiredLevel>, scale_model: &ScaleModel) {
     let one = scale_model.unknown_scales.scales.len() == 1;
-    let (proved, provable) =
-        (scale.level == RecordedLevel::Proved, one && scale.log_likelihood_error.is_some());
+    let known = scale.log_likelihood_error.is_some() || scale_model.model.bounds_errors();
+    let (proved, provable) = (scale.level == RecordedLevel::Proved, one && known);
     let enough = match asked {
         Some(RequiredLevel::Proved) => proved,
         // nothing here is random, so what is probable is proved
