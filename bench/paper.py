@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/paper.py CSV PNG: draws what `bench/run paper` measured (docs/paper.md, "Experiments"). Needs matplotlib."""
+"""bench/paper.py CSV PNG: draws what `bench/run paper` measured. Needs matplotlib."""
 
 import csv
 import sys
