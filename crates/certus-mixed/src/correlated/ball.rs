@@ -276,6 +276,57 @@ fn group_third(group: &GroupRows<'_>, line: &mut Line, a: &[f64], c: &[f64], r: 
         tilted[3] += sum(wide, |at| tilt(at) * e1(at).powi(3));
     });
     let by = ((sums[2] + 0.5 * s.exp_m1() * sums[1]) / sums[0]).exp() / sums[0];
-    let [d, b, a2, a3] = tilted.map(|x| x * by);
+    third_cumulant(tilted.map(|x| x * by))
+}
+
+/// |E ψ‴ − 3 Cov(ψ″, ψ′) + κ₃(ψ′)| where E|ψ‴|, Eψ″², Eψ′² and E|ψ′|³ are at most these.
+fn third_cumulant([d, b, a2, a3]: [f64; 4]) -> f64 {
     d + 3.0 * (b * a2).sqrt() + 8.0 * a3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linear::sample::Noise;
+
+    /// (−log Σ p e^{−ψ_t})‴ at t = 0 of ψ_t = at + bt²/2 + dt³/6 under laws of two to four points, random ones and those
+    /// at which a part of the bound is nearly attained: each of its three parts alone.
+    #[test]
+    fn cumulants_are_bounded() {
+        let mut noise = Noise(3);
+        let mut share = [0.0f64; 4];
+        for case in 0..20_000 {
+            let n = 2 + case % 3;
+            let mut p: Vec<f64> = (0..n).map(|_| (noise.next() + 1.0).powi(8)).collect();
+            let all: f64 = p.iter().sum();
+            p.iter_mut().for_each(|p| *p /= all);
+            let kind = case / 3 % 4;
+            // ψ′ and ψ″ that go together, or rare large values of ψ′ alone, or ψ‴ alone, or everything
+            let [slope, bent, third] = match kind {
+                0 => [1.0, 1e3, 0.0],
+                1 => [1.0, 0.0, 0.0],
+                2 => [0.0, 0.0, 1.0],
+                _ => [1.0; 3],
+            };
+            let a: Vec<f64> = (0..n).map(|_| slope * noise.next()).collect();
+            let together = kind == 0;
+            let b: Vec<f64> = a.iter().map(|a| bent * if together { *a } else { noise.next() }).collect();
+            let d: Vec<f64> = (0..n).map(|_| third * noise.next()).collect();
+            let mean = |f: &dyn Fn(usize) -> f64| -> f64 { (0..n).map(|i| p[i] * f(i)).sum() };
+            let (ea, eb) = (mean(&|i| a[i]), mean(&|i| b[i]));
+            let central = mean(&|i| (a[i] - ea).powi(3));
+            let value = mean(&|i| d[i]) - 3.0 * mean(&|i| (a[i] - ea) * (b[i] - eb)) + central;
+            let sizes = [
+                mean(&|i| d[i].abs()),
+                mean(&|i| b[i] * b[i]),
+                mean(&|i| a[i] * a[i]),
+                mean(&|i| a[i].abs().powi(3)),
+            ];
+            let bound = third_cumulant(sizes);
+            assert!(value.abs() <= bound * (1.0 + 1e-12), "{value} {bound}");
+            share[kind] = share[kind].max(value.abs() / bound);
+        }
+        println!("at most {share:?} of the bound");
+        assert!(share[0] > 0.9 && share[1] > 0.12 && share[2] > 0.9, "{share:?}");
+    }
 }

@@ -127,3 +127,34 @@ fn region(
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::chart::Frame;
+    use super::super::point::Criterion;
+    use super::super::proof::{Proof, prove};
+    use super::super::sample::{Noise, random};
+    use super::super::search::Place;
+    use super::*;
+
+    /// At an sd of 0 from which the criterion falls nothing is proved, for one term and beside another.
+    #[test]
+    fn nothing_is_proved_where_the_criterion_falls() {
+        let mut noise = Noise(7);
+        let one: &[(usize, usize)] = &[(0, 1)];
+        let two: &[(usize, usize)] = &[(0, 1), (1, 1)];
+        for (levels, terms) in [(&[6usize][..], one), (&[8, 5], two)] {
+            let s = random(levels, terms, 60, &mut noise);
+            for criterion in [Criterion::Ml, Criterion::Reml] {
+                let frames = vec![Frame { k: 1, rank: 0, w: vec![1.0] }; terms.len()];
+                let proof = prove(&s, &Place::at(&s, criterion, frames).unwrap());
+                let Proof::None { reason: Unproved::Level { slope, .. } } = proof else {
+                    panic!("{levels:?}, {criterion:?}: {proof:?}")
+                };
+                // it falls: no matter of rounding
+                assert!(slope < -1e-3, "{slope}");
+            }
+        }
+    }
+}

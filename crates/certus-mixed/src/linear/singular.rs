@@ -207,9 +207,11 @@ fn described(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::derivatives::Direction;
     use super::super::layout::{Design, Term};
     use super::super::point::{Criterion, Point};
     use super::super::proof::{self, Proof, prove};
+    use super::super::rounding::Verified;
     use super::super::sample::{Noise, random};
     use super::super::search::{Place, search};
     use super::super::statistics::Statistics;
@@ -251,6 +253,60 @@ mod tests {
             Point::new(&s, Criterion::Ml, &[t]).unwrap().value - place.point.value
         };
         assert!(moved(0.4) < -1e-4 && moved(-0.4) < 1e-4, "{} {}", moved(0.4), moved(-0.4));
+    }
+
+    /// F a polynomial in (S₁₁, S₁₂, S₂₂) = (x, y/√2, N), F = (x² + (1 − Γ)y²)/2 + N(Γ + hx): on matrices of rank 1,
+    /// N = y²/(2(1 + x)), it has a minimum at 0 and stationary points at x = −1/(1 + h − Γ), y² = −2x(1 + x)²/(h − Γ),
+    /// which no region may reach.
+    #[test]
+    fn regions_end_before_the_next_stationary_point() {
+        let basis = |i: usize, j: usize| {
+            let mut b = vec![0.0; 4];
+            let size = if i == j { 1.0 } else { std::f64::consts::FRAC_1_SQRT_2 };
+            (b[2 * i + j], b[2 * j + i]) = (size, size);
+            b
+        };
+        let directions = [(0, 0), (1, 0), (1, 1)].map(|(i, j)| Direction {
+            term: 0,
+            factor: 0,
+            basis: basis(i, j),
+            e: Vec::new(),
+        });
+        let mut nearest = f64::INFINITY;
+        for (gamma, h) in [(2.0, 10.0), (2.0, 20.0), (0.5, 4.0), (8.0, 40.0), (1.0, 100.0)] {
+            let zero = vec![0.0; 9];
+            let at = Verified {
+                m: 10.0,
+                gradient: vec![0.0, 0.0, gamma],
+                gradient_error: vec![0.0; 3],
+                hessian: vec![1.0, 0.0, h, 0.0, 1.0 - gamma, 0.0, h, 0.0, 0.0],
+                hessian_error: zero.clone(),
+                e: zero.clone(),
+                e_error: zero.clone(),
+                q1: vec![0.0; 3],
+                q1_error: vec![0.0; 3],
+                q2: zero.clone(),
+                q2_error: zero,
+                q: 10.0,
+                q_error: 0.0,
+            };
+            let units = [vec![1.0, 1.0, -1.0, 1.0]];
+            let constants = Constants { directions: &directions, at: &at, units: &units };
+            let frames = [Frame { k: 2, rank: 1, w: units[0].clone() }];
+            let ball = singular(&constants, &frames).unwrap();
+            let x: f64 = -1.0 / (1.0 + h - gamma);
+            let y = (-2.0 * x / (h - gamma)).sqrt() * (1.0 + x);
+            // both derivatives are 0 there
+            let n = 0.5 * y * y / (1.0 + x);
+            let slopes =
+                [x + n * (h - (gamma + h * x) / (1.0 + x)), y * (1.0 - gamma + (gamma + h * x) / (1.0 + x))];
+            assert!(slopes.iter().all(|s| s.abs() < 1e-12), "{slopes:?}");
+            let distance = x.hypot(y);
+            assert!(ball.outer < distance, "{gamma} {h}: {} {distance}", ball.outer);
+            nearest = nearest.min(distance / ball.outer);
+        }
+        println!("the nearest stationary point is at {nearest} radii");
+        assert!(nearest < 6.0, "{nearest}");
     }
 
     /// Singular estimates of random models: most are proved, and no matrix in the region of the theorem, of any rank,
