@@ -1,5 +1,5 @@
 //! The real binary on real files: fits against references, every exit code, signals, kills and what comes after.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 #![cfg(feature = "scan")]
 
 use std::os::unix::process::ExitStatusExt;
@@ -352,6 +352,15 @@ fn killed(method: &str, kills: usize, name: &str) {
 
 /// The method's own long run.
 fn long_run_of(out: &Path, method: &str) -> Vec<String> {
+    if method == "mixed" {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../certus-mixed/tests/data/salamander.csv");
+        let formula = "Mate ~ Cross + (1 | Female) + (1 | Male)";
+        return ["fit", "logistic", file.to_str().unwrap(), formula, "--ml", "--out", out.to_str().unwrap()]
+            .into_iter()
+            .chain(["--checkpoint-every", "0s", "--quiet"])
+            .map(String::from)
+            .collect();
+    }
     if method.contains('-') {
         return long_run(out, method);
     }
@@ -374,15 +383,17 @@ fn killed_and_resumed() {
     killed("stochastic", 2, "kill-stochastic");
     killed("exact", 1, "kill-exact");
     killed("prox-energy", 1, "kill-planned");
+    killed("mixed", 1, "kill-mixed");
 }
 
-/// 50 kills of each.
+/// 200 kills.
 #[test]
 #[ignore = "takes minutes"]
 fn full_killed_and_resumed() {
-    killed("stochastic", 50, "full-stochastic");
-    killed("exact", 50, "full-exact");
-    killed("prox-energy", 50, "full-planned");
+    for method in ["stochastic", "exact", "prox-energy", "mixed"] {
+        killed(method, 50, &format!("full-{method}"));
+        println!("{method}: 50 kills, the same bits after each resume");
+    }
 }
 
 /// A damaged newest checkpoint is refused with a word, and the one before is used.

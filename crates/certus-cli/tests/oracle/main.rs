@@ -231,9 +231,9 @@ fn what_is_printed_holds() {
 
 /// `scripts/check oracle`.
 #[test]
-#[ignore = "300 fits take minutes"]
+#[ignore = "1,000 fits take half an hour"]
 fn full_what_is_printed_holds() {
-    run("full", 0..300);
+    run("full", 0..1000);
 }
 
 /// The refutation T2: the rows that count have x = 0, so that the intercept is an integral over one dimension, but the

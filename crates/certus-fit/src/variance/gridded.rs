@@ -54,10 +54,7 @@ impl ScaleEngine for Collapsed {
     ) -> Result<JointMaximum, Error> {
         let found = self.estimate_observed(&vec![0.0; Collapsed::dim(self)], journal, observer)?;
         let error = found.log_sd_error;
-        let interval = if Collapsed::bounds_errors(self) && !found.at.error.is_finite() {
-            // its ends would be found where the likelihood is known even less
-            Profiled::NotFound("the likelihood is not known at the estimate".into())
-        } else if profiled && self.rows() <= PROFILED {
+        let interval = if profiled && self.rows() <= PROFILED {
             match self.profile_interval(&found, CUT, journal, observer) {
                 Err(Error::Stopped) => return Err(Error::Stopped),
                 Err(error) => Profiled::NotFound(error.to_string()),

@@ -41,14 +41,23 @@ impl Dice {
 
 /// The fit with a source of the posterior.
 pub(crate) fn fitted(problem: &Problem, posterior: &str, seed: u64) -> Fit {
+    tried(problem, posterior, None, seed).unwrap()
+}
+
+/// The same with an accuracy [0.1], or why there is none.
+pub(crate) fn tried(
+    problem: &Problem,
+    posterior: &str,
+    accuracy: Option<f64>,
+    seed: u64,
+) -> Result<Fit, certus_fit::Error> {
     let settings = Settings { posterior: Some(posterior.into()), ..Settings::default() };
-    let goal = Goal { seed, ..Goal::default() };
+    let goal = Goal { seed, accuracy, ..Goal::default() };
     let choice: PosteriorChoice = posterior.parse().unwrap();
     let mut ended = problem
-        .run(&goal, &MethodChoice::Auto(Method::Auto), None, None, &mut |_, _| ControlFlow::Continue(()))
-        .unwrap();
+        .run(&goal, &MethodChoice::Auto(Method::Auto), None, None, &mut |_, _| ControlFlow::Continue(()))?;
     ended.with(problem.compare(&goal, choice, None, &ended, &|_| {}));
-    Fit::of_run(ended, problem, &settings, &goal)
+    Ok(Fit::of_run(ended, problem, &settings, &goal))
 }
 
 /// A row: its group, the feature, the response, the trials.

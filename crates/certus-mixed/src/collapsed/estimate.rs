@@ -18,6 +18,7 @@ use crate::ends::{self, End, Height, end};
 use crate::evaluations::{Evaluations, ScaleObserver, Stage};
 use crate::journal::Journal;
 use certus_models::Error;
+use certus_models::error::NotFinite;
 
 /// What is left to gain from the coefficients at one sd of a profile interval.
 const PROFILED: f64 = 1e-6;
@@ -103,9 +104,18 @@ impl Collapsed {
         self.likelihood.strip_is_proved()
     }
 
+    /// An error where sums over groups would need too many nodes, so that nothing is known of the likelihood.
+    fn known(&self, error: f64, sd: f64) -> Result<(), Error> {
+        if error.is_finite() || !self.bounds_errors() {
+            return Ok(());
+        }
+        let what = "the bound on the error of the likelihood";
+        Err(NotFinite::Value { what, value: error, place: format!("the sd {sd:.4}") }.into())
+    }
+
     /// Where the profile, −2 log L − 2 log prior at the best coefficients, is at most `cut` above the minimum (the χ²₁
-    /// quantile of the level: 3.841 for 95 %); nothing if an end was not found. From the journal and for the observer
-    /// like the estimate.
+    /// quantile of the level: 3.841 for 95 %); nothing if an end was not found, an error if it would have to be looked for
+    /// where the likelihood is not known. From the journal and for the observer like the estimate.
     pub fn profile_interval(
         &self,
         found: &Estimate,
@@ -114,6 +124,7 @@ impl Collapsed {
         observer: &mut ScaleObserver<'_>,
     ) -> Result<Option<ends::Interval>, Error> {
         let evaluations = &mut Evaluations::new(Stage::Profile, journal, observer);
+        self.known(found.at.error, found.sd)?;
         let zero = found.sd == 0.0;
         let start = if zero { (PROFILE_START * self.unit()).ln() } else { found.sd.ln() };
         let step =
@@ -121,6 +132,7 @@ impl Collapsed {
         let mut beta = found.beta.clone();
         let mut height = |theta: f64| {
             let there = self.profile(&beta, theta, PROFILED, evaluations)?;
+            self.known(there.at.error, theta.exp())?;
             beta = there.beta;
             let above = 2.0 * (there.at.value - found.at.value);
             Ok::<_, Error>(Height { above, slope: 2.0 * there.at.gradient[self.dim] })
@@ -146,7 +158,7 @@ impl Collapsed {
     ) -> Result<Interval, Error> {
         let none = |sds: [f64; 2], why: String| Ok(Interval { sds, proved: Err(why) });
         if !here.at.error.is_finite() {
-            let why = if self.likelihood.strip_is_proved() {
+            let why = if self.bounds_errors() {
                 "the likelihood is not known at this sd, for which its sums over groups would need too many nodes; \
                     where groups are separated it may rise with the sd without end"
             } else {

@@ -181,7 +181,7 @@ impl Collapsed {
     ) -> Result<Excluded, Error> {
         let largest = self.largest(theta);
         let searched = [0.0, largest];
-        if !self.likelihood.strip_is_proved() {
+        if !self.bounds_errors() {
             let why = "the error of the quadrature is not proved for this likelihood";
             return Ok(Excluded::nothing(searched, why));
         }

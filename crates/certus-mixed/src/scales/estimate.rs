@@ -272,7 +272,8 @@ fn joint(found: &ScaleMinimum, covariance: &[f64]) -> Result<Vec<f64>, Error> {
     Err(NotFinite::Indefinite { what: "the covariance of the coefficients" }.into())
 }
 
-/// The inverse of the second derivatives over the coordinates that are free.
+/// The inverse of the second derivatives over the coordinates that are free; 0 where they are not positive definite, as
+/// next to a scale of which F hardly knows anything.
 fn inverse(found: &ScaleMinimum) -> Vec<f64> {
     let k = found.x.len();
     let mut curvature = found.curvature.clone();
@@ -282,10 +283,12 @@ fn inverse(found: &ScaleMinimum) -> Vec<f64> {
     match free[..] {
         [0, 1] => {
             let det = curvature[0] * curvature[3] - curvature[1] * curvature[2];
-            out =
-                [curvature[3], -curvature[1], -curvature[2], curvature[0]].iter().map(|x| x / det).collect();
+            if det > 0.0 && curvature[0] > 0.0 {
+                let adjugate = [curvature[3], -curvature[1], -curvature[2], curvature[0]];
+                out = adjugate.iter().map(|x| x / det).collect();
+            }
         }
-        [j] => out[j * (k + 1)] = 1.0 / curvature[j * (k + 1)],
+        [j] if curvature[j * (k + 1)] > 0.0 => out[j * (k + 1)] = 1.0 / curvature[j * (k + 1)],
         _ => {}
     }
     out
@@ -343,4 +346,52 @@ pub(super) fn left_to_gain(a: &[f64], gradient: &[f64], error: &[f64], slack: f6
         let sum: f64 = (0..d).map(|j| ((gradient[j].abs() + error[j]) / root[j]).powi(2)).sum();
         0.5 * sum / least
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A found minimum of two log scales with these second derivatives.
+    fn found(curvature: [f64; 4], floored: [bool; 2]) -> ScaleMinimum {
+        let conditional_fit = ConditionalFit {
+            beta: vec![0.0],
+            value: 0.0,
+            log_likelihood: 0.0,
+            lower: vec![0.5],
+            log_det: 0.0,
+            error: 0.0,
+            evaluations: 1,
+        };
+        ScaleMinimum {
+            x: vec![0.0; 2],
+            conditional_fit,
+            beta_derivatives: vec![vec![3.0], vec![-2.0]],
+            curvature: curvature.to_vec(),
+            floored: floored.to_vec(),
+        }
+    }
+
+    /// Where second derivatives are not positive definite, nothing is known of the scales, and the covariance of the
+    /// coefficients is that at the estimate; before, the fit failed.
+    #[test]
+    fn flat_scales_have_no_covariance() {
+        let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-15);
+        assert!(close(
+            &inverse(&found([2.0, 1.0, 1.0, 2.0], [false; 2])),
+            &[2.0 / 3.0, -1.0 / 3.0, -1.0 / 3.0, 2.0 / 3.0]
+        ));
+        assert!(close(&inverse(&found([2.0, 0.0, 0.0, 4.0], [true, false])), &[0.0, 0.0, 0.0, 0.25]));
+        for (curvature, floored) in [
+            ([1e-4, 0.0, 0.0, -1e-9], [false, false]),
+            ([-1.0, 0.0, 0.0, -1.0], [false, false]),
+            ([1.0, 2.0, 2.0, 1.0], [false, false]),
+            ([1.0, 0.0, 0.0, -1.0], [true, false]),
+        ] {
+            let flat = found(curvature, floored);
+            let covariance = inverse(&flat);
+            assert!(close(&covariance, &[0.0; 4]), "{curvature:?}: {covariance:?}");
+            assert!(close(&joint(&flat, &covariance).unwrap_or_default(), &[0.5]));
+        }
+    }
 }
