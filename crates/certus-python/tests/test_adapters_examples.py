@@ -24,9 +24,7 @@ def test_example(name, tmp_path):
     done = subprocess.run([sys.executable, str(EXAMPLES / name)], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "proved" in done.stdout
-
-
-def test_the_picture_of_the_readme(tmp_path):
-    done = subprocess.run([sys.executable, str(EXAMPLES / "picture.py"), "made.svg"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "made.svg").read_text() == (EXAMPLES.parent / "pictures" / "beetles.svg").read_text()
+    # the picture of README.md is the one that its program draws
+    for made in tmp_path.glob("*.svg"):
+        assert made.read_text() == (EXAMPLES.parent / "pictures" / made.name).read_text()
+    assert name != "picture.py" or (tmp_path / "beetles.svg").exists()
