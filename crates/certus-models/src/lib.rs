@@ -48,10 +48,10 @@ pub mod internals {
     pub use crate::rows::Pool;
 }
 
-/// The programs of README.md.
+/// The programs of docs/rust.md.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+#[doc = include_str!("../../../docs/rust.md")]
+struct RustPage;
 
 /// The program of docs/likelihoods.md.
 #[cfg(doctest)]

@@ -11,7 +11,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = next(root for root in (HERE.parent, HERE.parents[2]) if (root / "docs" / "python.md").exists())
 
 
-PAGES = [("README.md", 1), ("docs/python.md", 6), ("docs/groups.md", 1), ("docs/quick-start.md", 1), ("docs/python-adapters.md", 1)]
+PAGES = [("README.md", 1), ("docs/python.md", 6), ("docs/groups.md", 1), ("docs/quick-start.md", 1), ("docs/python-adapters.md", 1),
+    ("docs/chapters/pymc.md", 3)]
 
 
 @pytest.mark.parametrize("name, least", PAGES)

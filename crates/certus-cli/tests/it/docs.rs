@@ -1,5 +1,5 @@
-//! The commands of README.md and of pages of docs, typed one page after the other in one directory that is empty
-//! before; what they are shown to print is what they print.
+//! The commands of pages of docs, typed one page after the other in one directory that holds the published data sets;
+//! what they are shown to print is what they print.
 #![allow(clippy::unwrap_used)]
 #![cfg(feature = "scan")]
 
@@ -9,20 +9,25 @@ use std::process::Command;
 use crate::common::{BINARY, scratch};
 
 /// The pages whose commands are run, and at least how many blocks of them there are.
-const PAGES: [(&str, usize); 8] = [
-    ("README.md", 1),
+const PAGES: [(&str, usize); 14] = [
+    ("docs/quick-start.md", 3),
     ("docs/cli.md", 1),
     ("docs/groups.md", 1),
-    ("docs/quick-start.md", 1),
+    ("docs/chapters/dose.md", 3),
+    ("docs/chapters/clinics.md", 2),
+    ("docs/chapters/repeated.md", 2),
+    ("docs/chapters/ratings.md", 2),
+    ("docs/chapters/counts.md", 2),
+    ("docs/chapters/million-groups.md", 1),
+    ("docs/chapters/shops.md", 2),
     ("docs/coming-from.md", 1),
     ("docs/when-it-says-no.md", 1),
     ("docs/who-is-right.md", 1),
     ("docs/faq.md", 1),
 ];
 
-/// The data sets that these pages read, which say that they are to be run in this directory.
-const WITH_DATA: [&str; 2] = ["docs/coming-from.md", "docs/who-is-right.md"];
-const DATA: &str = "crates/certus-mixed/tests/data";
+/// The published data sets, which pages say are to be read from the directory of the commands.
+const DATA: [&str; 2] = ["data", "crates/certus-mixed/tests/data"];
 
 /// The fenced blocks of a text, as (language, body).
 fn blocks(text: &str) -> Vec<(&str, &str)> {
@@ -43,15 +48,13 @@ fn commands_do_what_is_shown() {
     let binaries = Path::new(BINARY).parent().unwrap();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
     let dir = scratch("commands");
+    for file in DATA.iter().flat_map(|data| std::fs::read_dir(root.join(data)).unwrap()) {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), dir.join(file.file_name())).unwrap();
+    }
     for (name, least) in PAGES {
         let text = std::fs::read_to_string(root.join(name)).unwrap();
         let blocks = blocks(&text);
-        if WITH_DATA.contains(&name) {
-            for file in std::fs::read_dir(root.join(DATA)).unwrap() {
-                let file = file.unwrap();
-                std::fs::copy(file.path(), dir.join(file.file_name())).unwrap();
-            }
-        }
         let mut run = 0;
         for (k, (_, body)) in blocks.iter().enumerate().filter(|(_, b)| b.0 == "sh") {
             let output = Command::new("bash")

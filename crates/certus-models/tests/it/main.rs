@@ -15,7 +15,7 @@ mod models;
 mod nuts;
 mod outside;
 mod posterior;
-mod readme;
+mod rust_page;
 mod solver;
 mod subsampled;
 mod verify;

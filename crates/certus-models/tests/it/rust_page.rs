@@ -1,4 +1,4 @@
-//! README.md shows what its programs print; the programs themselves are doctests.
+//! docs/rust.md shows what its programs print; the programs themselves are doctests.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use certus_models::auto::{Method, fit};
 use certus_models::{Design, Glm, Memory, Prior};
 
 fn shows(printed: &str) {
-    let readme = include_str!("../../../../README.md");
-    assert!(readme.contains(&format!("```text\n{printed}```")), "README.md must show:\n{printed}");
+    let page = include_str!("../../../../docs/rust.md");
+    assert!(page.contains(&format!("```text\n{printed}```")), "docs/rust.md must show:\n{printed}");
 }
 
 #[test]
