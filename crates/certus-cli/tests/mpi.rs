@@ -1,5 +1,6 @@
 //! The real binary under the real `mpirun`: the bits of one process for any number of ranks, lost and silent ranks,
 //! what travels.
+#![cfg(all(feature = "mpi", feature = "scan"))]
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -56,3 +56,8 @@ pub use scan::{Described, FileOptions, FileSource, ReadLimits, files_of, wire};
 pub use spec::{Categorical, Features, GroupSpec, Missing, Slopes, Spec};
 pub use summary::ResponseSummary;
 pub use table::{Batch, Column, ColumnInfo, Kind, Source, Table};
+
+/// The program of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -36,6 +36,7 @@ mod constant;
 mod criticism;
 pub mod directory;
 mod effects;
+mod embed;
 pub mod error;
 mod file_system;
 mod fit;
@@ -133,3 +134,8 @@ pub fn rewrite_manifest(directory: &std::path::Path) -> Result<(), Error> {
     }
     directory::rewrite_manifest(directory)
 }
+
+/// The program of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

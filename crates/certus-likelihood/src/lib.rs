@@ -67,3 +67,8 @@ response::responses! {
     poisson::Poisson,
     negative_binomial::NegativeBinomial,
 }
+
+/// The program of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

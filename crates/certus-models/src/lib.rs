@@ -57,3 +57,8 @@ struct RustPage;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/likelihoods.md")]
 struct Likelihoods;
+
+/// The program of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Own;

@@ -92,3 +92,8 @@ pub use factor::{Factor, Family, Tree};
 pub use fit::{Fit, Forecast, MethodName, Plan, Settings, State, Status, StepRule, fit, fit_observed};
 pub use gaussian::Gaussian;
 pub use target::{Curvature, PointTarget, Provenance, Target};
+
+/// The program of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
