@@ -1,6 +1,7 @@
 //! The values of settings that are words, each with a line of help: one list for the command line's help, Python and
 //! every check.
 
+use certus::MethodName;
 use certus_likelihood::Response;
 
 use crate::refusal::RequestError;
@@ -15,17 +16,13 @@ pub fn models() -> Choices {
 
 /// The methods; those from `subsampled` on are for researchers.
 pub fn methods() -> Choices {
-    vec![
+    let own = [
         ("auto", "Exact where that is affordable, otherwise stochastic"),
         ("exact", "Newton-CG on the exact ELBO"),
         ("stochastic", "Stochastic optimisation with draws, certified by exact passes"),
         ("subsampled", "Batches of rows and draws in a certified ball, then an exact pass that certifies"),
-        ("prox-energy", "Algorithm 1 of the paper: proximal step, energy estimator"),
-        ("proj-entropy", "Algorithm 2 of the paper: projection, entropy estimator"),
-        ("proj-stl", "Algorithm 3 of the paper: projection, sticking-the-landing estimator"),
-        ("prox-cv", "Proximal step with a quadratic control variate"),
-        ("ball-stl", "Sticking-the-landing estimator in a certified ball"),
-    ]
+    ];
+    own.into_iter().chain(MethodName::ALL.map(|method| (method.name(), method.about()))).collect()
 }
 
 /// The structures of the covariance factor.

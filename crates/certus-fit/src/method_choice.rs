@@ -40,20 +40,6 @@ pub struct Numbers {
 }
 
 impl MethodChoice {
-    /// The paper's methods and ours built like them.
-    pub const PLANNED: [(&str, MethodName); 5] = [
-        ("prox-energy", MethodName::ProxEnergy),
-        ("proj-entropy", MethodName::ProjEntropy),
-        ("proj-stl", MethodName::ProjStl),
-        ("prox-cv", MethodName::ProxCv),
-        ("ball-stl", MethodName::BallStl),
-    ];
-
-    /// The word of a method.
-    pub fn name(method: MethodName) -> &'static str {
-        Self::PLANNED.into_iter().find(|(_, m)| *m == method).map_or("", |(name, _)| name)
-    }
-
     /// From the words of the command line; `constants`, `steps` and `numbers` belong to the paper's methods and to
     /// batches of rows only.
     pub fn new(
@@ -62,7 +48,7 @@ impl MethodChoice {
         steps: Option<&str>,
         numbers: Numbers,
     ) -> Result<Self, RequestError> {
-        let names = Self::PLANNED.map(|(name, _)| name).join(", ");
+        let names = MethodName::ALL.map(MethodName::name).join(", ");
         let Numbers { batch, iterations, row_batch } = numbers;
         // what cannot be held in memory is refused before anything is computed
         let given = [("batch", batch, MOST_DRAWS), ("row-batch", row_batch, MOST_ROWS)];
@@ -115,7 +101,7 @@ impl MethodChoice {
                 None => Ok(MethodChoice::Auto(own)),
             };
         }
-        let Some((_, name)) = Self::PLANNED.into_iter().find(|(name, _)| *name == method) else {
+        let Some(name) = MethodName::ALL.into_iter().find(|own| own.name() == method) else {
             let own = ["auto", "exact", "stochastic", "subsampled"];
             return Err(RequestError::word("method", method, own.into_iter().chain(names.split(", "))));
         };
@@ -130,9 +116,8 @@ impl MethodChoice {
                 return Err(RequestError::word("steps", other, known));
             }
         };
-        let own = matches!(name, MethodName::BallStl | MethodName::ProxCv);
         let constants = match (rule, constants) {
-            (StepRule::Paper, _) if own => {
+            (StepRule::Paper, _) if !name.is_of_paper() => {
                 let (method, instead) = (method.into(), "greedy, horizon or decaying");
                 return Err(RequestError::NotInPaper { setting: "steps", method, instead });
             }
@@ -142,14 +127,14 @@ impl MethodChoice {
             (StepRule::Paper, _) => "paper",
             (_, constants) => constants.unwrap_or("local"),
         };
-        let constants = match (constants, name) {
-            ("paper", MethodName::BallStl | MethodName::ProxCv) => {
+        let constants = match constants {
+            "paper" if !name.is_of_paper() => {
                 let (method, instead) = (method.into(), "local or sharp");
                 return Err(RequestError::NotInPaper { setting: "constants", method, instead });
             }
-            ("paper", _) => Constants::Paper,
-            ("local" | "sharp", _) => Constants::Sharp,
-            (other, _) => {
+            "paper" => Constants::Paper,
+            "local" | "sharp" => Constants::Sharp,
+            other => {
                 return Err(RequestError::word("constants", other, ["local", "sharp", "paper"]));
             }
         };

@@ -38,7 +38,7 @@ impl Problem {
             MethodChoice::Planned(chosen) => {
                 format!(
                     "{}: requested, {} iterations of {} draws{}",
-                    MethodChoice::name(chosen.method),
+                    chosen.method.name(),
                     chosen.iterations,
                     chosen.batch,
                     steps_in_words(chosen.steps)

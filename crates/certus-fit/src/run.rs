@@ -171,13 +171,7 @@ impl Problem {
                 }
                 Err(error) => (error.to_string(), true),
             },
-            (MethodChoice::Planned(chosen), _) => {
-                let name = MethodChoice::PLANNED
-                    .iter()
-                    .find(|(_, m)| *m == chosen.method)
-                    .map_or("", |(name, _)| name);
-                (format!("{name}: requested, "), false)
-            }
+            (MethodChoice::Planned(chosen), _) => (format!("{}: requested, ", chosen.method.name()), false),
             (MethodChoice::Subsampled(_), _) => ("subsampled: requested, ".into(), false),
             (MethodChoice::Auto(_), None) => (String::new(), true),
         }

@@ -3,11 +3,10 @@
 
 use certus::certificate::figure;
 use certus::schedule::Schedule;
-use certus::{Forecast, Goal};
+use certus::{Forecast, Goal, MethodName};
 use certus_models::auto::{Basis, Forecasts, Model, PlannedMethod, Prediction};
 use serde::Serialize;
 
-use crate::method_choice::MethodChoice;
 use crate::number::short;
 use certus_data::DataError;
 
@@ -121,7 +120,7 @@ pub struct MethodPlan {
 impl MethodPlan {
     fn new(prediction: &Prediction, gap: f64, iterations: u64) -> Self {
         let mut out = Self {
-            method: MethodChoice::name(prediction.method),
+            method: prediction.method.name(),
             constants: prediction.basis.as_str(),
             theorem: None,
             numbers: Vec::new(),
@@ -281,7 +280,7 @@ impl Theorems {
         );
         let columns = [Basis::Paper, Basis::Sharp, Basis::Local].map(Basis::as_str);
         columns.iter().for_each(|name| out.push_str(&format!(" {name:>20}")));
-        for (name, _) in MethodChoice::PLANNED {
+        for name in MethodName::ALL.map(MethodName::name) {
             out.push_str(&format!("\n{name:<13}"));
             for column in columns {
                 let own = self.methods.iter().find(|m| m.method == name && m.constants == column);

@@ -128,10 +128,8 @@ impl Forecasts {
     }
 
     fn problem(&self, method: MethodName, batch: usize) -> Result<Problem, String> {
-        let family = match method {
-            MethodName::ProjEntropy | MethodName::ProjStl => &Family::Symmetric,
-            _ => &self.family,
-        };
+        let symmetric = method.family() == Family::Symmetric;
+        let family = if symmetric { &Family::Symmetric } else { &self.family };
         Ok(Problem::new(self.dim, self.curvature.as_ref().map_err(Clone::clone)?, family, batch))
     }
 

@@ -76,9 +76,9 @@ pub fn planned(
         let alone = chosen.constants == Constants::Paper
             && matches!(chosen.steps, StepRule::Paper | StepRule::Horizon);
         if flat && !alone {
-            return Err(Declined::NotStronglyConvex { method: name(chosen.method) }.into());
+            return Err(Declined::NotStronglyConvex { method: chosen.method.name() }.into());
         }
-        if matches!(chosen.method, MethodName::ProxEnergy | MethodName::ProxCv) {
+        if chosen.method.is_prox() {
             settings.family = Some(model.family());
         }
         None
@@ -138,7 +138,7 @@ pub fn planned(
     let ending = concluded(&pass, goal, (status, message), point(clock.elapsed(), &fit.state), &mut trace);
     let route = format!(
         "{}: requested, {} of {} draws{}; {}",
-        name(chosen.method),
+        chosen.method.name(),
         counted(fit.state.iteration(), "iteration"),
         chosen.batch,
         steps_in_words(chosen.steps),
@@ -196,15 +196,5 @@ pub fn steps_in_words(rule: StepRule) -> &'static str {
         StepRule::Horizon => ", one step size for all iterations",
         StepRule::Paper => ", the paper's steps",
         StepRule::Constant(_) => ", a given step size",
-    }
-}
-
-fn name(method: MethodName) -> &'static str {
-    match method {
-        MethodName::ProxEnergy => "prox-energy",
-        MethodName::ProjEntropy => "proj-entropy",
-        MethodName::ProjStl => "proj-stl",
-        MethodName::ProxCv => "prox-cv",
-        MethodName::BallStl => "ball-stl",
     }
 }

@@ -1,9 +1,10 @@
 //! What a theorem says of a run before it starts, from dimension and constants alone: its constants, step sizes, the
 //! bound after T steps, and the steps for a gap. In exact arithmetic, from the start that a plan takes.
 
+use super::method_name::MethodName;
 use super::prepare::check_paper;
 use super::promise::{FAR, convex_constants};
-use super::settings::{MethodName, StepRule};
+use super::settings::StepRule;
 use crate::error::Error;
 use crate::estimator::Quadratic;
 use crate::method::Method;
@@ -82,8 +83,7 @@ impl Forecast {
         let initial = problem.dim as f64 * (1.0 / mu - 1.0 / smoothness);
         let theorem = Theorem::strongly_convex(&applied, problem, constants, 0.0, initial)?;
         // l is M-smooth, and so is h where σ_min(C) ≥ 1/√M, and ∇f(w*) = 0: f − f* ≤ (2M/2)|w − w*|²
-        let prox = matches!(method, MethodName::ProxEnergy | MethodName::ProxCv);
-        let per_distance = if prox { Err(NO_GAP) } else { Ok(smoothness) };
+        let per_distance = if method.is_prox() { Err(NO_GAP) } else { Ok(smoothness) };
         let schedule = schedule(rule, &theorem, initial, iterations);
         Ok(Self {
             label: theorem.label(),

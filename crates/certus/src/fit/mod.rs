@@ -1,6 +1,7 @@
 //! Running a plan: stopping, clocks, observers, threads, and the result.
 
 mod forecast;
+mod method_name;
 mod plan;
 mod prepare;
 mod promise;
@@ -8,8 +9,9 @@ mod settings;
 mod state;
 
 pub use forecast::Forecast;
+pub use method_name::MethodName;
 pub use plan::Plan;
-pub use settings::{MethodName, Returned, Settings, StepRule};
+pub use settings::{Returned, Settings, StepRule};
 pub use state::{Info, Memory, State};
 
 use std::fmt;

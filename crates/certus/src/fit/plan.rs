@@ -3,7 +3,7 @@
 use super::forecast::schedule;
 use super::prepare::{gradient_norm_at, method, start, validate};
 use super::promise::{FAR, Promise, UNKNOWN};
-use super::settings::{MethodName, Returned, Settings, StepRule};
+use super::settings::{Returned, Settings, StepRule};
 use super::state::{Info, Memory, State};
 use crate::averaging::Averaging;
 use crate::error::{Error, same_length};
@@ -50,10 +50,7 @@ impl Plan {
         }
         let curvature = settings.curvature.clone().or_else(|| target.curvature());
         let of_ball = settings.local.as_ref().map(|l| l.center().factor().family());
-        let family = settings.family.clone().or(of_ball).unwrap_or(match settings.method {
-            MethodName::ProjEntropy | MethodName::ProjStl => Family::Symmetric,
-            MethodName::ProxEnergy | MethodName::ProxCv | MethodName::BallStl => Family::Lower,
-        });
+        let family = settings.family.clone().or(of_ball).unwrap_or_else(|| settings.method.family());
         if let Family::Pattern(tree) = &family {
             same_length("the pattern", dim, tree.dim())?;
         }

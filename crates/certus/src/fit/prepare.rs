@@ -1,6 +1,7 @@
 //! Checks settings and builds what a plan starts from: the start, the method, the slope of log p there.
 
-use super::settings::{MethodName, Settings, StepRule};
+use super::method_name::MethodName;
+use super::settings::{Settings, StepRule};
 use crate::error::{Error, same_length};
 use crate::estimator::Quadratic;
 use crate::factor::Family;
@@ -54,7 +55,7 @@ pub(super) fn validate(settings: &Settings) -> Result<(), Error> {
 
 /// Refuses the paper's steps where the paper has none.
 pub(super) fn check_paper(method: MethodName, constants: Constants) -> Result<(), Error> {
-    if matches!(method, MethodName::ProxCv | MethodName::BallStl) {
+    if !method.is_of_paper() {
         return Err(Error::IllegalMethod {
             combination: format!("{method:?} with the paper's steps"),
             reason: "this method is not in the paper; use ProxEnergy, ProjEntropy or ProjStl, or other steps",

@@ -1,7 +1,8 @@
 //! What the theorems say of a run before it starts: the right theorem, its constants and the distance it starts from.
 
+use super::method_name::MethodName;
 use super::prepare::gradient_norm_at;
-use super::settings::{MethodName, Settings, StepRule};
+use super::settings::{Settings, StepRule};
 use crate::error::Error;
 use crate::factor::Factor;
 use crate::gaussian::Gaussian;

@@ -2,27 +2,12 @@
 
 use std::time::Duration;
 
+use super::method_name::MethodName;
 use crate::estimator::Sampling;
 use crate::factor::Family;
 use crate::gaussian::Gaussian;
 use crate::target::Curvature;
 use crate::theorem::{Constants, Local};
-
-/// The methods by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MethodName {
-    /// Algorithm 1: prox, energy estimator, lower-triangular factors or patterns.
-    #[default]
-    ProxEnergy,
-    /// Algorithm 2: projection, entropy estimator, symmetric factors.
-    ProjEntropy,
-    /// Algorithm 3: projection, sticking the landing, symmetric factors.
-    ProjStl,
-    /// Prox with a quadratic control variate centred at the start, precision (μ + M)/2.
-    ProxCv,
-    /// Sticking the landing in a ball around a certified centre; needs [`Settings::local`].
-    BallStl,
-}
 
 /// Where step sizes come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
