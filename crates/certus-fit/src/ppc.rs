@@ -39,12 +39,12 @@ impl Sums {
     fn statistics(&self, response: Response, centre: f64, rows: f64) -> Vec<(&'static str, f64)> {
         let [sum, squares, least, largest, zeros] = self.0;
         let mean = centre + sum / rows;
-        if matches!(response, Response::Logistic | Response::Probit) {
+        if response.values() == Values::Binary {
             return vec![("mean", mean)];
         }
         let sd = ((squares - sum * sum / rows) / (rows - 1.0).max(1.0)).max(0.0).sqrt();
         let mut out = vec![("mean", mean), ("sd", sd), ("smallest", least), ("largest", largest)];
-        if response != Response::Linear {
+        if response.values() != Values::Numbers {
             out.push(("share of zeros", zeros / rows));
         }
         out

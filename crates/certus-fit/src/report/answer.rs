@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use certus_data::Encoding;
-use certus_likelihood::{Link, Response};
+use certus_likelihood::{Link, Response, Values};
 
 use super::html::{count, escape, number};
 use super::sentences::sentences;
@@ -20,11 +20,12 @@ const SCALES: [&str; 5] = ["sd(", "cor(", "sigma", "icc(", "dispersion"];
 pub(super) fn part(out: &mut String, record: &Record, extras: &Extras) {
     section(out, "answer", "The answer");
     let chosen = chosen(&record.parameters, extras.encoding.as_ref());
-    let link = record.model.parse::<Response>().ok().map(Response::link);
-    let factor = match (link, &extras.encoding) {
-        (Some(Link::Logit), Some(_)) => Some(["odds ×", "odds"]),
-        (Some(Link::Log), Some(_)) => Some(["count ×", "expected count"]),
-        _ => None,
+    let response = record.model.parse::<Response>().ok().filter(|_| extras.encoding.is_some());
+    let factor = match response.map(|response| (response.link(), response.values())) {
+        Some((Link::Logit, _)) => Some(["odds ×", "odds"]),
+        Some((Link::Log, Values::Counts)) => Some(["count ×", "expected count"]),
+        Some((Link::Log, _)) => Some(["mean ×", "mean"]),
+        Some((Link::Identity | Link::Probit, _)) | None => None,
     };
     if let Some(encoding) = &extras.encoding {
         sentences(out, record, encoding);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use certus_data::{ColumnEncoding, Encoding};
-use certus_likelihood::{Link, Response};
+use certus_likelihood::{Link, Response, Values};
 
 use super::html::{capital, count, escape, sentence};
 use super::{Extras, section};
@@ -28,20 +28,20 @@ pub(super) fn outcome(record: &Record, encoding: &Encoding) -> Option<Outcome> {
     let (name, bold) = (&encoding.response, strong(&encoding.response));
     let event = encoding.event.as_ref().map_or("1".to_string(), |event| event.level.clone());
     let binary = format!("{bold} is {}", strong(&event));
-    let (expected, changed, axis) = match (response, &encoding.trials) {
-        (Response::Binomial, Some(trials)) => (
+    let (expected, changed, axis) = match (response.values(), &encoding.trials) {
+        (Values::Successes, Some(trials)) => (
             format!("the probability of a success ({bold} counts them, {} all trials)", strong(trials)),
             "the odds of a success".into(),
             "probability of a success".into(),
         ),
-        (Response::Linear, _) => {
+        (Values::Numbers, _) => {
             (format!("the mean of {bold}"), format!("the mean of {bold}"), format!("mean of {name}"))
         }
-        (Response::Poisson | Response::NegativeBinomial, _) => {
+        (Values::Counts, _) => {
             let expected = format!("the expected count {bold}");
             (expected.clone(), expected, format!("expected {name}"))
         }
-        (response, _) => (
+        (Values::Binary | Values::Successes, _) => (
             format!("the probability that {binary}"),
             match response.link() {
                 Link::Logit => format!("the odds that {binary}"),
