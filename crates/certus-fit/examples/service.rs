@@ -24,7 +24,8 @@ type Refusal = (u16, String);
 
 /// The column of an array: text, or numbers; null is missing.
 fn column(name: &str, cells: &Value) -> Result<Column, Refusal> {
-    let wrong = || (422, format!("column {name}: an array of numbers or of texts is required; null is missing"));
+    let wrong =
+        || (422, format!("column {name}: an array of numbers or of texts is required; null is missing"));
     let cells = cells.as_array().ok_or_else(wrong)?;
     if cells.iter().any(Value::is_string) {
         let legal = cells.iter().all(|cell| cell.is_string() || cell.is_null());
@@ -41,7 +42,8 @@ fn fit(body: &[u8]) -> Result<String, Refusal> {
     let mut settings: Settings =
         serde_json::from_value(request["settings"].clone()).map_err(|e| (400, format!("settings: {e}")))?;
     settings.max_time.get_or_insert_with(|| MAX_TIME.into());
-    let columns = request["columns"].as_object().ok_or((400, "columns: an object is required".to_string()))?;
+    let columns =
+        request["columns"].as_object().ok_or((400, "columns: an object is required".to_string()))?;
     let columns = columns.iter().map(|(name, cells)| Ok((name.clone(), column(name, cells)?)));
     let table = Table::new(columns.collect::<Result<_, Refusal>>()?).map_err(|e| (422, e.to_string()))?;
     let made = Fit::new(&table, &settings).map_err(|error| match error.kind() {
@@ -104,7 +106,8 @@ fn post(address: SocketAddr, request: &Value) -> io::Result<(u16, Value)> {
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     let (head, body) = text.split_once("\r\n\r\n").ok_or(io::ErrorKind::InvalidData)?;
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+    let status =
+        head.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
     Ok((status, serde_json::from_str(body)?))
 }
 
@@ -141,6 +144,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(status == 422 && error["error"].as_str().is_some_and(|e| e.contains("doze")), "{status} {error}");
     let (status, error) = post(address, &json!({ "settings": { "modle": "binomial" }, "columns": beetles }))?;
     println!("{status}: {}", error["error"]);
-    assert!(status == 400 && error["error"].as_str().is_some_and(|e| e.contains("modle")), "{status} {error}");
+    assert!(
+        status == 400 && error["error"].as_str().is_some_and(|e| e.contains("modle")),
+        "{status} {error}"
+    );
     Ok(())
 }

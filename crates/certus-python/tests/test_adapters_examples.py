@@ -9,7 +9,7 @@ import pytest
 
 # beside the tests when they run on the wheel, at the top of the repository otherwise
 EXAMPLES = next(p / "docs" / "examples" for p in Path(__file__).resolve().parents if (p / "docs" / "examples").is_dir())
-NEEDS = {"first_regression.py": (), "picture.py": (), "pymc_rescued.py": ("pymc",), "thousand_groups.py": ("arviz",)}
+NEEDS = {"first_regression.py": (), "picture.py": (), "polars_pipeline.py": ("polars",), "pymc_rescued.py": ("pymc",), "thousand_groups.py": ("arviz",)}
 
 
 def test_every_example_is_run():

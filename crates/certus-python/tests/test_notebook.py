@@ -1,4 +1,4 @@
-"""The notebook for PyMC users: its programs run, and the fits have the verdicts that its text states."""
+"""The notebooks: their programs run, and the fits have the verdicts that their texts state."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,31 @@ from pathlib import Path
 import pytest
 
 # beside the tests when they run on the wheel, at the top of the repository otherwise
-NOTEBOOK = next(p / "docs/notebooks/pymc.ipynb" for p in Path(__file__).resolve().parents if (p / "docs/notebooks/pymc.ipynb").is_file())
+NOTEBOOKS = next(p / "docs/notebooks" for p in Path(__file__).resolve().parents if (p / "docs/notebooks").is_dir())
+NOTEBOOK = NOTEBOOKS / "pymc.ipynb"
+FIRST = NOTEBOOKS / "first_regression.ipynb"
+
+
+def programs(notebook: Path) -> list[dict]:
+    return [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+
+
+def test_the_notebook_of_a_first_regression():
+    plt = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
+    plt.switch_backend("Agg")
+    space: dict = {"__name__": "notebook"}
+    for k, cell in enumerate(programs(FIRST)):
+        exec(compile("".join(cell["source"]), f"cell {k + 1} of {FIRST.name}", "exec"), space)
+    plt.close("all")
+    fit, beetles = space["fit"], space["beetles"]
+    # what is shown is what is computed, up to the last digits of another processor
+    shown = "\n".join("".join(out["data"]["text/plain"]) for cell in programs(FIRST) for out in cell["outputs"] if "data" in out)
+    assert repr(fit).splitlines()[0] in shown and "34.4178" in shown
+    # what the text says of the residuals
+    share = beetles["killed"] / beetles["beetles"] - fit.predict(beetles)["mean"] / beetles["beetles"]
+    assert (share[:2] > 0).all() and (share[2:4] < 0).all()
+    assert sum("image/png" in out.get("data", {}) for cell in programs(FIRST) for out in cell["outputs"]) == 1
+    assert not any(path in FIRST.read_text(encoding="utf-8") for path in ("/tmp/", "/home/", "/root/", "site-packages"))
 
 
 def test_the_notebook_for_pymc():
