@@ -1,7 +1,8 @@
-//! An HTTP service that embeds certus: POST /fit takes settings and columns as JSON and answers with what docs/fit-json.md describes.
+//! An HTTP service that embeds certus: POST /fit takes settings and columns as JSON and answers with the JSON of
+//! docs/fit-json.md.
 //!
-//! `service 127.0.0.1:8080` serves until it is stopped. Without an address it tries itself: it listens on a free port of
-//! this machine, sends requests, checks the answers, and ends.
+//! `service 127.0.0.1:8080` serves until it is stopped. Without an address it tries itself: it listens on a free port
+//! of this machine, sends requests, checks the answers, and ends.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

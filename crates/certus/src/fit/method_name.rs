@@ -1,4 +1,5 @@
-//! The methods as users choose them: one table of what each is called, does, and optimises over (docs/adding-a-method.md).
+//! The methods as users choose them, as one table: what each is called, what it does, which factors it optimises
+//! over (docs/adding-a-method.md).
 
 use crate::factor::Family;
 
