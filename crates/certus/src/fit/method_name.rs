@@ -70,3 +70,6 @@ impl MethodName {
         }
     }
 }
+
+// Every method is listed: a new one stands above the last, so that its number changes.
+const _: () = assert!(MethodName::BallStl as usize + 1 == MethodName::ALL.len());
