@@ -114,8 +114,8 @@ impl Collapsed {
     }
 
     /// Where the profile, −2 log L − 2 log prior at the best coefficients, is at most `cut` above the minimum (the χ²₁
-    /// quantile of the level: 3.841 for 95 %); nothing if an end was not found, an error if it would have to be looked for
-    /// where the likelihood is not known. From the journal and for the observer like the estimate.
+    /// quantile of the level: 3.841 for 95 %); nothing if an end was not found, an error if the likelihood is not known
+    /// where it would have to be. From the journal and for the observer like the estimate.
     pub fn profile_interval(
         &self,
         found: &Estimate,

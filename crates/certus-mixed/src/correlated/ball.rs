@@ -289,8 +289,8 @@ mod tests {
     use super::*;
     use crate::linear::sample::Noise;
 
-    /// (−log Σ p e^{−ψ_t})‴ at t = 0 of ψ_t = at + bt²/2 + dt³/6 under laws of two to four points, random ones and those
-    /// at which a part of the bound is nearly attained: each of its three parts alone.
+    /// (−log Σ p e^{−ψ_t})‴ at t = 0 of ψ_t = at + bt²/2 + dt³/6 under laws of two to four points, random ones and
+    /// those at which a part of the bound is nearly attained: each of its three parts alone.
     #[test]
     fn cumulants_are_bounded() {
         let mut noise = Noise(3);
