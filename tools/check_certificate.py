@@ -119,11 +119,17 @@ def read_model(lines, p):
     p["prior_mean"] = lines.numbers("prior-mean", d)
     if lines.peek() == "prior-diagonal":
         diagonal = lines.numbers("prior-diagonal", d)
-        p["diagonal"] = True
         p["J"] = [[diagonal[i] if i == j else 0.0 for j in range(d)] for i in range(d)]
+        require(all(j >= 0 for j in diagonal), "J >= 0")
     else:
-        p["diagonal"] = False
         p["J"] = [lines.numbers("prior-row", d) for _ in range(d)]
+        j_matrix = [[Fraction(x) for x in row] for row in p["J"]]
+        require(all(j_matrix[i][k] == j_matrix[k][i] for i in range(d) for k in range(d)), "J is symmetric")
+        trace = sum(j_matrix[i][i] for i in range(d))
+        least = least_eigenvalue(j_matrix, Fraction(0), Fraction(float(trace) * 1e-12))
+        require(least is not None and least >= 0, "J is positive")
+    require(p["sd"] > 0, "sd > 0")
+    require(all(scale > 1e-50 for _, scale in p["columns"]), "scale > 1e-50")
     return d
 
 
@@ -167,8 +173,6 @@ def read(text):
     for holds, what in (
         (p["claim"] == "gap-of-all-gaussians" or p["likelihood"] == "linear", "only a linear model has a Gaussian posterior"),
         (p["bound"] > 0, "bound > 0"),
-        (p["sd"] > 0, "sd > 0"),
-        (all(scale > 1e-50 for _, scale in p["columns"]), "scale > 1e-50"),
         (all(row[-1] > 0 for row in p["factor"]), "the diagonal of the factor is positive"),
         (0 < p["radius"] < p["tau"], "0 < r < tau"),
         (p["theta"] > 0 and p["lambda-mean"] > 0 and p["lambda-factor"] >= 0, "theta and lambdas"),
@@ -243,13 +247,6 @@ def prove(p):
     c_matrix = [[Fraction(p["factor"][i][j]) if j <= i else Fraction(0) for j in range(d)] for i in range(d)]
     transposed = [list(column) for column in zip(*c_matrix)]
     j_matrix = [[Fraction(x) for x in row] for row in p["J"]]
-    if p["diagonal"]:
-        require(all(j_matrix[i][i] >= 0 for i in range(d)), "J >= 0")
-    else:
-        require(all(j_matrix[i][k] == j_matrix[k][i] for i in range(d) for k in range(d)), "J is symmetric")
-        trace = sum(j_matrix[i][i] for i in range(d))
-        least = least_eigenvalue(j_matrix, Fraction(0), Fraction(float(trace) * 1e-12))
-        require(least is not None and least >= 0, "J is positive")
     prior = product(transposed, product(j_matrix, c_matrix))
     away = [[Fraction(m) - Fraction(mu)] for m, mu in zip(p["mean"], p["prior_mean"])]
     prior_slope = flat(product(transposed, product(j_matrix, away)))
@@ -445,8 +442,8 @@ def check_block(p, block, data, count):
 def read_sd(lines, p):
     p["between"] = lines.numbers("sd-between", 2)
     d = read_model(lines, p)
-    if p["likelihood"] not in ("logistic", "binomial") or not p["diagonal"]:
-        raise NotCheckable("another likelihood or prior")
+    if p["likelihood"] not in ("logistic", "binomial"):
+        raise NotCheckable("another likelihood")
     p["rows"], groups = lines.whole("rows"), lines.whole("groups")
     p["root"] = lines.hash("root")
     p["factor"] = lines.triangle("factor-row", d)
@@ -482,8 +479,6 @@ def read_sd(lines, p):
         (0 <= low < high, "an interval"),
         (sds[0] < high and (sds[0] > low or low == sds[0] == 0), "a point inside"),
         (sds[1] == high and (low == 0 or sds[2] == low), "points at the ends"),
-        (all(j >= 0 for j in (p["J"][i][i] for i in range(d))), "J >= 0"),
-        (all(scale > 1e-50 for _, scale in p["columns"]), "scale > 1e-50"),
         (all(row[-1] > 0 for row in p["factor"]), "the diagonal of the factor is positive"),
         (p["radius"] > 0 and p["lambda"] > 0, "radius and lambda are positive"),
         (all(size > 0 for size in sizes), "every group has a row"),
@@ -508,11 +503,9 @@ def prove_sd(p):
         for integrals in groups:
             gain += Fraction(integrals[end][1]) - Fraction(integrals[0][1])
             gain -= Fraction(integrals[end][0]) + Fraction(integrals[0][0])
-        away = []
-        for j in range(d):
-            b, a, mu = (Fraction(x) for x in (p["points"][end][1][j], p["points"][0][1][j], p["prior_mean"][j]))
-            gain += j_matrix[j][j] * (b - a) * (b + a - 2 * mu) / 2
-            away.append([j_matrix[j][j] * (b - mu)])
+        b, a, mu = ([Fraction(x) for x in v] for v in (p["points"][end][1], p["points"][0][1], p["prior_mean"]))
+        gain += sum(j_matrix[i][j] * (b[i] - a[i]) * (b[j] + a[j] - 2 * mu[j]) for i in range(d) for j in range(d)) / 2
+        away = product(j_matrix, [[b[j] - mu[j]] for j in range(d)])
         gradient, curvature = flat(product(transposed, away)), [Fraction(0)] * (d * (d + 1) // 2)
         g_rad = k_rad = Fraction(0)
         for block in p["blocks"]:
@@ -681,7 +674,7 @@ def judge(proof):
     except NotCheckable as why:
         return 2, f"not checkable: {why}"
     if p["claim"] == "sd-interval":
-        flat = all(p["J"][j][j] == 0 for j in range(p["d"]))
+        flat = all(x == 0 for row in p["J"] for x in row)
         return 0, (
             f"proved: the {'' if flat else 'penalised '}likelihood of the coefficients and the sd of one effect has a local "
             f"maximum at an sd between {p['between'][0]!r} and {p['between'][1]!r}, for the {p['likelihood']} regression of "

@@ -130,6 +130,17 @@ impl<T: Into<Ball>> std::ops::Div<T> for Ball {
     }
 }
 
+/// 1/k!, of exact k!
+const INVERSE_FACTORIALS: [f64; 14] = {
+    let (mut out, mut factorial, mut k) = ([1.0; 14], 1.0, 1);
+    while k < 14 {
+        factorial *= k as f64;
+        out[k] = 1.0 / factorial;
+        k += 1;
+    }
+    out
+};
+
 /// e^x for one number, by x = k log 2 + r and thirteen terms: relative error below 2⁻⁵⁰
 /// (docs/certificate-format.md, "The exponential function").
 pub fn exp(x: f64) -> Ball {
@@ -139,22 +150,6 @@ pub fn exp(x: f64) -> Ball {
     const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
     // adding and subtracting 1.5·2⁵² rounds to the nearest whole number
     const SHIFT: f64 = 6_755_399_441_055_744.0;
-    const INVERSE_FACTORIALS: [f64; 14] = [
-        1.0,
-        1.0,
-        1.0 / 2.0,
-        1.0 / 6.0,
-        1.0 / 24.0,
-        1.0 / 120.0,
-        1.0 / 720.0,
-        1.0 / 5040.0,
-        1.0 / 40320.0,
-        1.0 / 362_880.0,
-        1.0 / 3_628_800.0,
-        1.0 / 39_916_800.0,
-        1.0 / 479_001_600.0,
-        1.0 / 6_227_020_800.0,
-    ];
     if x < -700.0 {
         return Ball { mid: 0.0, rad: 1e-300 };
     }

@@ -4,5 +4,6 @@
 mod digits;
 mod hashes;
 mod judged;
+mod lines;
 mod sd_digits;
 mod sd_judged;

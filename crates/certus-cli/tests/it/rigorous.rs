@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use crate::common::{certus, expect, scratch};
-use certus_check::{Certificate, SdCertificate, check, check_sd};
+use certus_check::{SdCertificate, check, read};
 
 fn gap(place: &Path) -> serde_json::Value {
     let text = std::fs::read_to_string(place.join("fit.json")).unwrap();
@@ -90,9 +90,9 @@ fn the_report_has_the_certificate_that_is_exported() {
     );
     assert!(page.contains(text.trim_end()), "the certificate is on the page");
     let rows = std::fs::read(dir.join("gap.rows")).unwrap();
-    let certificate = Certificate::read(&text).unwrap();
-    check(&certificate, &mut &rows[..]).unwrap();
-    assert!(check(&certificate, &mut &rows[8..]).is_err());
+    let certificate = read(&text).unwrap();
+    check(&*certificate, Some(&mut &rows[..])).unwrap();
+    assert!(check(&*certificate, Some(&mut &rows[8..])).is_err());
 }
 
 /// 120 rows of 0 and 1 in 12 groups.
@@ -128,8 +128,8 @@ fn the_interval_of_an_sd_has_a_certificate() {
         let text = std::fs::read_to_string(&proof).unwrap();
         let rows = std::fs::read(dir.join(format!("{name}.rows"))).unwrap();
         let certificate = SdCertificate::read(&text).unwrap();
-        assert_eq!(check_sd(&certificate, Some(&mut &rows[..])).err(), None);
-        assert!(check_sd(&certificate, Some(&mut &rows[8..])).is_err());
+        assert_eq!(check(&certificate, Some(&mut &rows[..])).err(), None);
+        assert!(check(&certificate, Some(&mut &rows[8..])).is_err());
         let [low, high] = certificate.between;
         let estimate = scale["estimate"].as_f64().unwrap();
         assert!(low <= estimate && estimate < high, "{low} {estimate} {high}");

@@ -133,6 +133,8 @@ pub fn integrate(rows: &[GroupRow], nodes: &Nodes, slopes: bool) -> Option<Integ
     let mut sums = vec![[0.0; 6]; count];
     let mut derivatives = vec![0.0; if slopes { count * rows.len() } else { 0 }];
     let mut inexact = vec![0.0f64; rows.len()];
+    let inner = [nodes.below - nodes.inner[0], nodes.below + nodes.inner[1]];
+    let mut curvatures = vec![f64::INFINITY; rows.len()];
     let (mut largest, mut spread) = (0.0f64, Ball::ZERO);
     for (i, row) in rows.iter().enumerate() {
         let (s, w) = (row.s.mid, row.weight);
@@ -146,7 +148,10 @@ pub fn integrate(rows: &[GroupRow], nodes: &Nodes, slopes: bool) -> Option<Integ
             if reach.is_nan() || reach > REACH {
                 return None;
             }
-            let [loss, slope, _, of_loss, of_slope] = row_at(row, t, reach);
+            let [loss, slope, curvature, of_loss, of_slope] = row_at(row, t, reach);
+            if inner.contains(&(k as u64)) {
+                curvatures[i] = curvatures[i].min(curvature);
+            }
             let (high, low) = two_sum(sum[0], w * loss);
             *sum = [
                 high,
@@ -208,25 +213,17 @@ pub fn integrate(rows: &[GroupRow], nodes: &Nodes, slopes: bool) -> Option<Integ
     if lost.is_nan() || lost > 0.1 {
         return None;
     }
-    let inner = [nodes.below - nodes.inner[0], nodes.below + nodes.inner[1]];
     for (i, row) in rows.iter().enumerate() {
         let own = derivatives[i * count..][..count].iter().zip(&terms);
         let mean = own.map(|(slope, term)| slope * term.mid).sum::<f64>() / sum.mid;
         let rad = row.trials * (lost + (count as f64 + 8.0) * U) + 1.2 * inexact[i];
         out.slopes.push(Ball::new(mean, up(rad)) * row.weight);
-        let curvature = |k: u64| {
-            let u = nodes.at(k);
-            let t = row.s.mid * u + row.t.mid;
-            let reach = row.t.rad + row.s.rad * u.abs() + 2.0 * U * (row.s.mid * u).abs() + U * t.abs();
-            row_at(row, t, up(reach))[2]
-        };
-        let least = curvature(inner[0]).min(curvature(inner[1])) * row.weight * (1.0 - 4.0 * U);
-        out.curvatures.push(least.max(0.0));
+        out.curvatures.push((curvatures[i] * row.weight * (1.0 - 4.0 * U)).max(0.0));
     }
     // ∫ beyond a node is at most the term over the slope
     let outside = |k: u64, outward: f64| terms[k as usize] / (slope(k) * outward).lower().max(0.0);
     let outside = (outside(inner[0], -1.0) + outside(inner[1], 1.0)) / whole;
-    let inside = (one - outside).lower();
-    out.inside = if inside > 0.0 { inside } else { 0.0 };
+    // of NaN, 0
+    out.inside = (one - outside).lower().max(0.0);
     Some(out)
 }
