@@ -142,8 +142,10 @@ def read(text):
     if version != ["1"]:
         raise NotCheckable("another version")
     p["claim"] = lines.word("claim")
-    if p["claim"] not in ("gap-of-all-gaussians", "kl-from-linear-posterior", "sd-interval"):
+    if p["claim"] not in ("gap-of-all-gaussians", "kl-from-linear-posterior", "sd-interval", "posterior-moments"):
         raise NotCheckable("another claim")
+    if p["claim"] == "posterior-moments":
+        return read_draws(text, lines, p)
     if p["claim"] == "sd-interval":
         return read_sd(lines, p)
     p["bound"] = lines.one("bound")
@@ -361,6 +363,17 @@ def moments(p, y, trials, c, s):
     return trials * slope - y, [trials * v for v in curvature], (1 + trials) * (used.error + SMALL)
 
 
+def legal(likelihood, y, trials):
+    """Section 1: what a response may be."""
+    whole = y >= 0 and y == int(y)
+    return {
+        "linear": trials == 1,
+        "logistic": trials == 1 and y in (0, 1),
+        "poisson": trials == 1 and whole,
+        "binomial": whole and trials == int(trials) and y <= trials,
+    }[likelihood]
+
+
 def sums(p, data, count):
     """G, A, M and K of a block with their radii: section 4."""
     d, width = p["d"], len(p["columns"]) + 4
@@ -377,14 +390,7 @@ def sums(p, data, count):
         row = struct.unpack_from(f"<{width}d", data, 8 * width * n)
         require(all(abs(v) <= 1e50 for v in row), "a row has a number that it must not have")
         y, trials, offset, weight = (Decimal(v) for v in row[-4:])
-        whole = y >= 0 and y == int(y)
-        legal = {
-            "linear": trials == 1,
-            "logistic": trials == 1 and y in (0, 1),
-            "poisson": trials == 1 and whole,
-            "binomial": whole and trials == int(trials) and y <= trials,
-        }
-        require(legal[p["likelihood"]] and weight >= 0, "a row has a response or weight that it must not have")
+        require(legal(p["likelihood"], y, trials) and weight >= 0, "a row has a response or weight that it must not have")
         v = [Decimal(1)] if p["intercept"] else []
         v += [(Decimal(x) - centre) / scale for x, (centre, scale) in zip(row, columns)]
         c = offset + sum(a * m for a, m in zip(v, mean))
@@ -590,11 +596,7 @@ def check_sd_block(p, k, data, first):
                 require(all(abs(v) <= 1e50 for v in values), "a row has a number that it must not have")
                 z, own, y, trials, offset, weight = (Decimal(v) for v in values[-6:])
                 require(own == first + number, "a row belongs to another group")
-                if p["likelihood"] == "logistic":
-                    legal = trials == 1 and y in (0, 1)
-                else:
-                    legal = y == int(y) and trials == int(trials) and 0 <= y <= trials
-                require(legal and weight >= 0, "a row has a response or weight that it must not have")
+                require(legal(p["likelihood"], y, trials) and weight >= 0, "a row has a response or weight that it must not have")
                 v = [Decimal(1)] if p["intercept"] else []
                 v += [(Decimal(x) - centre) / scale for x, (centre, scale) in zip(values, columns)]
                 t = offset + sum(a * Decimal(m) for a, m in zip(v, mean))
@@ -650,10 +652,289 @@ def check_sd(p, rows):
     return p, margin
 
 
+# Section 13: means and sds of the posterior, from draws. Fixed point with PLACES binary digits; SLACK of it is allowed for
+
+PLACES = 110
+ONE = 1 << PLACES
+SLACK = 2.0**-48
+
+
+def log_of_two():
+    total, k = 0, 1
+    while ONE << 20 >> k:
+        total += (ONE << 20 >> k) // k
+        k += 1
+    return total >> 20
+
+
+LOG_2 = log_of_two()
+
+
+def fixed(x):
+    x = Fraction(x)
+    return (x.numerator << PLACES) // x.denominator
+
+
+def exp_fixed(t):
+    """e^t within 2^-80 of itself and 2^-100."""
+    k, r = divmod(t, LOG_2)
+    if k < -PLACES:
+        return 0
+    if k > 400:
+        raise NotCheckable("an exponential is too large")
+    r >>= 8
+    total = term = ONE
+    for j in range(1, 15):
+        term = (term * r >> PLACES) // j
+        total += term
+    for _ in range(8):
+        total = total * total >> PLACES
+    return total << k if k >= 0 else total >> -k
+
+
+def log_fixed(x, guess):
+    """log x from a guess that is right to ten digits or so, which is checked."""
+    y = fixed(guess)
+    e = exp_fixed(y)
+    z = ((x - e) << PLACES) // (x + e)
+    if abs(z) >> (PLACES - 35):
+        raise NotCheckable("a logarithm was guessed wrongly")
+    # 2 atanh z = 2z + 2z^3/3 + ..., the second term below 2^-104
+    return y + 2 * z
+
+
+def normals(seed):
+    """Each within 2^-54 of what it would be with all digits."""
+    counter = 0
+    while True:
+        digest = hashlib.sha256(seed + struct.pack("<Q", counter)).digest()
+        counter += 1
+        v = [2 * int.from_bytes(digest[at : at + 16], "big") + 1 - (1 << 128) for at in (0, 16)]
+        square = v[0] ** 2 + v[1] ** 2
+        border = square - (1 << 256)
+        if abs(border) < 1 << 200 or square < 1 << 216:
+            raise NotProved("a draw is too close to the circle or to its centre")
+        if border > 0:
+            continue
+        s = square >> (256 - PLACES)
+        # log s = log1p(-(1 - s)), whose guess must be good near 1
+        log = log_fixed(s, math.log1p(border / 2.0**256) if border / 2.0**256 > -0.5 else math.log(s / ONE))
+        f = math.isqrt(((-2 * log << PLACES) // s) << PLACES)
+        yield v[0] * f >> 128
+        yield v[1] * f >> 128
+
+
+def read_draws(text, lines, p):
+    p["delta"] = lines.one("delta")
+    d = read_model(lines, p)
+    p["rows"], p["block_rows"] = lines.whole("rows"), lines.whole("block-rows")
+    if not 1 <= p["block_rows"] <= 2**20:
+        raise NotCheckable("blocks of another size")
+    p["root"] = lines.hash("root")
+    p["mean"], p["factor"] = lines.numbers("mean", d), lines.triangle("factor-row", d)
+    if lines.word("theorem") != "D8":
+        raise NotCheckable("another theorem")
+    p["pairs"], p["level"] = lines.whole("pairs"), lines.one("level")
+    p["growth"], p["cap"] = lines.numbers("growth", 2), lines.numbers("cap", 2)
+    count = lines.whole("directions")
+    if p["pairs"] * max(d, count) > 2**24:
+        raise NotCheckable("too many pairs")
+    p["directions"] = []
+    for _ in range(count):
+        words = lines.words("direction")
+        require(len(words) == d + 1, "a direction has a name and d numbers")
+        p["directions"].append((words[0], [lines.number(word) for word in words[1:]]))
+    p["seed"] = lines.hash("seed")
+    above = text.encode().partition(b"\nseed ")[0] + b"\n"
+    require(hashlib.sha256(above).digest() == p["seed"], "the seed is not the hash of what is above it")
+    p["tail"], p["divergence"] = lines.one("tail"), lines.one("divergence")
+    p["moments"] = [lines.numbers("moments", 4) for _ in range(count)]
+    p["blocks"] = [lines.hash("block") for _ in range(-(-p["rows"] // p["block_rows"]))]
+    require(lines.words("end") == [], "end has no values")
+    require(all(not line.strip() for line in lines.lines[lines.at :]), "nothing may follow end")
+    for holds, what in (
+        (0 < p["delta"] <= 0.5, "0 < delta <= 1/2"),
+        (all(row[-1] > 0 for row in p["factor"]), "the diagonal of the factor is positive"),
+        (p["pairs"] >= 2, "two pairs"),
+        (0 < p["growth"][1] < p["tail"], "0 < r_0 < z"),
+        (p["cap"][0] >= max(p["growth"][0], 0), "tau >= w_0 and tau >= 0"),
+        (2 <= p["cap"][1] <= 100, "2 <= xi <= 100"),
+    ):
+        require(holds, what)
+    return p
+
+
+def potentials(p, data):
+    """V at x and -x of all pairs with its error, bounds of |gradient|, and x: numbers are fixed or floats that bound."""
+    d, n = p["d"], p["pairs"]
+    stream = normals(p["seed"])
+    points = [[next(stream) for _ in range(d)] for _ in range(n)]
+    c_matrix = [[Fraction(p["factor"][i][j]) if j <= i else Fraction(0) for j in range(d)] for i in range(d)]
+    transposed = [list(column) for column in zip(*c_matrix)]
+    j_matrix = [[Fraction(x) for x in row] for row in p["J"]]
+    away = [[Fraction(m) - Fraction(mu)] for m, mu in zip(p["mean"], p["prior_mean"])]
+    slope = [fixed(x) for x in flat(product(transposed, product(j_matrix, away)))]
+    matrix = product(transposed, product(j_matrix, c_matrix))
+    matrix = [[fixed(matrix[i][j] - (i == j)) for j in range(d)] for i in range(d)]
+    largest = float(max(abs(x) for x in flat(matrix) + slope)) / ONE
+    values, wrong, gradients = [], [], []
+    for x in points:
+        size = 1 + sum(abs(float(a)) for a in x) / ONE
+        for sign in (1, -1):
+            x_own = [sign * a for a in x]
+            pull = [sum(q * a for q, a in zip(row, x_own)) >> PLACES for row in matrix]
+            values.append(sum((a * s + (a * q >> 1)) for a, s, q in zip(x_own, slope, pull)) >> PLACES)
+            gradients.append([s + q for s, q in zip(slope, pull)])
+            wrong.append([SLACK * d * (1 + largest) * size**2, SLACK * d * (1 + largest) * size])
+    width = len(p["columns"]) + 4
+    sd = Fraction(p["sd"])
+    for row in range(p["rows"]):
+        numbers = struct.unpack_from(f"<{width}d", data, 8 * width * row)
+        require(all(abs(v) <= 1e50 for v in numbers), "a row has a number that it must not have")
+        *x, y, trials, offset, weight = numbers
+        require(legal(p["likelihood"], y, trials) and weight >= 0, "a row has a response or weight that it must not have")
+        v = [Fraction(1)] if p["intercept"] else []
+        v += [(Fraction(a) - Fraction(centre)) / Fraction(scale) for a, (centre, scale) in zip(x, p["columns"])]
+        c = Fraction(offset) + sum(a * Fraction(m) for a, m in zip(v, p["mean"]))
+        a = [sum(v[i] * c_matrix[i][j] for i in range(j, d)) for j in range(d)]
+        norm = 1.001 * math.sqrt(float(sum(z * z for z in a)))
+        if norm > 1e6 or abs(c) > 1e6 or y > 1e12 or trials > 1e12 or weight > 1e12:
+            raise NotCheckable("a row is too large for fixed point")
+        c, a = fixed(c), [fixed(z) for z in a]
+        w, y_own, n_own = fixed(weight), fixed(y), fixed(trials)
+        for pair, x in enumerate(points):
+            step = sum(q * b for q, b in zip(a, x)) >> PLACES
+            off = SLACK * d * (1 + norm)
+            for k, t in ((2 * pair, c + step), (2 * pair + 1, c - step)):
+                if p["likelihood"] == "linear":
+                    rest = Fraction(t - y_own, ONE) / sd**2
+                    loss, first, second = fixed(rest * (t - y_own) / ONE / 2), fixed(rest), float(1 / sd**2)
+                elif p["likelihood"] == "poisson":
+                    rate = exp_fixed(t)
+                    loss, first, second = rate - (t * y_own >> PLACES), rate - y_own, 1.1 * float(rate) / ONE
+                else:
+                    e = exp_fixed(-abs(t))
+                    soft = log_fixed(ONE + e, math.log1p(e / ONE)) + max(t, 0)
+                    sigma = ((ONE if t >= 0 else e) << PLACES) // (ONE + e)
+                    loss, first = (n_own * soft - t * y_own) >> PLACES, ((n_own * sigma) >> PLACES) - y_own
+                    second = float(trials)
+                steep = abs(float(first)) / ONE + 1 + y + trials
+                values[k] += w * loss >> PLACES
+                own = gradients[k]
+                slope_own = w * first >> PLACES
+                for j in range(d):
+                    own[j] += slope_own * a[j] >> PLACES
+                wrong[k][0] += 2 * weight * (steep + second) * off * (1 + abs(float(t)) / ONE) + SLACK
+                wrong[k][1] += 2 * weight * (norm + 1) * (second * off + steep * SLACK) + SLACK
+    return points, values, wrong, gradients
+
+
+def check_draws(p, rows):
+    require(tree(p["blocks"]) == p["root"], "another root")
+    width = 8 * (len(p["columns"]) + 4)
+    require(len(rows) == width * p["rows"], "another number of rows")
+    for k, block in enumerate(p["blocks"]):
+        part = rows[width * p["block_rows"] * k : width * p["block_rows"] * (k + 1)]
+        require(hashlib.sha256(b"\x00" + part).digest() == block, "a block has another hash")
+    d, n = p["d"], p["pairs"]
+    points, values, wrong, gradients = potentials(p, rows)
+    level = fixed(p["level"])
+    v = [level - value for value in values]
+    worst = max(one for one, _ in wrong)
+    if worst > 1e-3:
+        raise NotCheckable("fixed point is too coarse")
+    dec = Decimal
+    w_0, r_0, tau, xi, z = (dec(x) for x in (*p["growth"], *p["cap"], p["tail"]))
+    one_up = 1 + SMALL
+    outside = 0
+    for k in range(0, 2 * n, 2):
+        square = sum(g * g for g in gradients[k])
+        steep = (dec(square).sqrt() / ONE) * one_up + dec(wrong[k][1])
+        outside += not (dec(v[k]) / ONE + dec(worst) <= w_0 and steep <= r_0)
+
+    def gamma(x):
+        return (-x * x / 2).exp() / TWO_PI.sqrt()
+
+    def birnbaum(x):
+        return 2 / (x + (x * x + 4).sqrt())
+
+    parts = 4 + 4 * len(p["directions"])
+    share = -(dec(p["delta"]) / parts).ln()
+    chance, part = gamma(z) * birnbaum(z) * (1 - SMALL), dec(outside) / n
+    require(part < chance, "the tail is not proved")
+    divergence = (1 - part) * ((1 - part) / (1 - chance)).ln() + (part * (part / chance).ln() if outside else 0)
+    require(n * divergence >= share * one_up, "the tail is not proved")
+    a = z - r_0
+    rho = max(dec(0), (r_0 * r_0 + 2 * (tau - w_0)).sqrt() - r_0) * (1 - SMALL)
+    b, y = r_0 + rho, z + rho
+    t_0 = (w_0 - a * rho).exp() * gamma(z) / a * (1 + dec("1e-20"))
+    t_1, t_2 = 2 * t_0 * (b + 1 / a), 2 * t_0 * (b * y + (b + y) / a + 2 / a**2 + 1)
+    t_k = t_0 * (1 + tau + b / a + 1 / a**2)
+    long = share + dec(2).ln()
+
+    def interval(numbers, rad, length):
+        """numbers are fixed, each within rad of the truth."""
+        mean = dec(sum(numbers)) / (n * ONE)
+        square = dec(sum(x * x for x in numbers)) / (ONE * ONE)
+        # with exact sums, so that nothing is lost by the difference
+        variance = (square * n - (mean * n) ** 2) / (n * (n - 1)) + SMALL * (square + 1)
+        half = (variance.sqrt() + 2 * rad) * (2 * long / n).sqrt() + 7 * length * long / (3 * (n - 1))
+        half = half * one_up + rad + SMALL
+        return mean - half, mean + half
+
+    top, most = fixed(p["cap"][0]), tau.exp() * one_up
+    capped = [min(x, top) for x in v]
+    weights = [exp_fixed(x) for x in capped]
+    rad = most * dec(1.1 * worst + SLACK)
+    shifts = [((weights[k] + weights[k + 1]) >> 1) - ONE for k in range(0, 2 * n, 2)]
+    low, high = interval(shifts, rad, most)
+    least, largest = 1 + low, 1 + high + t_0
+    require(least > 0, "the mean weight is not proved to be positive")
+    terms = [w * x >> PLACES for w, x in zip(weights, capped)]
+    terms = [(terms[k] + terms[k + 1]) >> 1 for k in range(0, 2 * n, 2)]
+    _, high = interval(terms, rad * (2 + tau), tau * most + dec("0.368"))
+    found = (max(dec(0), high + t_k) / least - least.ln()) * one_up
+    require(found <= dec(p["divergence"]), f"only a divergence of {float(found):.9e} is proved")
+
+    def ratio(low, high):
+        return low / (least if low < 0 else largest), high / (largest if high < 0 else least)
+
+    e_1 = most * gamma(xi) * (1 - xi * birnbaum(xi)) + t_1 + SMALL
+    e_2 = 2 * gamma(xi) * (xi - (xi * xi - 1) * birnbaum(xi)) + SMALL
+    for (name, weights_of), (m_low, m_high, s_low, s_high) in zip(p["directions"], p["moments"]):
+        pull = [sum(Fraction(weights_of[i]) * Fraction(p["factor"][i][j]) for i in range(j, d)) for j in range(d)]
+        length = sum((x * x for x in pull), Fraction(0))
+        require(length > 0, "a direction is zero")
+        norm = (dec(length.numerator) / dec(length.denominator)).sqrt()
+        unit = [int((dec(x.numerator) / dec(x.denominator) / norm) * ONE) for x in pull]
+        cut = fixed(p["cap"][1])
+        places = [max(-cut, min(cut, sum(q * x for q, x in zip(unit, point)) >> PLACES)) for point in points]
+        off = dec(SLACK * d)
+        odd = [((weights[2 * k] - weights[2 * k + 1]) * g >> PLACES) >> 1 for k, g in enumerate(places)]
+        low, high = interval(odd, rad * xi + most * off, most * xi)
+        e_low, e_high = ratio(low - e_1, high + e_1)
+        even = [y_own * ((g * g >> PLACES) - ONE) >> PLACES for y_own, g in zip(shifts, places)]
+        square = xi * xi - 1
+        low, high = interval(even, (rad + most * off * 2) * xi * xi, max(square, most - 1) + max(dec(1), (most - 1) * square))
+        f_low, f_high = (1 + x for x in ratio(low - t_0 - e_2, high + (most - 1) * e_2 + t_2))
+        far, near = max(abs(e_low), abs(e_high)), max(e_low, -e_high, dec(0))
+        sds = [norm * max(dec(0), x).sqrt() for x in (f_low - far * far, f_high - near * near)]
+        centre = sum(Fraction(x) * Fraction(m) for x, m in zip(weights_of, p["mean"]))
+        centre = dec(centre.numerator) / dec(centre.denominator)
+        ends = [centre + norm * x for x in (e_low, e_high)] + sds
+        room = SMALL * (1 + abs(centre) + norm)
+        holds = dec(m_low) <= ends[0] - room and ends[1] + room <= dec(m_high)
+        holds = holds and dec(s_low) <= ends[2] * (1 - SMALL) and ends[3] * one_up <= dec(s_high)
+        require(holds, f"of {name} only {[float(x) for x in ends]} is proved")
+    return p, float(found)
+
+
 def check(text, rows):
     p = read(text)
     if p["claim"] == "sd-interval":
         return check_sd(p, rows)
+    if p["claim"] == "posterior-moments":
+        return check_draws(p, rows)
     require(tree(block["hash"] for block in p["blocks"]) == p["root"], "another root")
     bound = prove(p)
     width = 8 * (len(p["columns"]) + 4)
@@ -680,6 +961,16 @@ def judge(proof):
             f"maximum at an sd between {p['between'][0]!r} and {p['between'][1]!r}, for the {p['likelihood']} regression of "
             f"{p['rows']} rows (SHA-256 {p['root'].hex()}) on {p['d']} coefficients (at its ends the objective is lower by "
             f"at least {bound!r} nats)."
+        )
+    if p["claim"] == "posterior-moments":
+        names = (
+            f"the mean of {name!r} is between {a!r} and {b!r}, its sd between {c!r} and {e!r}"
+            for (name, _), (a, b, c, e) in zip(p["directions"], p["moments"])
+        )
+        return 0, (
+            f"proved: with probability {1 - p['delta']!r} (of {p['pairs']} pairs of draws) KL(posterior || q) is at most "
+            f"{p['divergence']!r} nats; {'; '.join(names)}; for the {p['likelihood']} regression of {p['rows']} rows "
+            f"(SHA-256 {p['root'].hex()}) on {p['d']} coefficients with the stated prior."
         )
     claims = {
         "gap-of-all-gaussians": f"no Gaussian has an ELBO that is more than {p['bound']!r} nats above that of the stated one",

@@ -6,6 +6,7 @@
 mod array;
 mod ball;
 mod block;
+mod draws;
 mod gap;
 mod model;
 mod moments;
@@ -16,15 +17,14 @@ mod sha256;
 mod text;
 mod write;
 
-pub use ball::{Ball, exp};
+pub use ball::{Ball, exp, log, log_one_plus};
 pub use block::Rows;
+pub use draws::{Direction, DrawsCertificate, Weighted};
 pub use gap::{Certificate, Claim, Proof, Sums};
 pub use model::{Column, Model, Precision};
 pub use moments::{Likelihood, Moments, Quadrature};
 pub use posterior::sentence;
 pub use rule::{Rule, Stated, check, check_block, read};
-pub use sd::{
-    Block, Group, GroupRow, Integral, Nodes, Point, SdCertificate, SdSums, integrate, log, log_one_plus,
-};
+pub use sd::{Block, Group, GroupRow, Integral, Nodes, Point, SdCertificate, SdSums, integrate};
 pub use sha256::{Hash, hex, leaf, root, sha256};
 pub use text::{Refusal, triangle};

@@ -1,5 +1,6 @@
 //! The text of a certificate, for those who make one: no part of checking.
 
+use crate::draws::{CLAIM as DRAWS, DrawsCertificate};
 use crate::gap::{Certificate, SUMS};
 use crate::model::{Model, Precision};
 use crate::moments::Likelihood;
@@ -108,6 +109,43 @@ impl SdCertificate {
                 ["gradient", "curvature"].iter().zip(stated).for_each(|(key, sum)| out.stated(key, sum));
             }
         }
+        out.line("end", &[]);
+        out.0
+    }
+}
+
+impl DrawsCertificate {
+    /// What is above the seed.
+    pub fn above(&self) -> String {
+        let mut out = Text::begin(DRAWS);
+        out.line("delta", &[self.delta]);
+        out.model(&self.model);
+        out.line(&format!("rows {}\nblock-rows {}", self.rows[0], self.rows[1]), &[]);
+        out.line(&format!("root {}", hex(&self.root)), &[]);
+        out.line("mean", &self.mean);
+        out.triangle("factor-row", &self.factor);
+        out.line("theorem D8", &[]);
+        out.line(&format!("pairs {}", self.pairs), &[]);
+        out.line("level", &[self.level]);
+        out.line("growth", &self.growth);
+        out.line("cap", &self.cap);
+        out.line(&format!("directions {}", self.directions.len()), &[]);
+        for direction in &self.directions {
+            out.line(&format!("direction {}", direction.name), &direction.weights);
+        }
+        out.0
+    }
+
+    /// The text.
+    pub fn write(&self) -> String {
+        let mut out = Text(self.above());
+        out.line(&format!("seed {}", hex(&self.seed)), &[]);
+        out.line("tail", &[self.tail]);
+        out.line("divergence", &[self.divergence]);
+        for direction in &self.directions {
+            out.line("moments", &[direction.mean, direction.sd].concat());
+        }
+        self.blocks.iter().for_each(|hash| out.line(&format!("block {}", hex(hash)), &[]));
         out.line("end", &[]);
         out.0
     }

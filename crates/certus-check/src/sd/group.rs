@@ -1,7 +1,7 @@
 //! One group integrated out: −log ∫ e^{−ψ(u)} du, ψ(u) = Σ w φ(t + s u) + u²/2, and expectations under e^{−ψ}, by the
 //! trapezoidal rule with every error in a ball (docs/certificate-format.md, "The integral of a group").
 
-use crate::ball::{Ball, TINY, U, exp, two_sum, up};
+use crate::ball::{Ball, TINY, U, exp, log, log_one_plus, two_sum, up};
 use crate::block::SUMMED;
 
 /// The nodes of a group: origin + k·step for −below ≤ k ≤ above. Any legal numbers may be given.
@@ -58,35 +58,6 @@ const FARTHEST: f64 = 1_048_576.0;
 const REACH: f64 = 0.1;
 /// At least −log cos(τ/2)/τ² for |τ| ≤ 2.
 const STRIP: f64 = 0.154;
-
-/// 2 atanh z for |z| ≤ 1/3 by 17 terms of its series: relative error below 6u beyond that of z.
-fn twice_atanh(z: f64) -> f64 {
-    let square = z * z;
-    let sum = (0..17).rev().fold(0.0, |sum, k| sum * square + 1.0 / f64::from(2 * k + 1));
-    2.0 * z * sum
-}
-
-/// log(1 + e) for 0 ≤ e ≤ 1, relative error below 8u.
-pub fn log_one_plus(e: f64) -> f64 {
-    twice_atanh(e / (2.0 + e))
-}
-
-/// The logarithm of a positive number.
-pub fn log(x: Ball) -> Ball {
-    let least = x.mid - x.rad;
-    if least.is_nan() || least < 1e-290 {
-        return Ball::new(0.0, f64::INFINITY);
-    }
-    // x = 2^k f with ½√2 < f < √2, about
-    let bits = x.mid.to_bits();
-    let (mut k, mut f) = ((bits >> 52) as i64 - 1023, f64::from_bits(bits << 12 >> 12 | 1023 << 52));
-    if f > std::f64::consts::SQRT_2 {
-        (k, f) = (k + 1, 0.5 * f);
-    }
-    let part = twice_atanh((f - 1.0) / (f + 1.0));
-    let of_two = Ball { mid: std::f64::consts::LN_2, rad: U };
-    of_two * k as f64 + Ball::new(part, up(8.0 * U * part.abs() + x.rad / least))
-}
 
 impl Nodes {
     fn legal(&self, rows: usize) -> bool {

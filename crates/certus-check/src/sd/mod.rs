@@ -4,7 +4,7 @@
 mod group;
 mod text;
 
-pub use group::{GroupRow, Integral, Nodes, integrate, log, log_one_plus};
+pub use group::{GroupRow, Integral, Nodes, integrate};
 pub(crate) use text::CLAIM;
 
 use crate::array::{Array, least_eigenvalue, prior, total};

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod digits;
+mod draws_judged;
 mod hashes;
 mod judged;
 mod lines;

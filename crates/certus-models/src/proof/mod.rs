@@ -2,6 +2,7 @@
 //! `certus-check`, and the same proof without a file. Nothing here is trusted: hints that are wrong make a certificate
 //! that is refused.
 
+mod draws;
 mod hints;
 mod rigorous;
 mod sd;

@@ -4,6 +4,7 @@
 
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::print_stdout)]
 
+mod draws;
 mod sd;
 
 use std::collections::BTreeMap;
@@ -11,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use certus::Gaussian;
 use certus::factor::{Factor, Lower};
+use certus::{Gaussian, Target};
 use certus_check::{Certificate, Claim, Likelihood, Precision, Refusal, Rows, check, leaf, root};
 use certus_likelihood::{Binomial, Linear, Logistic, Poisson};
 use certus_models::proof::{Guess, Subject, widen};
@@ -47,8 +48,8 @@ struct Case {
 }
 
 /// A random model and its best Gaussian.
-fn model(dice: &mut Dice, kind: usize) -> (Glm, Gaussian) {
-    let (p, n) = (dice.whole(1, 3), dice.whole(12, 40));
+fn model(dice: &mut Dice, kind: usize, most: [usize; 2]) -> (Glm, Gaussian) {
+    let (p, n) = (dice.whole(1, most[0]), dice.whole(12, most[1]));
     let intercept = dice.unit() < 0.7;
     let d = p + usize::from(intercept);
     let unit: Vec<f64> = (0..p).map(|_| 10f64.powf(dice.between(-1.0, 2.0))).collect();
@@ -120,7 +121,7 @@ fn moved(w: &Gaussian, by: f64) -> Gaussian {
 
 /// A true certificate of a random model, at a distance from the optimum.
 fn truth(dice: &mut Dice, kind: usize, by: f64) -> Option<Case> {
-    let (model, best) = model(dice, kind);
+    let (model, best) = model(dice, kind, [3, 40]);
     let names: Vec<String> = (0..model.dim()).map(|j| format!("column {j}%")).collect();
     let subject = || Subject::new(&model, &moved(&best, by), &names, Some(7 + 5 * (kind as u64))).unwrap();
     let certificate = subject().certify(Guess { gap: by * by, curvature: 1.0 }).ok()?;
@@ -298,6 +299,19 @@ fn corpus(count: usize, to: Option<&Path>) {
         };
         judged((true_one, index, name), case.judge(), &case.certificate.write(), &case.rows);
     }
+    for k in 0..2 * (count / 4).max(draws::FLAWS.len()) {
+        let (true_one, index) = (k % 2 == 0, k / 2);
+        let mut dice = Dice(200_000 + k as u64);
+        let mut case = draws::some_truth(&mut dice, (index + index / draws::FLAWS.len()) % 4);
+        let name = if true_one {
+            "posterior-moments"
+        } else {
+            let (name, flaw) = draws::FLAWS[index % draws::FLAWS.len()];
+            flaw(&mut case);
+            name
+        };
+        judged((true_one, index, name), case.judge(), &case.certificate.write(), &case.rows);
+    }
     for (name, [accepted, refused]) in &table {
         println!("{name:<44} accepted {accepted:>4}  refused {refused:>4}");
     }
@@ -320,6 +334,86 @@ fn directory() -> (Option<tempfile::TempDir>, PathBuf) {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().to_path_buf();
     (Some(temporary), path)
+}
+
+/// What is claimed of 60 posteriors with one or two coefficients contains what sums over a grid say.
+#[test]
+fn draws_contain_the_truth() {
+    let mut tried = 0;
+    for k in 0..60 {
+        let mut dice = Dice(300 + k);
+        let (model, best) = model(&mut dice, k as usize % 4, [1, 60]);
+        let d = model.dim();
+        let weights: Vec<f64> = (0..d).map(|_| dice.between(-1.0, 1.0)).collect();
+        let subject = Subject::new(&model, &best, &[], None).unwrap();
+        let Ok(certificate) = subject.weigh(&[("a".into(), weights.clone())], Some(1500), 0.05) else {
+            continue;
+        };
+        tried += 1;
+        let (found, dense) = (&certificate.directions[0], best.factor().to_dense());
+        // trapezoidal rule in the frame of the Gaussian
+        let line: Vec<f64> = (-90..=90).map(|i| 0.1 * f64::from(i)).collect();
+        let grid: Vec<Vec<f64>> = match d {
+            1 => line.iter().map(|x| vec![*x]).collect(),
+            _ => line.iter().flat_map(|x| line.iter().map(|y| vec![*x, *y])).collect(),
+        };
+        let (mut logs, mut places) = (Vec::new(), Vec::new());
+        for x in &grid {
+            let z: Vec<f64> = (0..d)
+                .map(|i| best.mean()[i] + (0..=i).map(|j| dense[j * d + i] * x[j]).sum::<f64>())
+                .collect();
+            let (mut value, mut gradient) = ([0.0], vec![0.0; d]);
+            model.log_density(&z, &mut value, &mut gradient).unwrap();
+            logs.push([value[0], -0.5 * x.iter().map(|x| x * x).sum::<f64>()]);
+            places.push(z.iter().zip(&weights).map(|(z, a)| z * a).sum::<f64>());
+        }
+        let normal = |k: usize| {
+            let most = logs.iter().map(|l| l[k]).fold(f64::NEG_INFINITY, f64::max);
+            most + logs.iter().map(|l| (l[k] - most).exp()).sum::<f64>().ln()
+        };
+        let [of_p, of_q] = [normal(0), normal(1)];
+        let mean_of =
+            |f: &dyn Fn(usize) -> f64| (0..grid.len()).map(|i| (logs[i][0] - of_p).exp() * f(i)).sum::<f64>();
+        let mean = mean_of(&|i| places[i]);
+        let sd = mean_of(&|i| (places[i] - mean).powi(2)).sqrt();
+        let divergence = mean_of(&|i| (logs[i][0] - of_p) - (logs[i][1] - of_q));
+        let within = |[low, high]: [f64; 2], x: f64| low <= x && x <= high;
+        assert!(within(found.mean, mean) && within(found.sd, sd), "{k}: {mean} {sd} {found:?}");
+        assert!(divergence <= certificate.divergence, "{k}: {divergence} {}", certificate.divergence);
+    }
+    assert!(tried >= 40, "only {tried} have certificates");
+}
+
+/// Writes two certificates from draws to the directory CERTUS_TO: those of crates/certus-check/tests/data.
+#[test]
+#[ignore = "writes files"]
+fn write_draws() {
+    let to = PathBuf::from(std::env::var("CERTUS_TO").unwrap());
+    for (kind, name) in [(0, "draws-logistic"), (2, "draws-poisson")] {
+        let informative = |case: &draws::DrawsCase| {
+            let found = &case.certificate.directions;
+            found.len() == 2 && found.iter().all(|d| d.sd[0] > 0.0)
+        };
+        let cases = (0..100).map(|seed| draws::some_truth(&mut Dice(seed), kind));
+        let case = cases.into_iter().find(informative).unwrap();
+        std::fs::write(to.join(format!("{name}.proof")), case.certificate.write()).unwrap();
+        std::fs::write(to.join(format!("{name}.rows")), case.rows).unwrap();
+    }
+}
+
+/// Every flaw with every likelihood.
+#[test]
+fn flaws_of_draws_are_seen() {
+    let mut dice = Dice(77);
+    for kind in 0..4 {
+        let case = draws::some_truth(&mut dice, kind);
+        assert_eq!(case.judge(), Ok(()));
+        for (name, flaw) in draws::FLAWS {
+            let mut case = case.clone();
+            flaw(&mut case);
+            assert!(case.judge().is_err(), "{kind} {name}");
+        }
+    }
 }
 
 #[test]
