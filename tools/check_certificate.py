@@ -16,6 +16,7 @@ import sys
 from decimal import Decimal, getcontext
 from fractions import Fraction
 from pathlib import Path
+from unicodedata import category
 
 getcontext().prec = 50
 getcontext().Emax = 10**6
@@ -106,7 +107,7 @@ def read_model(lines, p):
         raise NotCheckable("another likelihood")
     p["sd"] = lines.one("sd") if p["likelihood"] == "linear" else 1.0
     d = p["d"] = lines.whole("dimension")
-    if not 1 <= d <= 400:
+    if not 1 <= d <= 512:
         raise NotCheckable("too many coefficients")
     word = lines.word("intercept")
     require(word in ("yes", "no"), "intercept is yes or no")
@@ -137,6 +138,7 @@ def read(text):
     """Section 2."""
     lines = Lines(text)
     p = {}
+    require(all(c in " \t\r\n" or not (c.isspace() or category(c) == "Cc") for c in text), "only spaces and tabs are blanks")
     version = lines.words("certus-proof")
     require(len(version) > 0, "no version")
     if version != ["1"]:

@@ -62,7 +62,9 @@ fn run(proof: &str, rows: Option<&str>, block: Option<usize>) -> Result<u8, Refu
     if block.is_some_and(|block| block >= count) {
         return Err(Refusal::NotCheckable(format!("there are {count} blocks, from 0 on")));
     }
-    let whole = rows.is_some() && (block.is_none() || count == 1);
+    // the only block is all of it
+    let block = block.filter(|_| count > 1);
+    let whole = rows.is_some() && block.is_none();
     let [proved, more] = match (rows, block) {
         (Some(path), None) => {
             let file = File::open(path).map_err(unreadable(path))?;

@@ -7,7 +7,7 @@ use crate::sha256::{Hash, hex};
 use crate::text::{Lines, Refusal};
 
 /// Coefficients beyond this are not checked.
-const DIMENSION: usize = 400;
+const DIMENSION: usize = 512;
 
 /// How a column becomes a number of the design: (x − centre)/scale.
 #[derive(Clone, Debug, PartialEq)]

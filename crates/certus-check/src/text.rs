@@ -41,6 +41,9 @@ impl<'a> Lines<'a> {
     /// The lines after that of the version, and the claim.
     pub(crate) fn begin(text: &'a str) -> Result<(Self, &'a str), Refusal> {
         let mut lines = Self { rest: text.lines(), number: 0 };
+        if text.chars().any(|c| (c.is_whitespace() || c.is_control()) && !" \t\r\n".contains(c)) {
+            return Err(lines.wrong("only spaces and tabs are blanks"));
+        }
         match lines.words(HEADER)?[..] {
             ["1"] => {}
             [version, ..] => return Err(Refusal::NotCheckable(format!("version {version} of the format"))),

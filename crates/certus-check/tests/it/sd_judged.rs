@@ -201,7 +201,7 @@ fn what_is_unknown_is_not_checkable() {
         ("likelihood binomial", "likelihood poisson"),
         ("likelihood binomial", "likelihood probit"),
         ("theorem K3", "theorem K9"),
-        ("dimension 3", "dimension 401"),
+        ("dimension 3", "dimension 513"),
     ] {
         assert!(text.contains(from), "{from}");
         let found = SdCertificate::read(&text.replacen(from, to, 1));

@@ -95,6 +95,39 @@ fn the_report_has_the_certificate_that_is_exported() {
     assert!(check(&*certificate, Some(&mut &rows[8..])).is_err());
 }
 
+/// Means and sds of the posterior, on the user's scale.
+#[test]
+fn the_posterior_has_a_certificate() {
+    let dir = scratch("posterior-proof");
+    let (file, out, proof) = (data(&dir), dir.join("fit"), dir.join("moments.proof"));
+    let place = out.to_str().unwrap();
+    let fit = ["fit", "poisson", &file, "--response", "y", "--features", "a,b", "--out", place];
+    expect(&certus(&fit), 0, "at most");
+    let export = ["export-proof", place, "--posterior", "--to", proof.to_str().unwrap()];
+    expect(&certus(&export), 0, "with probability 0.999999");
+    let rows = std::fs::read(dir.join("moments.rows")).unwrap();
+    let text = std::fs::read_to_string(&proof).unwrap();
+    let [sentence, _] = check(&*read(&text).unwrap(), Some(&mut &rows[..])).unwrap();
+    assert!(
+        sentence.contains("the mean of (Intercept) is between") && sentence.contains("the mean of b"),
+        "{sentence}"
+    );
+    // what is printed is in the intervals
+    let json = std::fs::read_to_string(out.join("fit.json")).unwrap();
+    let record = serde_json::from_str::<serde_json::Value>(&json).unwrap();
+    let certificate = certus_check::DrawsCertificate::read(&text).unwrap();
+    let printed = record["coefficients"].as_array().unwrap();
+    assert_eq!(printed.len(), certificate.directions.len());
+    for (printed, direction) in printed.iter().zip(&certificate.directions) {
+        assert_eq!(printed["name"], direction.name);
+        for (key, [low, high]) in [("mean", direction.mean), ("sd", direction.sd)] {
+            let x = printed[key].as_f64().unwrap();
+            assert!(low <= x && x <= high, "{key} {x} {low} {high}");
+        }
+        assert!(direction.sd[0] > 0.5 * direction.sd[1], "{direction:?}");
+    }
+}
+
 /// 120 rows of 0 and 1 in 12 groups.
 fn grouped(dir: &Path) -> String {
     let mut text = String::from("y,a,g\n");

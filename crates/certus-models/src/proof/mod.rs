@@ -23,7 +23,7 @@ use crate::glm::Glm;
 use crate::rows::LEAF;
 
 /// Coefficients beyond this are no certificate of version 1.
-pub const MOST_COEFFICIENTS: usize = 400;
+pub const MOST_COEFFICIENTS: usize = 512;
 /// Blocks at most, unless they would become too long.
 const BLOCKS: u64 = 64;
 /// Rows of a block at most.

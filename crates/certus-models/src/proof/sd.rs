@@ -25,6 +25,13 @@ const RADIUS: f64 = 1e-7;
 /// How often the distance of the ends is doubled, at most.
 const DOUBLED: i32 = 12;
 
+/// Why an interval that a fit has proved may have no certificate.
+const NO_CURVATURE: &str = "at an end of the interval certus-check can prove no curvature of the objective in the \
+     coefficients, which bounds how far it can fall from the coefficients that are stated. This does not contradict the \
+     fit: its proof may take the curvature from the prior, or from wider parts of the groups' integrals, with rounding \
+     allowed for; a certificate counts each group between two nodes and every rounding error. Coefficients with a tighter \
+     prior have one";
+
 /// A row as it is exported.
 #[derive(Clone, Debug)]
 pub struct SdRow {
@@ -300,7 +307,7 @@ fn hints(out: &mut SdCertificate, prior_diagonal: &[f64]) -> Result<f64, Error> 
         steep = steep.max(linalg::norm_squared(&gradient).sqrt() + rads[0]);
     }
     if lambda.is_nan() || lambda <= 0.0 {
-        return Err(refused("no curvature in the coefficients is proved at the ends of the interval"));
+        return Err(refused(NO_CURVATURE));
     }
     out.lambda = lambda;
     Ok(steep)

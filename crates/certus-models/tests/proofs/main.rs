@@ -251,66 +251,75 @@ const FLAWS: [Flaw; 20] = [
 /// How far true certificates are from the optimum.
 const NEAR: [f64; 5] = [0.0, 1e-6, 1e-3, 1e-2, 3e-2];
 
-/// Makes `count` true and `count` false certificates, judges them, and writes them to a directory if there is one.
-fn corpus(count: usize, to: Option<&Path>) {
+/// What a corpus is made of.
+#[derive(Clone, Copy)]
+enum Rule {
+    Gap,
+    Sd,
+    Draws,
+}
+
+/// What certus-check says of a certificate, its text and its rows, and what is wrong with it or what it is about.
+type Judged = (Result<(), Refusal>, String, Vec<u8>, &'static str);
+
+/// Number `index` of the true certificates of a rule, or of the false ones.
+fn certificate(rule: Rule, true_one: bool, index: usize, dice: &mut Dice) -> Judged {
+    match rule {
+        Rule::Gap => {
+            let kind = index % 4;
+            let (case, name) = if true_one {
+                let by = NEAR[(index / 4) % NEAR.len()];
+                (some_truth(dice, kind, by), ["logistic", "binomial", "poisson", "linear"][kind])
+            } else {
+                let (name, by, flaw) = FLAWS[index % FLAWS.len()];
+                let mut case = some_truth(dice, (index + index / FLAWS.len()) % 4, by);
+                flaw(&mut case);
+                (case, name)
+            };
+            (case.judge(), case.certificate.write(), case.rows, name)
+        }
+        Rule::Sd => {
+            let width = [1e-2, 1e-4, 0.3][index % 3];
+            let mut case = sd::some_truth(dice, width, true_one && index % 5 == 4);
+            let name = if true_one {
+                "sd-interval"
+            } else {
+                let (name, flaw) = sd::FLAWS[index % sd::FLAWS.len()];
+                flaw(&mut case);
+                name
+            };
+            (case.judge(), case.certificate.write(), case.rows, name)
+        }
+        Rule::Draws => {
+            let mut case = draws::some_truth(dice, (index + index / draws::FLAWS.len()) % 4);
+            let name = if true_one {
+                "posterior-moments"
+            } else {
+                let (name, flaw) = draws::FLAWS[index % draws::FLAWS.len()];
+                flaw(&mut case);
+                name
+            };
+            (case.judge(), case.certificate.write(), case.rows, name)
+        }
+    }
+}
+
+/// Makes `count` true and `count` false certificates of a rule, judges them, and writes them to a directory.
+fn corpus(rule: Rule, count: usize, to: &Path) {
     let mut table: BTreeMap<String, [usize; 2]> = BTreeMap::new();
     let mut wrong = Vec::new();
-    let mut judged = |(true_one, index, name): (bool, usize, &str),
-                      verdict: Result<(), Refusal>,
-                      text: &str,
-                      rows: &[u8]| {
+    for k in 0..2 * count {
+        let (true_one, index) = (k % 2 == 0, k / 2);
+        let mut dice = Dice([1000, 100_000, 200_000][rule as usize] + k as u64);
+        let (verdict, text, rows, name) = certificate(rule, true_one, index, &mut dice);
         let whether = if true_one { "true" } else { "false" };
         table.entry(format!("{whether}, {name}")).or_default()[usize::from(verdict.is_err())] += 1;
         if verdict.is_ok() != true_one {
             wrong.push(format!("{whether}-{index:04}-{name}: {verdict:?}"));
         }
-        if let Some(to) = to {
-            let file = |kind: &str| to.join(format!("{whether}-{index:04}-{name}.{kind}"));
-            std::fs::write(file("proof"), text).unwrap();
-            std::fs::write(file("rows"), rows).unwrap();
-        }
-    };
-    for k in 0..2 * count {
-        let (true_one, index) = (k % 2 == 0, k / 2);
-        let mut dice = Dice(1000 + k as u64);
-        let kind = index % 4;
-        let (case, name) = if true_one {
-            let by = NEAR[(index / 4) % NEAR.len()];
-            (some_truth(&mut dice, kind, by), ["logistic", "binomial", "poisson", "linear"][kind])
-        } else {
-            let (name, by, flaw) = FLAWS[index % FLAWS.len()];
-            let mut case = some_truth(&mut dice, (index + index / FLAWS.len()) % 4, by);
-            flaw(&mut case);
-            (case, name)
-        };
-        judged((true_one, index, name), case.judge(), &case.certificate.write(), &case.rows);
-    }
-    for k in 0..2 * (count / 4).max(sd::FLAWS.len()) {
-        let (true_one, index) = (k % 2 == 0, k / 2);
-        let mut dice = Dice(100_000 + k as u64);
-        let width = [1e-2, 1e-4, 0.3][index % 3];
-        let (case, name) = if true_one {
-            (sd::some_truth(&mut dice, width, index % 5 == 4), "sd-interval")
-        } else {
-            let (name, flaw) = sd::FLAWS[index % sd::FLAWS.len()];
-            let mut case = sd::some_truth(&mut dice, width, false);
-            flaw(&mut case);
-            (case, name)
-        };
-        judged((true_one, index, name), case.judge(), &case.certificate.write(), &case.rows);
-    }
-    for k in 0..2 * (count / 4).max(draws::FLAWS.len()) {
-        let (true_one, index) = (k % 2 == 0, k / 2);
-        let mut dice = Dice(200_000 + k as u64);
-        let mut case = draws::some_truth(&mut dice, (index + index / draws::FLAWS.len()) % 4);
-        let name = if true_one {
-            "posterior-moments"
-        } else {
-            let (name, flaw) = draws::FLAWS[index % draws::FLAWS.len()];
-            flaw(&mut case);
-            name
-        };
-        judged((true_one, index, name), case.judge(), &case.certificate.write(), &case.rows);
+        let file = |kind: &str| to.join(format!("{whether}-{index:04}-{name}.{kind}"));
+        std::fs::write(file("proof"), text).unwrap();
+        std::fs::write(file("rows"), rows).unwrap();
     }
     for (name, [accepted, refused]) in &table {
         println!("{name:<44} accepted {accepted:>4}  refused {refused:>4}");
@@ -330,10 +339,10 @@ fn in_python(directory: &Path) {
     }
 }
 
-fn directory() -> (Option<tempfile::TempDir>, PathBuf) {
-    let temporary = tempfile::tempdir().unwrap();
-    let path = temporary.path().to_path_buf();
-    (Some(temporary), path)
+fn both_checkers(rule: Rule, count: usize) {
+    let directory = tempfile::tempdir().unwrap();
+    corpus(rule, count, directory.path());
+    in_python(directory.path());
 }
 
 /// What is claimed of 60 posteriors with one or two coefficients contains what sums over a grid say.
@@ -418,16 +427,26 @@ fn flaws_of_draws_are_seen() {
 
 #[test]
 fn both_checkers_judge_a_small_corpus() {
-    let (_kept, path) = directory();
-    corpus(FLAWS.len() + 1, Some(&path));
-    in_python(&path);
+    both_checkers(Rule::Gap, FLAWS.len() + 1);
+    both_checkers(Rule::Sd, sd::FLAWS.len());
+    both_checkers(Rule::Draws, draws::FLAWS.len());
 }
 
-/// 500 true and 500 false ones.
+/// 500 true and 500 false ones of every rule.
 #[test]
 #[ignore = "long"]
-fn full() {
-    let (_kept, path) = directory();
-    corpus(500, Some(&path));
-    in_python(&path);
+fn full_gap() {
+    both_checkers(Rule::Gap, 500);
+}
+
+#[test]
+#[ignore = "long"]
+fn full_sd() {
+    both_checkers(Rule::Sd, 500);
+}
+
+#[test]
+#[ignore = "long"]
+fn full_draws() {
+    both_checkers(Rule::Draws, 500);
 }
