@@ -144,8 +144,10 @@ def read(text):
     if version != ["1"]:
         raise NotCheckable("another version")
     p["claim"] = lines.word("claim")
-    if p["claim"] not in ("gap-of-all-gaussians", "kl-from-linear-posterior", "sd-interval", "posterior-moments"):
+    if p["claim"] not in ("gap-of-all-gaussians", "kl-from-linear-posterior", "sd-interval", "posterior-moments", "variance-maximum"):
         raise NotCheckable("another claim")
+    if p["claim"] == "variance-maximum":
+        return read_mixed(lines, p)
     if p["claim"] == "posterior-moments":
         return read_draws(text, lines, p)
     if p["claim"] == "sd-interval":
@@ -931,12 +933,198 @@ def check_draws(p, rows):
     return p, float(found)
 
 
+# Section 16: the variance parameters of a linear mixed model, in decimals
+
+
+class Wide:
+    """A matrix that is known within a radius in the Frobenius norm."""
+
+    def __init__(self, rows, rad=Decimal(0)):
+        self.rows, self.rad = rows, rad
+
+    def norm(self):
+        return sum(x * x for row in self.rows for x in row).sqrt() * (1 + SMALL) + SMALL**3
+
+    def size(self):
+        return self.norm() + self.rad
+
+    def times(self, other):
+        columns = list(zip(*other.rows))
+        rows = [[sum(x * y for x, y in zip(row, column)) for column in columns] for row in self.rows]
+        a, b = self.norm(), other.norm()
+        return Wide(rows, a * other.rad + self.rad * b + self.rad * other.rad + SMALL * a * b)
+
+    def plus(self, factor, other):
+        rows = [[x + factor * y for x, y in zip(a, b)] for a, b in zip(self.rows, other.rows)]
+        return Wide(rows, self.rad + abs(factor) * other.rad + SMALL * (self.norm() + abs(factor) * other.norm()))
+
+    def transposed(self):
+        return Wide([list(column) for column in zip(*self.rows)], self.rad)
+
+    def inner(self, other):
+        at = sum(x * y for a, b in zip(self.rows, other.rows) for x, y in zip(a, b))
+        a, b = self.norm(), other.norm()
+        return at, a * other.rad + self.rad * b + self.rad * other.rad + SMALL * a * b
+
+    def inverse(self):
+        """R (I - E)^-1 with E = I - A R for a rounded inverse R."""
+        n = len(self.rows)
+        left = [[float(x) for x in row] + [float(i == j) for j in range(n)] for i, row in enumerate(self.rows)]
+        for k in range(n):
+            require(left[k][k] != 0, "a matrix is singular")
+            left[k] = [x / left[k][k] for x in left[k]]
+            for i in range(n):
+                if i != k and left[i][k] != 0:
+                    times = left[i][k]
+                    left[i] = [x - times * y for x, y in zip(left[i], left[k])]
+        require(all(abs(x) < math.inf for row in left for x in row), "a matrix is singular")
+        r = Wide([[Decimal(x) for x in row[n:]] for row in left])
+        one = Wide([[Decimal(int(i == j)) for j in range(n)] for i in range(n)])
+        wrong = one.plus(-1, self.times(r)).size()
+        require(wrong < Decimal("0.9"), "a matrix is not proved to be regular")
+        return Wide(r.rows, r.norm() * wrong / (1 - wrong) * (1 + SMALL))
+
+
+def read_mixed(lines, p):
+    p["criterion"] = lines.word("criterion")
+    require(p["criterion"] in ("reml", "ml"), "criterion is reml or ml")
+    p["rows"], p["root"] = lines.whole("rows"), lines.hash("root")
+    word = lines.word("intercept")
+    require(word in ("yes", "no"), "intercept is yes or no")
+    p["intercept"], count = word == "yes", lines.whole("columns")
+    if p["rows"] > 600 or count > 64:
+        raise NotCheckable("too many rows or columns")
+    p["columns"] = []
+    for _ in range(count):
+        words = lines.words("column")
+        require(len(words) == 3, "a column has a name and two numbers")
+        p["columns"].append((lines.number(words[1]), lines.number(words[2])))
+    p["terms"], k = [], 1
+    for _ in range(lines.whole("terms")):
+        words = lines.words("term")
+        require(len(words) == 2, "a term has a name and a number of effects")
+        effects = min(lines.as_whole(words[1]), 24)
+        p["terms"].append((words[0], effects))
+        k += effects * (effects + 1) // 2
+        if k > 24:
+            raise NotCheckable("too many variance parameters")
+    if lines.word("theorem") != "V1":
+        raise NotCheckable("another theorem")
+    p["estimate"], p["factor"] = lines.numbers("estimate", k), lines.triangle("factor-row", k)
+    p["radius"], p["lambda"] = lines.one("radius"), lines.one("lambda")
+    p["between"] = [lines.numbers("between", 2) for _ in range(k)]
+    require(lines.words("end") == [], "end has no values")
+    require(all(not line.strip() for line in lines.lines[lines.at :]), "nothing may follow end")
+    for holds, what in (
+        (p["rows"] > 0, "there is a row"),
+        (p["intercept"] or p["columns"], "there is a coefficient"),
+        (all(scale > 1e-50 for _, scale in p["columns"]), "scale > 1e-50"),
+        (all(effects > 0 for _, effects in p["terms"]), "every term has an effect"),
+        (p["estimate"][0] > 0, "the variance of the noise is positive"),
+        (all(row[-1] > 0 for row in p["factor"]), "the diagonal of the factor is positive"),
+        (p["radius"] > 0 and p["lambda"] > 0, "radius and lambda are positive"),
+    ):
+        require(holds, what)
+    return p
+
+
+def check_mixed(p, data):
+    width = len(p["columns"]) + sum(1 + effects for _, effects in p["terms"]) + 1
+    n, k = p["rows"], len(p["estimate"])
+    require(len(data) == 8 * width * n, "another number of rows")
+    require(hashlib.sha256(b"\x00" + data).digest() == p["root"], "another root")
+    values = [struct.unpack_from(f"<{width}d", data, 8 * width * row) for row in range(n)]
+    require(all(abs(v) <= 1e50 for row in values for v in row), "a row has a number that it must not have")
+    if any(abs(v) > 1e9 for row in values for v in row) or n > 150:
+        raise NotCheckable("too many rows, or numbers that are too large, for decimals")
+    values = [[Decimal(v) for v in row] for row in values]
+    ones = [Decimal(1)] if p["intercept"] else []
+    columns = [(Decimal(centre), Decimal(scale)) for centre, scale in p["columns"]]
+    x = Wide([ones + [(v - centre) / scale for v, (centre, scale) in zip(row, columns)] for row in values])
+    x.rad = SMALL * (x.norm() + sum(abs(centre / scale) for centre, scale in columns) * n)
+    y = Wide([[row[-1]] for row in values])
+    g, at = [Wide([[Decimal(int(i == j)) for j in range(n)] for i in range(n)])], len(columns)
+    for _, effects in p["terms"]:
+        for i in range(effects):
+            for j in range(i + 1):
+                rows = []
+                for a in values:
+                    u, v = a[at + 1 + i], a[at + 1 + j]
+                    others = ((b[at] == a[at], b[at + 1 + i], b[at + 1 + j]) for b in values)
+                    rows.append([(u * d if i == j else u * e + v * d) if same else Decimal(0) for same, d, e in others])
+                g.append(Wide(rows))
+                g[-1].rad = SMALL * g[-1].norm()
+        at += 1 + effects
+    theta = [Decimal(t) for t in p["estimate"]]
+
+    def combined(factors):
+        total = Wide([[Decimal(0)] * n for _ in range(n)])
+        for factor, matrix in zip(factors, g):
+            total = total.plus(factor, matrix) if factor else total
+        return total
+
+    v = combined(theta)
+    w = [combined([Decimal(p["factor"][i][j]) if i >= j else Decimal(0) for i in range(k)]) for j in range(k)]
+
+    def solved(v):
+        # a factorisation in decimals, and what it leaves
+        low = [[Decimal(0)] * n for _ in range(n)]
+        for j in range(n):
+            for i in range(j, n):
+                left = v.rows[i][j] - (theta[0] / 2 if i == j else 0) - sum(a * b for a, b in zip(low[i][:j], low[j][:j]))
+                if i == j:
+                    require(left > 0, "V is not proved to be positive definite")
+                    low[j][j] = left.sqrt()
+                else:
+                    low[i][j] = left / low[j][j]
+        factor = Wide(low)
+        shifted = Wide(v.rows, v.rad).plus(-theta[0] / 2, g[0])
+        wrong = shifted.plus(-1, factor.times(factor.transposed())).size()
+        require(wrong < theta[0] / 2, "V is not proved to be positive definite")
+        inverse = v.inverse()
+        vx = inverse.times(x)
+        m = x.transposed().times(vx).inverse()
+        projected = inverse.plus(-1, vx.times(m).times(vx.transposed()))
+        # P X = 0, so that any residuals do for y
+        b = m.times(vx.transposed().times(y))
+        residuals = y.plus(-1, x.times(Wide(b.rows)))
+        return (projected if p["criterion"] == "reml" else inverse), projected, projected.times(residuals)
+
+    q, _, py = solved(v)
+    steep = wrong = Decimal(0)
+    for own in w:
+        (a, a_rad), (b, b_rad) = q.inner(own), py.inner(own.times(py))
+        steep, wrong = steep + ((a - b) / 2) ** 2, wrong + (a_rad + b_rad) / 2
+    steep = (steep.sqrt() + wrong) * (1 + SMALL)
+    radius = Decimal(p["radius"])
+    wide = Wide(v.rows, (v.rad + radius * sum(own.size() ** 2 for own in w).sqrt()) * (1 + SMALL))
+    q, projected, py = solved(wide)
+    pulls, turned = [own.times(py) for own in w], [q.times(own) for own in w]
+    hessian, rad = [[Fraction(0)] * k for _ in range(k)], Decimal(0)
+    for i in range(k):
+        pulled = projected.times(pulls[i])
+        for j in range(i + 1):
+            (a, a_rad), (b, b_rad) = pulls[j].inner(pulled), turned[i].inner(turned[j].transposed())
+            hessian[i][j] = hessian[j][i] = Fraction(a - b / 2)
+            rad += 2 * (a_rad + b_rad / 2) + SMALL * (abs(a) + abs(b))
+    least = least_eigenvalue(hessian, Fraction(rad), Fraction(p["lambda"]))
+    require(least is not None and least > 0, "lambda is not proved")
+    require(Fraction(steep) < least * Fraction(p["radius"]), f"the gradient {float(steep):.3e} asks for a larger radius")
+    distance = Fraction(steep) / least
+    for t, row, (low, high) in zip(p["estimate"], p["factor"], p["between"]):
+        reach = norm_above([Fraction(c) for c in row]) * distance
+        require(Fraction(low) <= Fraction(t) - reach and Fraction(t) + reach <= Fraction(high), "an end is too tight")
+    return p, float(distance)
+
+
 def check(text, rows):
     p = read(text)
     if p["claim"] == "sd-interval":
         return check_sd(p, rows)
     if p["claim"] == "posterior-moments":
         return check_draws(p, rows)
+    if p["claim"] == "variance-maximum":
+        return check_mixed(p, rows)
     require(tree(block["hash"] for block in p["blocks"]) == p["root"], "another root")
     bound = prove(p)
     width = 8 * (len(p["columns"]) + 4)
@@ -963,6 +1151,12 @@ def judge(proof):
             f"maximum at an sd between {p['between'][0]!r} and {p['between'][1]!r}, for the {p['likelihood']} regression of "
             f"{p['rows']} rows (SHA-256 {p['root'].hex()}) on {p['d']} coefficients (at its ends the objective is lower by "
             f"at least {bound!r} nats)."
+        )
+    if p["claim"] == "variance-maximum":
+        ends = ", ".join(f"[{a!r}, {b!r}]" for a, b in p["between"])
+        return 0, (
+            f"proved: {p['criterion'].upper()} of the linear mixed model of {p['rows']} rows (SHA-256 {p['root'].hex()}) has a strict "
+            f"local maximum whose variance parameters (noise, then the triangles of the terms) are in {ends}."
         )
     if p["claim"] == "posterior-moments":
         names = (

@@ -20,6 +20,15 @@ pub struct Column {
     pub scale: f64,
 }
 
+impl Column {
+    pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Self, Refusal> {
+        let [name, centre, scale] = lines.words("column")?[..] else {
+            return Err(lines.wrong("\"column\" takes a name, a centre and a scale"));
+        };
+        Ok(Self { name: name.into(), centre: lines.parse(centre)?, scale: lines.parse(scale)? })
+    }
+}
+
 /// J, the precision of the prior.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Precision {
@@ -123,19 +132,9 @@ impl Model {
         if d == 0 || d > DIMENSION {
             return Err(Refusal::NotCheckable(format!("{d} coefficients (1 to {DIMENSION} are)")));
         }
-        let intercept = match lines.word("intercept")? {
-            "yes" => true,
-            "no" => false,
-            _ => return Err(lines.wrong("\"intercept\" is yes or no")),
-        };
-        let mut columns = Vec::new();
-        for _ in usize::from(intercept)..d {
-            let [name, centre, scale] = lines.words("column")?[..] else {
-                return Err(lines.wrong("\"column\" takes a name, a centre and a scale"));
-            };
-            let [centre, scale] = [lines.parse(centre)?, lines.parse(scale)?];
-            columns.push(Column { name: name.into(), centre, scale });
-        }
+        let intercept = lines.flag("intercept")?;
+        let columns = (usize::from(intercept)..d).map(|_| Column::read(lines));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let prior_mean = lines.numbers("prior-mean", d)?;
         let prior_precision = if lines.is_next("prior-diagonal") {
             Precision::Diagonal(lines.numbers("prior-diagonal", d)?)

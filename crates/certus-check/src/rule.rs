@@ -5,6 +5,7 @@ use std::io::Read;
 use crate::ball::Ball;
 use crate::draws::DrawsCertificate;
 use crate::gap::Certificate;
+use crate::mixed::MixedCertificate;
 use crate::sd::SdCertificate;
 use crate::sha256::{Hash, leaf, root};
 use crate::text::{Lines, Refusal};
@@ -25,6 +26,7 @@ pub trait Rule {
 pub fn read(text: &str) -> Result<Box<dyn Rule>, Refusal> {
     match Lines::begin(text)?.1 {
         crate::sd::CLAIM => Ok(Box::new(SdCertificate::read(text)?)),
+        crate::mixed::CLAIM => Ok(Box::new(MixedCertificate::read(text)?)),
         crate::draws::CLAIM => Ok(Box::new(DrawsCertificate::read(text)?)),
         _ => Ok(Box::new(Certificate::read(text)?)),
     }

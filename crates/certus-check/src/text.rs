@@ -94,6 +94,14 @@ impl<'a> Lines<'a> {
         }
     }
 
+    pub(crate) fn flag(&mut self, key: &str) -> Result<bool, Refusal> {
+        match self.word(key)? {
+            "yes" => Ok(true),
+            "no" => Ok(false),
+            _ => Err(self.wrong(&format!("\"{key}\" is yes or no"))),
+        }
+    }
+
     pub(crate) fn count(&mut self, key: &str) -> Result<u64, Refusal> {
         let word = self.word(key)?;
         self.as_count(word)

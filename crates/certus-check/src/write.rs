@@ -2,6 +2,7 @@
 
 use crate::draws::{CLAIM as DRAWS, DrawsCertificate};
 use crate::gap::{Certificate, SUMS};
+use crate::mixed::{CLAIM as MIXED, MixedCertificate};
 use crate::model::{Model, Precision};
 use crate::moments::Likelihood;
 use crate::rule::Stated;
@@ -146,6 +147,32 @@ impl DrawsCertificate {
             out.line("moments", &[direction.mean, direction.sd].concat());
         }
         self.blocks.iter().for_each(|hash| out.line(&format!("block {}", hex(hash)), &[]));
+        out.line("end", &[]);
+        out.0
+    }
+}
+
+impl MixedCertificate {
+    /// The text.
+    pub fn write(&self) -> String {
+        let mut out = Text::begin(MIXED);
+        out.line(if self.restricted { "criterion reml" } else { "criterion ml" }, &[]);
+        out.line(&format!("rows {}\nroot {}", self.rows, hex(&self.root)), &[]);
+        out.line(if self.intercept { "intercept yes" } else { "intercept no" }, &[]);
+        out.line(&format!("columns {}", self.columns.len()), &[]);
+        for column in &self.columns {
+            out.line(&format!("column {}", column.name), &[column.centre, column.scale]);
+        }
+        out.line(&format!("terms {}", self.terms.len()), &[]);
+        for (name, effects) in &self.terms {
+            out.line(&format!("term {name} {effects}"), &[]);
+        }
+        out.line("theorem V1", &[]);
+        out.line("estimate", &self.estimate);
+        out.triangle("factor-row", &self.factor);
+        out.line("radius", &[self.radius]);
+        out.line("lambda", &[self.lambda]);
+        self.between.iter().for_each(|between| out.line("between", between));
         out.line("end", &[]);
         out.0
     }

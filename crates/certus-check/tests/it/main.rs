@@ -6,5 +6,6 @@ mod draws_judged;
 mod hashes;
 mod judged;
 mod lines;
+mod mixed_judged;
 mod sd_digits;
 mod sd_judged;

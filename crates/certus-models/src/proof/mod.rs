@@ -4,10 +4,12 @@
 
 mod draws;
 mod hints;
+mod mixed;
 mod rigorous;
 mod sd;
 mod sd_nodes;
 
+pub use mixed::variance_maximum;
 pub use rigorous::{ROUNDING, Rigorous};
 pub use sd::{SdRow, SdSubject};
 

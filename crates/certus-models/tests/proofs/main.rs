@@ -5,6 +5,7 @@
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::print_stdout)]
 
 mod draws;
+mod mixed;
 mod sd;
 
 use std::collections::BTreeMap;
@@ -257,6 +258,7 @@ enum Rule {
     Gap,
     Sd,
     Draws,
+    Mixed,
 }
 
 /// What certus-check says of a certificate, its text and its rows, and what is wrong with it or what it is about.
@@ -301,6 +303,17 @@ fn certificate(rule: Rule, true_one: bool, index: usize, dice: &mut Dice) -> Jud
             };
             (case.judge(), case.certificate.write(), case.rows, name)
         }
+        Rule::Mixed => {
+            let mut case = mixed::some_truth(dice);
+            let name = if true_one {
+                "variance-maximum"
+            } else {
+                let (name, flaw) = mixed::FLAWS[index % mixed::FLAWS.len()];
+                flaw(&mut case);
+                name
+            };
+            (case.judge(), case.certificate.write(), case.rows, name)
+        }
     }
 }
 
@@ -310,7 +323,7 @@ fn corpus(rule: Rule, count: usize, to: &Path) {
     let mut wrong = Vec::new();
     for k in 0..2 * count {
         let (true_one, index) = (k % 2 == 0, k / 2);
-        let mut dice = Dice([1000, 100_000, 200_000][rule as usize] + k as u64);
+        let mut dice = Dice([1000, 100_000, 200_000, 300_000][rule as usize] + k as u64);
         let (verdict, text, rows, name) = certificate(rule, true_one, index, &mut dice);
         let whether = if true_one { "true" } else { "false" };
         table.entry(format!("{whether}, {name}")).or_default()[usize::from(verdict.is_err())] += 1;
@@ -408,6 +421,9 @@ fn write_draws() {
         std::fs::write(to.join(format!("{name}.proof")), case.certificate.write()).unwrap();
         std::fs::write(to.join(format!("{name}.rows")), case.rows).unwrap();
     }
+    let case = mixed::some_truth(&mut Dice(8));
+    std::fs::write(to.join("mixed.proof"), case.certificate.write()).unwrap();
+    std::fs::write(to.join("mixed.rows"), case.rows).unwrap();
 }
 
 /// Every flaw with every likelihood.
@@ -430,6 +446,7 @@ fn both_checkers_judge_a_small_corpus() {
     both_checkers(Rule::Gap, FLAWS.len() + 1);
     both_checkers(Rule::Sd, sd::FLAWS.len());
     both_checkers(Rule::Draws, draws::FLAWS.len());
+    both_checkers(Rule::Mixed, mixed::FLAWS.len());
 }
 
 /// 500 true and 500 false ones of every rule.
@@ -449,4 +466,10 @@ fn full_sd() {
 #[ignore = "long"]
 fn full_draws() {
     both_checkers(Rule::Draws, 500);
+}
+
+#[test]
+#[ignore = "long"]
+fn full_mixed() {
+    both_checkers(Rule::Mixed, 500);
 }
