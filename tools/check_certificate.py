@@ -1106,8 +1106,8 @@ def check_mixed(p, data):
         for j in range(i + 1):
             (a, a_rad), (b, b_rad) = pulls[j].inner(pulled), turned[i].inner(turned[j].transposed())
             hessian[i][j] = hessian[j][i] = Fraction(a - b / 2)
-            rad += 2 * (a_rad + b_rad / 2) + SMALL * (abs(a) + abs(b))
-    least = least_eigenvalue(hessian, Fraction(rad), Fraction(p["lambda"]))
+            rad += (1 if i == j else 2) * ((a_rad + b_rad / 2) + SMALL * (abs(a) + abs(b))) ** 2
+    least = least_eigenvalue(hessian, Fraction(rad.sqrt() * (1 + SMALL)), Fraction(p["lambda"]))
     require(least is not None and least > 0, "lambda is not proved")
     require(Fraction(steep) < least * Fraction(p["radius"]), f"the gradient {float(steep):.3e} asks for a larger radius")
     distance = Fraction(steep) / least

@@ -86,13 +86,14 @@ pub fn variance_maximum(
     for radius in RADII {
         out.radius = radius;
         match out.distance() {
-            Ok(distance) => {
+            // room for a checker whose bounds are wider
+            Ok(distance) if 4.0 * distance <= radius => {
                 out.between = (0..k).map(|at| out.range(at, WIDER * distance)).collect();
                 return Ok((out, bytes));
             }
-            // the first reason is that of a gradient, later ones that the ball is too large
             Err(refusal) if radius == RADII[0] => why = words(refusal),
-            Err(_) => {}
+            // later reasons are that the ball is too large
+            _ => {}
         }
     }
     Err(why)

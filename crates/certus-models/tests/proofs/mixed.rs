@@ -175,9 +175,9 @@ type Flaw = (&'static str, fn(&mut MixedCase));
 
 pub const FLAWS: [Flaw; 14] = [
     ("variance-end-too-tight", |case| {
-        let [low, high] = &mut case.certificate.between[1];
-        *low = 0.5 * (*low + *high) - 0.1 * (*high - *low);
-        // found is a quarter of what is claimed, so this is less
+        // the estimate itself is outside
+        let [low, high] = case.certificate.between[1];
+        case.certificate.between[1][0] = 0.5 * (low + high) + 0.05 * (high - low);
     }),
     ("variance-beside-the-maximum", |case| {
         let [low, high] = case.certificate.between[0];
