@@ -82,7 +82,7 @@ pub fn variance_maximum(
         out.estimate.iter_mut().zip(&step).for_each(|(theta, step)| *theta -= unit * step);
     }
     let (mut out, _) = best.ok_or_else(|| refused("the maximum was not found"))?;
-    let mut why = refused("no radius was tried");
+    let mut why = refused("no radius leaves room for its gradient");
     for radius in RADII {
         out.radius = radius;
         match out.distance() {
