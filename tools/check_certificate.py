@@ -16,6 +16,7 @@ import sys
 from decimal import Decimal, getcontext
 from fractions import Fraction
 from pathlib import Path
+from unicodedata import category
 
 getcontext().prec = 50
 getcontext().Emax = 10**6
@@ -106,7 +107,7 @@ def read_model(lines, p):
         raise NotCheckable("another likelihood")
     p["sd"] = lines.one("sd") if p["likelihood"] == "linear" else 1.0
     d = p["d"] = lines.whole("dimension")
-    if not 1 <= d <= 400:
+    if not 1 <= d <= 512:
         raise NotCheckable("too many coefficients")
     word = lines.word("intercept")
     require(word in ("yes", "no"), "intercept is yes or no")
@@ -119,11 +120,17 @@ def read_model(lines, p):
     p["prior_mean"] = lines.numbers("prior-mean", d)
     if lines.peek() == "prior-diagonal":
         diagonal = lines.numbers("prior-diagonal", d)
-        p["diagonal"] = True
         p["J"] = [[diagonal[i] if i == j else 0.0 for j in range(d)] for i in range(d)]
+        require(all(j >= 0 for j in diagonal), "J >= 0")
     else:
-        p["diagonal"] = False
         p["J"] = [lines.numbers("prior-row", d) for _ in range(d)]
+        j_matrix = [[Fraction(x) for x in row] for row in p["J"]]
+        require(all(j_matrix[i][k] == j_matrix[k][i] for i in range(d) for k in range(d)), "J is symmetric")
+        trace = sum(j_matrix[i][i] for i in range(d))
+        least = least_eigenvalue(j_matrix, Fraction(0), Fraction(float(trace) * 1e-12))
+        require(least is not None and least >= 0, "J is positive")
+    require(p["sd"] > 0, "sd > 0")
+    require(all(scale > 1e-50 for _, scale in p["columns"]), "scale > 1e-50")
     return d
 
 
@@ -131,13 +138,18 @@ def read(text):
     """Section 2."""
     lines = Lines(text)
     p = {}
+    require(all(c in " \t\r\n" or not (c.isspace() or category(c) == "Cc") for c in text), "only spaces and tabs are blanks")
     version = lines.words("certus-proof")
     require(len(version) > 0, "no version")
     if version != ["1"]:
         raise NotCheckable("another version")
     p["claim"] = lines.word("claim")
-    if p["claim"] not in ("gap-of-all-gaussians", "kl-from-linear-posterior", "sd-interval"):
+    if p["claim"] not in ("gap-of-all-gaussians", "kl-from-linear-posterior", "sd-interval", "posterior-moments", "variance-maximum"):
         raise NotCheckable("another claim")
+    if p["claim"] == "variance-maximum":
+        return read_mixed(lines, p)
+    if p["claim"] == "posterior-moments":
+        return read_draws(text, lines, p)
     if p["claim"] == "sd-interval":
         return read_sd(lines, p)
     p["bound"] = lines.one("bound")
@@ -167,8 +179,6 @@ def read(text):
     for holds, what in (
         (p["claim"] == "gap-of-all-gaussians" or p["likelihood"] == "linear", "only a linear model has a Gaussian posterior"),
         (p["bound"] > 0, "bound > 0"),
-        (p["sd"] > 0, "sd > 0"),
-        (all(scale > 1e-50 for _, scale in p["columns"]), "scale > 1e-50"),
         (all(row[-1] > 0 for row in p["factor"]), "the diagonal of the factor is positive"),
         (0 < p["radius"] < p["tau"], "0 < r < tau"),
         (p["theta"] > 0 and p["lambda-mean"] > 0 and p["lambda-factor"] >= 0, "theta and lambdas"),
@@ -243,13 +253,6 @@ def prove(p):
     c_matrix = [[Fraction(p["factor"][i][j]) if j <= i else Fraction(0) for j in range(d)] for i in range(d)]
     transposed = [list(column) for column in zip(*c_matrix)]
     j_matrix = [[Fraction(x) for x in row] for row in p["J"]]
-    if p["diagonal"]:
-        require(all(j_matrix[i][i] >= 0 for i in range(d)), "J >= 0")
-    else:
-        require(all(j_matrix[i][k] == j_matrix[k][i] for i in range(d) for k in range(d)), "J is symmetric")
-        trace = sum(j_matrix[i][i] for i in range(d))
-        least = least_eigenvalue(j_matrix, Fraction(0), Fraction(float(trace) * 1e-12))
-        require(least is not None and least >= 0, "J is positive")
     prior = product(transposed, product(j_matrix, c_matrix))
     away = [[Fraction(m) - Fraction(mu)] for m, mu in zip(p["mean"], p["prior_mean"])]
     prior_slope = flat(product(transposed, product(j_matrix, away)))
@@ -364,6 +367,17 @@ def moments(p, y, trials, c, s):
     return trials * slope - y, [trials * v for v in curvature], (1 + trials) * (used.error + SMALL)
 
 
+def legal(likelihood, y, trials):
+    """Section 1: what a response may be."""
+    whole = y >= 0 and y == int(y)
+    return {
+        "linear": trials == 1,
+        "logistic": trials == 1 and y in (0, 1),
+        "poisson": trials == 1 and whole,
+        "binomial": whole and trials == int(trials) and y <= trials,
+    }[likelihood]
+
+
 def sums(p, data, count):
     """G, A, M and K of a block with their radii: section 4."""
     d, width = p["d"], len(p["columns"]) + 4
@@ -380,14 +394,7 @@ def sums(p, data, count):
         row = struct.unpack_from(f"<{width}d", data, 8 * width * n)
         require(all(abs(v) <= 1e50 for v in row), "a row has a number that it must not have")
         y, trials, offset, weight = (Decimal(v) for v in row[-4:])
-        whole = y >= 0 and y == int(y)
-        legal = {
-            "linear": trials == 1,
-            "logistic": trials == 1 and y in (0, 1),
-            "poisson": trials == 1 and whole,
-            "binomial": whole and trials == int(trials) and y <= trials,
-        }
-        require(legal[p["likelihood"]] and weight >= 0, "a row has a response or weight that it must not have")
+        require(legal(p["likelihood"], y, trials) and weight >= 0, "a row has a response or weight that it must not have")
         v = [Decimal(1)] if p["intercept"] else []
         v += [(Decimal(x) - centre) / scale for x, (centre, scale) in zip(row, columns)]
         c = offset + sum(a * m for a, m in zip(v, mean))
@@ -445,8 +452,8 @@ def check_block(p, block, data, count):
 def read_sd(lines, p):
     p["between"] = lines.numbers("sd-between", 2)
     d = read_model(lines, p)
-    if p["likelihood"] not in ("logistic", "binomial") or not p["diagonal"]:
-        raise NotCheckable("another likelihood or prior")
+    if p["likelihood"] not in ("logistic", "binomial"):
+        raise NotCheckable("another likelihood")
     p["rows"], groups = lines.whole("rows"), lines.whole("groups")
     p["root"] = lines.hash("root")
     p["factor"] = lines.triangle("factor-row", d)
@@ -482,8 +489,6 @@ def read_sd(lines, p):
         (0 <= low < high, "an interval"),
         (sds[0] < high and (sds[0] > low or low == sds[0] == 0), "a point inside"),
         (sds[1] == high and (low == 0 or sds[2] == low), "points at the ends"),
-        (all(j >= 0 for j in (p["J"][i][i] for i in range(d))), "J >= 0"),
-        (all(scale > 1e-50 for _, scale in p["columns"]), "scale > 1e-50"),
         (all(row[-1] > 0 for row in p["factor"]), "the diagonal of the factor is positive"),
         (p["radius"] > 0 and p["lambda"] > 0, "radius and lambda are positive"),
         (all(size > 0 for size in sizes), "every group has a row"),
@@ -508,11 +513,9 @@ def prove_sd(p):
         for integrals in groups:
             gain += Fraction(integrals[end][1]) - Fraction(integrals[0][1])
             gain -= Fraction(integrals[end][0]) + Fraction(integrals[0][0])
-        away = []
-        for j in range(d):
-            b, a, mu = (Fraction(x) for x in (p["points"][end][1][j], p["points"][0][1][j], p["prior_mean"][j]))
-            gain += j_matrix[j][j] * (b - a) * (b + a - 2 * mu) / 2
-            away.append([j_matrix[j][j] * (b - mu)])
+        b, a, mu = ([Fraction(x) for x in v] for v in (p["points"][end][1], p["points"][0][1], p["prior_mean"]))
+        gain += sum(j_matrix[i][j] * (b[i] - a[i]) * (b[j] + a[j] - 2 * mu[j]) for i in range(d) for j in range(d)) / 2
+        away = product(j_matrix, [[b[j] - mu[j]] for j in range(d)])
         gradient, curvature = flat(product(transposed, away)), [Fraction(0)] * (d * (d + 1) // 2)
         g_rad = k_rad = Fraction(0)
         for block in p["blocks"]:
@@ -597,11 +600,7 @@ def check_sd_block(p, k, data, first):
                 require(all(abs(v) <= 1e50 for v in values), "a row has a number that it must not have")
                 z, own, y, trials, offset, weight = (Decimal(v) for v in values[-6:])
                 require(own == first + number, "a row belongs to another group")
-                if p["likelihood"] == "logistic":
-                    legal = trials == 1 and y in (0, 1)
-                else:
-                    legal = y == int(y) and trials == int(trials) and 0 <= y <= trials
-                require(legal and weight >= 0, "a row has a response or weight that it must not have")
+                require(legal(p["likelihood"], y, trials) and weight >= 0, "a row has a response or weight that it must not have")
                 v = [Decimal(1)] if p["intercept"] else []
                 v += [(Decimal(x) - centre) / scale for x, (centre, scale) in zip(values, columns)]
                 t = offset + sum(a * Decimal(m) for a, m in zip(v, mean))
@@ -657,10 +656,475 @@ def check_sd(p, rows):
     return p, margin
 
 
+# Section 13: means and sds of the posterior, from draws. Fixed point with PLACES binary digits; SLACK of it is allowed for
+
+PLACES = 110
+ONE = 1 << PLACES
+SLACK = 2.0**-48
+
+
+def log_of_two():
+    total, k = 0, 1
+    while ONE << 20 >> k:
+        total += (ONE << 20 >> k) // k
+        k += 1
+    return total >> 20
+
+
+LOG_2 = log_of_two()
+
+
+def fixed(x):
+    x = Fraction(x)
+    return (x.numerator << PLACES) // x.denominator
+
+
+def exp_fixed(t):
+    """e^t within 2^-80 of itself and 2^-100."""
+    k, r = divmod(t, LOG_2)
+    if k < -PLACES:
+        return 0
+    if k > 400:
+        raise NotCheckable("an exponential is too large")
+    r >>= 8
+    total = term = ONE
+    for j in range(1, 15):
+        term = (term * r >> PLACES) // j
+        total += term
+    for _ in range(8):
+        total = total * total >> PLACES
+    return total << k if k >= 0 else total >> -k
+
+
+def log_fixed(x, guess):
+    """log x from a guess that is right to ten digits or so, which is checked."""
+    y = fixed(guess)
+    e = exp_fixed(y)
+    z = ((x - e) << PLACES) // (x + e)
+    if abs(z) >> (PLACES - 35):
+        raise NotCheckable("a logarithm was guessed wrongly")
+    # 2 atanh z = 2z + 2z^3/3 + ..., the second term below 2^-104
+    return y + 2 * z
+
+
+def normals(seed):
+    """Each within 2^-54 of what it would be with all digits."""
+    counter = 0
+    while True:
+        digest = hashlib.sha256(seed + struct.pack("<Q", counter)).digest()
+        counter += 1
+        v = [2 * int.from_bytes(digest[at : at + 16], "big") + 1 - (1 << 128) for at in (0, 16)]
+        square = v[0] ** 2 + v[1] ** 2
+        border = square - (1 << 256)
+        if abs(border) < 1 << 200 or square < 1 << 216:
+            raise NotProved("a draw is too close to the circle or to its centre")
+        if border > 0:
+            continue
+        s = square >> (256 - PLACES)
+        # log s = log1p(-(1 - s)), whose guess must be good near 1
+        log = log_fixed(s, math.log1p(border / 2.0**256) if border / 2.0**256 > -0.5 else math.log(s / ONE))
+        f = math.isqrt(((-2 * log << PLACES) // s) << PLACES)
+        yield v[0] * f >> 128
+        yield v[1] * f >> 128
+
+
+def read_draws(text, lines, p):
+    p["delta"] = lines.one("delta")
+    d = read_model(lines, p)
+    p["rows"], p["block_rows"] = lines.whole("rows"), lines.whole("block-rows")
+    if not 1 <= p["block_rows"] <= 2**20:
+        raise NotCheckable("blocks of another size")
+    p["root"] = lines.hash("root")
+    p["mean"], p["factor"] = lines.numbers("mean", d), lines.triangle("factor-row", d)
+    if lines.word("theorem") != "D8":
+        raise NotCheckable("another theorem")
+    p["pairs"], p["level"] = lines.whole("pairs"), lines.one("level")
+    p["growth"], p["cap"] = lines.numbers("growth", 2), lines.numbers("cap", 2)
+    count = lines.whole("directions")
+    if p["pairs"] * max(d, count) > 2**24:
+        raise NotCheckable("too many pairs")
+    p["directions"] = []
+    for _ in range(count):
+        words = lines.words("direction")
+        require(len(words) == d + 1, "a direction has a name and d numbers")
+        p["directions"].append((words[0], [lines.number(word) for word in words[1:]]))
+    p["seed"] = lines.hash("seed")
+    above = text.encode().partition(b"\nseed ")[0] + b"\n"
+    require(hashlib.sha256(above).digest() == p["seed"], "the seed is not the hash of what is above it")
+    p["tail"], p["divergence"] = lines.one("tail"), lines.one("divergence")
+    p["moments"] = [lines.numbers("moments", 4) for _ in range(count)]
+    p["blocks"] = [lines.hash("block") for _ in range(-(-p["rows"] // p["block_rows"]))]
+    require(lines.words("end") == [], "end has no values")
+    require(all(not line.strip() for line in lines.lines[lines.at :]), "nothing may follow end")
+    for holds, what in (
+        (0 < p["delta"] <= 0.5, "0 < delta <= 1/2"),
+        (all(row[-1] > 0 for row in p["factor"]), "the diagonal of the factor is positive"),
+        (p["pairs"] >= 2, "two pairs"),
+        (0 < p["growth"][1] < p["tail"], "0 < r_0 < z"),
+        (p["cap"][0] >= max(p["growth"][0], 0), "tau >= w_0 and tau >= 0"),
+        (2 <= p["cap"][1] <= 100, "2 <= xi <= 100"),
+    ):
+        require(holds, what)
+    return p
+
+
+def potentials(p, data):
+    """V at x and -x of all pairs with its error, bounds of |gradient|, and x: numbers are fixed or floats that bound."""
+    d, n = p["d"], p["pairs"]
+    stream = normals(p["seed"])
+    points = [[next(stream) for _ in range(d)] for _ in range(n)]
+    c_matrix = [[Fraction(p["factor"][i][j]) if j <= i else Fraction(0) for j in range(d)] for i in range(d)]
+    transposed = [list(column) for column in zip(*c_matrix)]
+    j_matrix = [[Fraction(x) for x in row] for row in p["J"]]
+    away = [[Fraction(m) - Fraction(mu)] for m, mu in zip(p["mean"], p["prior_mean"])]
+    slope = [fixed(x) for x in flat(product(transposed, product(j_matrix, away)))]
+    matrix = product(transposed, product(j_matrix, c_matrix))
+    matrix = [[fixed(matrix[i][j] - (i == j)) for j in range(d)] for i in range(d)]
+    largest = float(max(abs(x) for x in flat(matrix) + slope)) / ONE
+    values, wrong, gradients = [], [], []
+    for x in points:
+        size = 1 + sum(abs(float(a)) for a in x) / ONE
+        for sign in (1, -1):
+            x_own = [sign * a for a in x]
+            pull = [sum(q * a for q, a in zip(row, x_own)) >> PLACES for row in matrix]
+            values.append(sum((a * s + (a * q >> 1)) for a, s, q in zip(x_own, slope, pull)) >> PLACES)
+            gradients.append([s + q for s, q in zip(slope, pull)])
+            wrong.append([SLACK * d * (1 + largest) * size**2, SLACK * d * (1 + largest) * size])
+    width = len(p["columns"]) + 4
+    sd = Fraction(p["sd"])
+    for row in range(p["rows"]):
+        numbers = struct.unpack_from(f"<{width}d", data, 8 * width * row)
+        require(all(abs(v) <= 1e50 for v in numbers), "a row has a number that it must not have")
+        *x, y, trials, offset, weight = numbers
+        require(legal(p["likelihood"], y, trials) and weight >= 0, "a row has a response or weight that it must not have")
+        v = [Fraction(1)] if p["intercept"] else []
+        v += [(Fraction(a) - Fraction(centre)) / Fraction(scale) for a, (centre, scale) in zip(x, p["columns"])]
+        c = Fraction(offset) + sum(a * Fraction(m) for a, m in zip(v, p["mean"]))
+        a = [sum(v[i] * c_matrix[i][j] for i in range(j, d)) for j in range(d)]
+        norm = 1.001 * math.sqrt(float(sum(z * z for z in a)))
+        if norm > 1e6 or abs(c) > 1e6 or y > 1e12 or trials > 1e12 or weight > 1e12:
+            raise NotCheckable("a row is too large for fixed point")
+        c, a = fixed(c), [fixed(z) for z in a]
+        w, y_own, n_own = fixed(weight), fixed(y), fixed(trials)
+        for pair, x in enumerate(points):
+            step = sum(q * b for q, b in zip(a, x)) >> PLACES
+            off = SLACK * d * (1 + norm)
+            for k, t in ((2 * pair, c + step), (2 * pair + 1, c - step)):
+                if p["likelihood"] == "linear":
+                    rest = Fraction(t - y_own, ONE) / sd**2
+                    loss, first, second = fixed(rest * (t - y_own) / ONE / 2), fixed(rest), float(1 / sd**2)
+                elif p["likelihood"] == "poisson":
+                    rate = exp_fixed(t)
+                    loss, first, second = rate - (t * y_own >> PLACES), rate - y_own, 1.1 * float(rate) / ONE
+                else:
+                    e = exp_fixed(-abs(t))
+                    soft = log_fixed(ONE + e, math.log1p(e / ONE)) + max(t, 0)
+                    sigma = ((ONE if t >= 0 else e) << PLACES) // (ONE + e)
+                    loss, first = (n_own * soft - t * y_own) >> PLACES, ((n_own * sigma) >> PLACES) - y_own
+                    second = float(trials)
+                steep = abs(float(first)) / ONE + 1 + y + trials
+                values[k] += w * loss >> PLACES
+                own = gradients[k]
+                slope_own = w * first >> PLACES
+                for j in range(d):
+                    own[j] += slope_own * a[j] >> PLACES
+                wrong[k][0] += 2 * weight * (steep + second) * off * (1 + abs(float(t)) / ONE) + SLACK
+                wrong[k][1] += 2 * weight * (norm + 1) * (second * off + steep * SLACK) + SLACK
+    return points, values, wrong, gradients
+
+
+def check_draws(p, rows):
+    require(tree(p["blocks"]) == p["root"], "another root")
+    width = 8 * (len(p["columns"]) + 4)
+    require(len(rows) == width * p["rows"], "another number of rows")
+    for k, block in enumerate(p["blocks"]):
+        part = rows[width * p["block_rows"] * k : width * p["block_rows"] * (k + 1)]
+        require(hashlib.sha256(b"\x00" + part).digest() == block, "a block has another hash")
+    d, n = p["d"], p["pairs"]
+    points, values, wrong, gradients = potentials(p, rows)
+    level = fixed(p["level"])
+    v = [level - value for value in values]
+    worst = max(one for one, _ in wrong)
+    if worst > 1e-3:
+        raise NotCheckable("fixed point is too coarse")
+    dec = Decimal
+    w_0, r_0, tau, xi, z = (dec(x) for x in (*p["growth"], *p["cap"], p["tail"]))
+    one_up = 1 + SMALL
+    outside = 0
+    for k in range(0, 2 * n, 2):
+        square = sum(g * g for g in gradients[k])
+        steep = (dec(square).sqrt() / ONE) * one_up + dec(wrong[k][1])
+        outside += not (dec(v[k]) / ONE + dec(worst) <= w_0 and steep <= r_0)
+
+    def gamma(x):
+        return (-x * x / 2).exp() / TWO_PI.sqrt()
+
+    def birnbaum(x):
+        return 2 / (x + (x * x + 4).sqrt())
+
+    parts = 4 + 4 * len(p["directions"])
+    share = -(dec(p["delta"]) / parts).ln()
+    chance, part = gamma(z) * birnbaum(z) * (1 - SMALL), dec(outside) / n
+    require(part < chance, "the tail is not proved")
+    divergence = (1 - part) * ((1 - part) / (1 - chance)).ln() + (part * (part / chance).ln() if outside else 0)
+    require(n * divergence >= share * one_up, "the tail is not proved")
+    a = z - r_0
+    rho = max(dec(0), (r_0 * r_0 + 2 * (tau - w_0)).sqrt() - r_0) * (1 - SMALL)
+    b, y = r_0 + rho, z + rho
+    t_0 = (w_0 - a * rho).exp() * gamma(z) / a * (1 + dec("1e-20"))
+    t_1, t_2 = 2 * t_0 * (b + 1 / a), 2 * t_0 * (b * y + (b + y) / a + 2 / a**2 + 1)
+    t_k = t_0 * (1 + tau + b / a + 1 / a**2)
+    long = share + dec(2).ln()
+
+    def interval(numbers, rad, length):
+        """numbers are fixed, each within rad of the truth."""
+        mean = dec(sum(numbers)) / (n * ONE)
+        square = dec(sum(x * x for x in numbers)) / (ONE * ONE)
+        # with exact sums, so that nothing is lost by the difference
+        variance = (square * n - (mean * n) ** 2) / (n * (n - 1)) + SMALL * (square + 1)
+        half = (variance.sqrt() + 2 * rad) * (2 * long / n).sqrt() + 7 * length * long / (3 * (n - 1))
+        half = half * one_up + rad + SMALL
+        return mean - half, mean + half
+
+    top, most = fixed(p["cap"][0]), tau.exp() * one_up
+    capped = [min(x, top) for x in v]
+    weights = [exp_fixed(x) for x in capped]
+    rad = most * dec(1.1 * worst + SLACK)
+    shifts = [((weights[k] + weights[k + 1]) >> 1) - ONE for k in range(0, 2 * n, 2)]
+    low, high = interval(shifts, rad, most)
+    least, largest = 1 + low, 1 + high + t_0
+    require(least > 0, "the mean weight is not proved to be positive")
+    terms = [w * x >> PLACES for w, x in zip(weights, capped)]
+    terms = [(terms[k] + terms[k + 1]) >> 1 for k in range(0, 2 * n, 2)]
+    _, high = interval(terms, rad * (2 + tau), tau * most + dec("0.368"))
+    found = (max(dec(0), high + t_k) / least - least.ln()) * one_up
+    require(found <= dec(p["divergence"]), f"only a divergence of {float(found):.9e} is proved")
+
+    def ratio(low, high):
+        return low / (least if low < 0 else largest), high / (largest if high < 0 else least)
+
+    e_1 = most * gamma(xi) * (1 - xi * birnbaum(xi)) + t_1 + SMALL
+    e_2 = 2 * gamma(xi) * (xi - (xi * xi - 1) * birnbaum(xi)) + SMALL
+    for (name, weights_of), (m_low, m_high, s_low, s_high) in zip(p["directions"], p["moments"]):
+        pull = [sum(Fraction(weights_of[i]) * Fraction(p["factor"][i][j]) for i in range(j, d)) for j in range(d)]
+        length = sum((x * x for x in pull), Fraction(0))
+        require(length > 0, "a direction is zero")
+        norm = (dec(length.numerator) / dec(length.denominator)).sqrt()
+        unit = [int((dec(x.numerator) / dec(x.denominator) / norm) * ONE) for x in pull]
+        cut = fixed(p["cap"][1])
+        places = [max(-cut, min(cut, sum(q * x for q, x in zip(unit, point)) >> PLACES)) for point in points]
+        off = dec(SLACK * d)
+        odd = [((weights[2 * k] - weights[2 * k + 1]) * g >> PLACES) >> 1 for k, g in enumerate(places)]
+        low, high = interval(odd, rad * xi + most * off, most * xi)
+        e_low, e_high = ratio(low - e_1, high + e_1)
+        even = [y_own * ((g * g >> PLACES) - ONE) >> PLACES for y_own, g in zip(shifts, places)]
+        square = xi * xi - 1
+        low, high = interval(even, (rad + most * off * 2) * xi * xi, max(square, most - 1) + max(dec(1), (most - 1) * square))
+        f_low, f_high = (1 + x for x in ratio(low - t_0 - e_2, high + (most - 1) * e_2 + t_2))
+        far, near = max(abs(e_low), abs(e_high)), max(e_low, -e_high, dec(0))
+        sds = [norm * max(dec(0), x).sqrt() for x in (f_low - far * far, f_high - near * near)]
+        centre = sum(Fraction(x) * Fraction(m) for x, m in zip(weights_of, p["mean"]))
+        centre = dec(centre.numerator) / dec(centre.denominator)
+        ends = [centre + norm * x for x in (e_low, e_high)] + sds
+        room = SMALL * (1 + abs(centre) + norm)
+        holds = dec(m_low) <= ends[0] - room and ends[1] + room <= dec(m_high)
+        holds = holds and dec(s_low) <= ends[2] * (1 - SMALL) and ends[3] * one_up <= dec(s_high)
+        require(holds, f"of {name} only {[float(x) for x in ends]} is proved")
+    return p, float(found)
+
+
+# Section 16: the variance parameters of a linear mixed model, in decimals
+
+
+class Wide:
+    """A matrix that is known within a radius in the Frobenius norm."""
+
+    def __init__(self, rows, rad=Decimal(0)):
+        self.rows, self.rad = rows, rad
+
+    def norm(self):
+        return sum(x * x for row in self.rows for x in row).sqrt() * (1 + SMALL) + SMALL**3
+
+    def size(self):
+        return self.norm() + self.rad
+
+    def times(self, other):
+        columns = list(zip(*other.rows))
+        rows = [[sum(x * y for x, y in zip(row, column)) for column in columns] for row in self.rows]
+        a, b = self.norm(), other.norm()
+        return Wide(rows, a * other.rad + self.rad * b + self.rad * other.rad + SMALL * a * b)
+
+    def plus(self, factor, other):
+        rows = [[x + factor * y for x, y in zip(a, b)] for a, b in zip(self.rows, other.rows)]
+        return Wide(rows, self.rad + abs(factor) * other.rad + SMALL * (self.norm() + abs(factor) * other.norm()))
+
+    def transposed(self):
+        return Wide([list(column) for column in zip(*self.rows)], self.rad)
+
+    def inner(self, other):
+        at = sum(x * y for a, b in zip(self.rows, other.rows) for x, y in zip(a, b))
+        a, b = self.norm(), other.norm()
+        return at, a * other.rad + self.rad * b + self.rad * other.rad + SMALL * a * b
+
+    def inverse(self):
+        """R (I - E)^-1 with E = I - A R for a rounded inverse R."""
+        n = len(self.rows)
+        left = [[float(x) for x in row] + [float(i == j) for j in range(n)] for i, row in enumerate(self.rows)]
+        for k in range(n):
+            require(left[k][k] != 0, "a matrix is singular")
+            left[k] = [x / left[k][k] for x in left[k]]
+            for i in range(n):
+                if i != k and left[i][k] != 0:
+                    times = left[i][k]
+                    left[i] = [x - times * y for x, y in zip(left[i], left[k])]
+        require(all(abs(x) < math.inf for row in left for x in row), "a matrix is singular")
+        r = Wide([[Decimal(x) for x in row[n:]] for row in left])
+        one = Wide([[Decimal(int(i == j)) for j in range(n)] for i in range(n)])
+        wrong = one.plus(-1, self.times(r)).size()
+        require(wrong < Decimal("0.9"), "a matrix is not proved to be regular")
+        return Wide(r.rows, r.norm() * wrong / (1 - wrong) * (1 + SMALL))
+
+
+def read_mixed(lines, p):
+    p["criterion"] = lines.word("criterion")
+    require(p["criterion"] in ("reml", "ml"), "criterion is reml or ml")
+    p["rows"], p["root"] = lines.whole("rows"), lines.hash("root")
+    word = lines.word("intercept")
+    require(word in ("yes", "no"), "intercept is yes or no")
+    p["intercept"], count = word == "yes", lines.whole("columns")
+    if p["rows"] > 600 or count > 64:
+        raise NotCheckable("too many rows or columns")
+    p["columns"] = []
+    for _ in range(count):
+        words = lines.words("column")
+        require(len(words) == 3, "a column has a name and two numbers")
+        p["columns"].append((lines.number(words[1]), lines.number(words[2])))
+    p["terms"], k = [], 1
+    for _ in range(lines.whole("terms")):
+        words = lines.words("term")
+        require(len(words) == 2, "a term has a name and a number of effects")
+        effects = min(lines.as_whole(words[1]), 24)
+        p["terms"].append((words[0], effects))
+        k += effects * (effects + 1) // 2
+        if k > 24:
+            raise NotCheckable("too many variance parameters")
+    if lines.word("theorem") != "V1":
+        raise NotCheckable("another theorem")
+    p["estimate"], p["factor"] = lines.numbers("estimate", k), lines.triangle("factor-row", k)
+    p["radius"], p["lambda"] = lines.one("radius"), lines.one("lambda")
+    p["between"] = [lines.numbers("between", 2) for _ in range(k)]
+    require(lines.words("end") == [], "end has no values")
+    require(all(not line.strip() for line in lines.lines[lines.at :]), "nothing may follow end")
+    for holds, what in (
+        (p["rows"] > 0, "there is a row"),
+        (p["intercept"] or p["columns"], "there is a coefficient"),
+        (all(scale > 1e-50 for _, scale in p["columns"]), "scale > 1e-50"),
+        (all(effects > 0 for _, effects in p["terms"]), "every term has an effect"),
+        (p["estimate"][0] > 0, "the variance of the noise is positive"),
+        (all(row[-1] > 0 for row in p["factor"]), "the diagonal of the factor is positive"),
+        (p["radius"] > 0 and p["lambda"] > 0, "radius and lambda are positive"),
+    ):
+        require(holds, what)
+    return p
+
+
+def check_mixed(p, data):
+    width = len(p["columns"]) + sum(1 + effects for _, effects in p["terms"]) + 1
+    n, k = p["rows"], len(p["estimate"])
+    require(len(data) == 8 * width * n, "another number of rows")
+    require(hashlib.sha256(b"\x00" + data).digest() == p["root"], "another root")
+    values = [struct.unpack_from(f"<{width}d", data, 8 * width * row) for row in range(n)]
+    require(all(abs(v) <= 1e50 for row in values for v in row), "a row has a number that it must not have")
+    if any(abs(v) > 1e9 for row in values for v in row) or n > 150:
+        raise NotCheckable("too many rows, or numbers that are too large, for decimals")
+    values = [[Decimal(v) for v in row] for row in values]
+    ones = [Decimal(1)] if p["intercept"] else []
+    columns = [(Decimal(centre), Decimal(scale)) for centre, scale in p["columns"]]
+    x = Wide([ones + [(v - centre) / scale for v, (centre, scale) in zip(row, columns)] for row in values])
+    x.rad = SMALL * (x.norm() + sum(abs(centre / scale) for centre, scale in columns) * n)
+    y = Wide([[row[-1]] for row in values])
+    g, at = [Wide([[Decimal(int(i == j)) for j in range(n)] for i in range(n)])], len(columns)
+    for _, effects in p["terms"]:
+        for i in range(effects):
+            for j in range(i + 1):
+                rows = []
+                for a in values:
+                    u, v = a[at + 1 + i], a[at + 1 + j]
+                    others = ((b[at] == a[at], b[at + 1 + i], b[at + 1 + j]) for b in values)
+                    rows.append([(u * d if i == j else u * e + v * d) if same else Decimal(0) for same, d, e in others])
+                g.append(Wide(rows))
+                g[-1].rad = SMALL * g[-1].norm()
+        at += 1 + effects
+    theta = [Decimal(t) for t in p["estimate"]]
+
+    def combined(factors):
+        total = Wide([[Decimal(0)] * n for _ in range(n)])
+        for factor, matrix in zip(factors, g):
+            total = total.plus(factor, matrix) if factor else total
+        return total
+
+    v = combined(theta)
+    w = [combined([Decimal(p["factor"][i][j]) if i >= j else Decimal(0) for i in range(k)]) for j in range(k)]
+
+    def solved(v):
+        # a factorisation in decimals, and what it leaves
+        low = [[Decimal(0)] * n for _ in range(n)]
+        for j in range(n):
+            for i in range(j, n):
+                left = v.rows[i][j] - (theta[0] / 2 if i == j else 0) - sum(a * b for a, b in zip(low[i][:j], low[j][:j]))
+                if i == j:
+                    require(left > 0, "V is not proved to be positive definite")
+                    low[j][j] = left.sqrt()
+                else:
+                    low[i][j] = left / low[j][j]
+        factor = Wide(low)
+        shifted = Wide(v.rows, v.rad).plus(-theta[0] / 2, g[0])
+        wrong = shifted.plus(-1, factor.times(factor.transposed())).size()
+        require(wrong < theta[0] / 2, "V is not proved to be positive definite")
+        inverse = v.inverse()
+        vx = inverse.times(x)
+        m = x.transposed().times(vx).inverse()
+        projected = inverse.plus(-1, vx.times(m).times(vx.transposed()))
+        # P X = 0, so that any residuals do for y
+        b = m.times(vx.transposed().times(y))
+        residuals = y.plus(-1, x.times(Wide(b.rows)))
+        return (projected if p["criterion"] == "reml" else inverse), projected, projected.times(residuals)
+
+    q, _, py = solved(v)
+    steep = wrong = Decimal(0)
+    for own in w:
+        (a, a_rad), (b, b_rad) = q.inner(own), py.inner(own.times(py))
+        steep, wrong = steep + ((a - b) / 2) ** 2, wrong + (a_rad + b_rad) / 2
+    steep = (steep.sqrt() + wrong) * (1 + SMALL)
+    radius = Decimal(p["radius"])
+    wide = Wide(v.rows, (v.rad + radius * sum(own.size() ** 2 for own in w).sqrt()) * (1 + SMALL))
+    q, projected, py = solved(wide)
+    pulls, turned = [own.times(py) for own in w], [q.times(own) for own in w]
+    hessian, rad = [[Fraction(0)] * k for _ in range(k)], Decimal(0)
+    for i in range(k):
+        pulled = projected.times(pulls[i])
+        for j in range(i + 1):
+            (a, a_rad), (b, b_rad) = pulls[j].inner(pulled), turned[i].inner(turned[j].transposed())
+            hessian[i][j] = hessian[j][i] = Fraction(a - b / 2)
+            rad += (1 if i == j else 2) * ((a_rad + b_rad / 2) + SMALL * (abs(a) + abs(b))) ** 2
+    least = least_eigenvalue(hessian, Fraction(rad.sqrt() * (1 + SMALL)), Fraction(p["lambda"]))
+    require(least is not None and least > 0, "lambda is not proved")
+    require(Fraction(steep) < least * Fraction(p["radius"]), f"the gradient {float(steep):.3e} asks for a larger radius")
+    distance = Fraction(steep) / least
+    for t, row, (low, high) in zip(p["estimate"], p["factor"], p["between"]):
+        reach = norm_above([Fraction(c) for c in row]) * distance
+        require(Fraction(low) <= Fraction(t) - reach and Fraction(t) + reach <= Fraction(high), "an end is too tight")
+    return p, float(distance)
+
+
 def check(text, rows):
     p = read(text)
     if p["claim"] == "sd-interval":
         return check_sd(p, rows)
+    if p["claim"] == "posterior-moments":
+        return check_draws(p, rows)
+    if p["claim"] == "variance-maximum":
+        return check_mixed(p, rows)
     require(tree(block["hash"] for block in p["blocks"]) == p["root"], "another root")
     bound = prove(p)
     width = 8 * (len(p["columns"]) + 4)
@@ -681,12 +1145,28 @@ def judge(proof):
     except NotCheckable as why:
         return 2, f"not checkable: {why}"
     if p["claim"] == "sd-interval":
-        flat = all(p["J"][j][j] == 0 for j in range(p["d"]))
+        flat = all(x == 0 for row in p["J"] for x in row)
         return 0, (
             f"proved: the {'' if flat else 'penalised '}likelihood of the coefficients and the sd of one effect has a local "
             f"maximum at an sd between {p['between'][0]!r} and {p['between'][1]!r}, for the {p['likelihood']} regression of "
             f"{p['rows']} rows (SHA-256 {p['root'].hex()}) on {p['d']} coefficients (at its ends the objective is lower by "
             f"at least {bound!r} nats)."
+        )
+    if p["claim"] == "variance-maximum":
+        ends = ", ".join(f"[{a!r}, {b!r}]" for a, b in p["between"])
+        return 0, (
+            f"proved: {p['criterion'].upper()} of the linear mixed model of {p['rows']} rows (SHA-256 {p['root'].hex()}) has a strict "
+            f"local maximum whose variance parameters (noise, then the triangles of the terms) are in {ends}."
+        )
+    if p["claim"] == "posterior-moments":
+        names = (
+            f"the mean of {name!r} is between {a!r} and {b!r}, its sd between {c!r} and {e!r}"
+            for (name, _), (a, b, c, e) in zip(p["directions"], p["moments"])
+        )
+        return 0, (
+            f"proved: with probability {1 - p['delta']!r} (of {p['pairs']} pairs of draws) KL(posterior || q) is at most "
+            f"{p['divergence']!r} nats; {'; '.join(names)}; for the {p['likelihood']} regression of {p['rows']} rows "
+            f"(SHA-256 {p['root'].hex()}) on {p['d']} coefficients with the stated prior."
         )
     claims = {
         "gap-of-all-gaussians": f"no Gaussian has an ELBO that is more than {p['bound']!r} nats above that of the stated one",

@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 
 use certus::Goal;
 use certus::moving::MovingMemory;
-use certus_check::Certificate;
 use certus_data::wire::{Answer, Ask, answer, asked};
 use certus_data::{FileOptions, FileSource, Formula, Source, Spec, prepare};
 use certus_fit::checkpoint::Checkpoint;
@@ -229,8 +228,8 @@ pub fn certificate(bytes: &[u8]) {
     let end = bytes.windows(END.len()).position(|part| part == END).map_or(bytes.len(), |at| at + END.len());
     let (text, mut rows) = bytes.split_at(end);
     let Ok(text) = std::str::from_utf8(text) else { return };
-    match Certificate::read(text) {
-        Ok(certificate) => drop(certus_check::check(&certificate, &mut rows)),
+    match certus_check::read(text) {
+        Ok(certificate) => drop(certus_check::check(&*certificate, Some(&mut rows))),
         Err(refusal) => drop(refusal.to_string()),
     }
 }

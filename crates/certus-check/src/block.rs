@@ -1,8 +1,11 @@
 //! The sums over a block of rows, with radii that cover every rounding (docs/certificate-format.md, "Sums of a block").
 
-use crate::ball::{Ball, LARGE, TINY, U, two_sum, up};
-use crate::certificate::{Certificate, Column, Refusal, Sums, triangle};
+use crate::ball::{Ball, TINY, U, two_sum, up};
+use crate::gap::{Certificate, Sums};
+use crate::model::{Model, last};
 use crate::moments::Quadrature;
+use crate::rule::Stated;
+use crate::text::{Refusal, triangle};
 
 /// Sums of up to 2²⁰ nonnegative numbers are wrong by less than this part of themselves.
 pub(crate) const SUMMED: f64 = 1.0 + 1e-9;
@@ -11,15 +14,14 @@ pub(crate) const SUMMED: f64 = 1.0 + 1e-9;
 #[derive(Debug)]
 pub struct Rows<'a> {
     certificate: &'a Certificate,
-    quadrature: Quadrature,
+    quadrature: &'static Quadrature,
     frame: Frame<'a>,
 }
 
 /// How a row becomes a predictor.
 #[derive(Debug)]
 pub(crate) struct Frame<'a> {
-    intercept: bool,
-    columns: &'a [Column],
+    model: &'a Model,
     mean: &'a [f64],
     factor: &'a [f64],
     /// |C_j|, the norms of the rows of the factor.
@@ -65,18 +67,17 @@ impl Matrix {
     }
 
     /// The sum over n rows and its radius.
-    fn finish(self, n: f64, d: f64) -> (Vec<f64>, f64) {
+    fn finish(self, n: f64, d: f64) -> Stated {
         let rad = up(SUMMED * (self.rad + 1.01 * (n + 4.0) * U * self.trace + n * d * d * TINY));
-        (self.sum, rad)
+        Stated { parts: self.sum, rad }
     }
 }
 
 impl<'a> Rows<'a> {
     /// Prepares for the rows of a certificate.
     pub fn new(certificate: &'a Certificate) -> Self {
-        let Certificate { intercept, columns, mean, factor, .. } = certificate;
-        let frame = Frame::new(*intercept, columns, mean, factor);
-        Self { certificate, quadrature: Quadrature::new(), frame }
+        let frame = Frame::new(&certificate.model, &certificate.mean, &certificate.factor);
+        Self { certificate, quadrature: Quadrature::all(), frame }
     }
 
     /// The sums over the rows of `bytes`, of which the first has the number `first`.
@@ -92,22 +93,15 @@ impl<'a> Rows<'a> {
         let mut n = 0.0;
         for (index, words) in bytes.chunks_exact(8 * numbers).enumerate() {
             n += 1.0;
-            for (x, word) in row.iter_mut().zip(words.as_chunks().0) {
-                *x = f64::from_le_bytes(*word);
-            }
             let at = first + index as u64;
-            let (x, rest) = row.split_at(numbers - 4);
-            let [y, trials, offset, weight] = [rest[0], rest[1], rest[2], rest[3]];
-            if !row.iter().all(|x| x.abs() <= LARGE) || weight < 0.0 {
-                return Err(Refusal::NotProved(format!("row {at} has a number that it must not have")));
-            }
-            if let Some(required) = certificate.likelihood.reject(y, trials) {
-                return Err(Refusal::NotProved(format!("row {at} must have {required}")));
-            }
+            let legal = self.frame.model.row(words, &mut row);
+            legal.map_err(|what| Refusal::NotProved(format!("row {at} {what}")))?;
+            let [y, trials, offset, weight] = last(&row);
+            let x = &row[..numbers - 4];
             let (c, norm, eps) = self.frame.predictor(x, offset, &mut v, &mut a);
             let s = Ball::new(norm, up((d as f64 + 4.0) * U * norm + eps));
             let norm = s.upper();
-            let mut moments = self.quadrature.moments(certificate.likelihood, y, trials, c, s);
+            let mut moments = self.quadrature.moments(self.frame.model.likelihood, y, trials, c, s);
             moments.slope = moments.slope * weight;
             moments.curvature = moments.curvature.map(|p| p * weight);
             if !(moments.slope.rad.is_finite() && moments.curvature.iter().all(|p| p.rad.is_finite())) {
@@ -142,13 +136,13 @@ impl<'a> Rows<'a> {
         let rounded = (4.0 * U + 2.0 * n * n * U * U) * sizes;
         let gradient_rad = up(SUMMED * (rad + rounded + n * d as f64 * TINY));
         let [p0, mean, factor] = matrices.map(|matrix| matrix.finish(n, d as f64));
-        Ok(Sums { parts: [gradient, p0.0, mean.0, factor.0], radii: [gradient_rad, p0.1, mean.1, factor.1] })
+        Ok([Stated { parts: gradient, rad: gradient_rad }, p0, mean, factor])
     }
 
     /// k_m and k_C of a row, rounded down (Lemma 3 with a θ of its own).
     fn split(&self, p: &[Ball; 5], s: Ball) -> (f64, f64) {
         let hints = self.certificate;
-        let bend = hints.likelihood.bend();
+        let bend = hints.model.likelihood.bend();
         let reach = s * hints.radius * bend;
         let half = reach / (Ball::exact(hints.tau) * hints.tau) * 0.5;
         let shrink = (-reach).exp();
@@ -169,16 +163,16 @@ impl<'a> Rows<'a> {
 }
 
 impl<'a> Frame<'a> {
-    pub(crate) fn new(intercept: bool, columns: &'a [Column], mean: &'a [f64], factor: &'a [f64]) -> Self {
+    pub(crate) fn new(model: &'a Model, mean: &'a [f64], factor: &'a [f64]) -> Self {
         let square = |row: &[f64]| row.iter().map(|x| Ball::exact(*x) * *x).fold(Ball::ZERO, |a, b| a + b);
         let norms = triangle(factor).map(|row| square(row).sqrt().upper()).collect();
-        Self { intercept, columns, mean, factor, norms }
+        Self { model, mean, factor, norms }
     }
 
     /// The mean c of the predictor, |ã| of what is computed of ã = C′v, and how far ã can be from that.
     pub(crate) fn predictor(&self, x: &[f64], offset: f64, v: &mut [f64], a: &mut [f64]) -> (Ball, f64, f64) {
-        let from = usize::from(self.intercept);
-        for ((v, x), column) in v[from..].iter_mut().zip(x).zip(self.columns) {
+        let from = usize::from(self.model.intercept);
+        for ((v, x), column) in v[from..].iter_mut().zip(x).zip(&self.model.columns) {
             *v = (x - column.centre) / column.scale;
         }
         a.fill(0.0);

@@ -6,10 +6,7 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::process::ExitCode;
 
-use certus_check::{
-    Certificate, Refusal, Rows, SdCertificate, check, check_block, check_sd, check_sd_block,
-    check_without_rows, errors, is_about_sd, sentence,
-};
+use certus_check::{Refusal, Rule, check, check_block, read};
 
 const USAGE: &str = "usage: certus-check FILE.proof [ROWS] [--block K]
 
@@ -19,12 +16,6 @@ the block alone.
 
 exit codes: 0 proved, 1 not proved, 2 not checkable, 3 proved if the sums of blocks that were
 not seen are true, 64 usage";
-
-/// What the program ends with.
-enum End {
-    Proved,
-    UnderCondition,
-}
 
 fn main() -> ExitCode {
     let mut files = Vec::new();
@@ -46,8 +37,7 @@ fn main() -> ExitCode {
         _ => return usage(),
     };
     match run(proof, rows, block) {
-        Ok(End::Proved) => ExitCode::SUCCESS,
-        Ok(End::UnderCondition) => ExitCode::from(3),
+        Ok(code) => ExitCode::from(code),
         Err(refusal) => {
             println!("{refusal}");
             ExitCode::from(if matches!(refusal, Refusal::NotProved(_)) { 1 } else { 2 })
@@ -60,83 +50,32 @@ fn usage() -> ExitCode {
     ExitCode::from(64)
 }
 
-fn open(path: &str) -> Result<File, Refusal> {
-    File::open(path).map_err(|error| Refusal::NotCheckable(format!("{path} cannot be read: {error}")))
+fn unreadable(path: &str) -> impl Fn(std::io::Error) -> Refusal {
+    move |error| Refusal::NotCheckable(format!("{path} cannot be read: {error}"))
 }
 
-/// A certificate of either claim.
-enum Kind {
-    Gap(Certificate),
-    Sd(SdCertificate),
-}
-
-impl Kind {
-    fn blocks(&self) -> usize {
-        match self {
-            Self::Gap(gap) => gap.blocks.len(),
-            Self::Sd(sd) => sd.blocks.len(),
-        }
-    }
-
-    /// Where the bytes of a block begin, and how many they are.
-    fn place(&self, block: usize) -> (u64, u64) {
-        let (first, rows, numbers) = match self {
-            Self::Gap(gap) => (gap.block_rows * block as u64, gap.rows_of(block), gap.numbers()),
-            Self::Sd(sd) => {
-                let rows = |b: &certus_check::Block| b.groups.iter().map(|group| group.rows).sum::<u64>();
-                (sd.blocks[..block].iter().map(rows).sum(), rows(&sd.blocks[block]), sd.numbers())
-            }
-        };
-        (first * 8 * numbers as u64, rows * 8 * numbers as u64)
-    }
-
-    fn check_block(&self, block: usize, bytes: &[u8]) -> Result<(), Refusal> {
-        match self {
-            Self::Gap(gap) => check_block(&Rows::new(gap), gap, block, bytes),
-            Self::Sd(sd) => check_sd_block(sd, block, bytes),
-        }
-    }
-
-    /// With all rows, or without any: what is proved, and what else follows.
-    fn check(&self, rows: Option<File>) -> Result<[String; 2], Refusal> {
-        let mut rows = rows.map(|file| BufReader::with_capacity(1 << 20, file));
-        match self {
-            Self::Gap(gap) => {
-                let found = match &mut rows {
-                    Some(rows) => check(gap, rows)?,
-                    None => check_without_rows(gap)?,
-                };
-                let more = errors(gap, &found);
-                let more = format!("the bound that follows from the sums is {:e} nats; {more}", found.bound);
-                Ok([sentence(gap), more])
-            }
-            Self::Sd(sd) => {
-                let margins = check_sd(sd, rows.as_mut().map(|rows| rows as &mut dyn Read))?;
-                let least = margins.into_iter().fold(f64::INFINITY, f64::min);
-                Ok([sd.sentence(), format!("at its ends the objective is lower by at least {least:e} nats")])
-            }
-        }
-    }
-}
-
-fn run(proof: &str, rows: Option<&str>, block: Option<usize>) -> Result<End, Refusal> {
-    let mut text = String::new();
-    let unreadable = |error| Refusal::NotCheckable(format!("{proof} cannot be read: {error}"));
-    open(proof)?.read_to_string(&mut text).map_err(unreadable)?;
-    let certificate = match is_about_sd(&text) {
-        true => Kind::Sd(SdCertificate::read(&text)?),
-        false => Kind::Gap(Certificate::read(&text)?),
-    };
-    let count = certificate.blocks();
+/// Prints what is proved; the exit code.
+fn run(proof: &str, rows: Option<&str>, block: Option<usize>) -> Result<u8, Refusal> {
+    let text = std::fs::read_to_string(proof).map_err(unreadable(proof))?;
+    let certificate = read(&text)?;
+    let count = certificate.tree().1.len();
     if block.is_some_and(|block| block >= count) {
         return Err(Refusal::NotCheckable(format!("there are {count} blocks, from 0 on")));
     }
-    let all = rows.filter(|_| block.is_none()).map(open).transpose()?;
-    let whole = all.is_some() || (block.is_some() && count == 1);
-    let [proved, more] = certificate.check(all)?;
-    if let Some((rows, block)) = rows.zip(block) {
-        one_block(&certificate, rows, block)?;
-    }
+    // the only block is all of it
+    let block = block.filter(|_| count > 1);
+    let whole = rows.is_some() && block.is_none();
+    let [proved, more] = match (rows, block) {
+        (Some(path), None) => {
+            let file = File::open(path).map_err(unreadable(path))?;
+            check(&*certificate, Some(&mut BufReader::with_capacity(1 << 20, file)))?
+        }
+        (Some(path), Some(block)) => {
+            one_block(&*certificate, path, block).map_err(unreadable(path))??;
+            check(&*certificate, None)?
+        }
+        (None, _) => check(&*certificate, None)?,
+    };
     let condition = match block {
         _ if whole => "proved: ".to_string(),
         Some(block) => format!("block {block} is as stated; if so are the other {}, then: ", count - 1),
@@ -144,18 +83,18 @@ fn run(proof: &str, rows: Option<&str>, block: Option<usize>) -> Result<End, Ref
     };
     println!("{condition}{proved}\n{more}");
     println!("not checkable: that these rows are your data, and what their columns mean");
-    Ok(if whole { End::Proved } else { End::UnderCondition })
+    Ok(if whole { 0 } else { 3 })
 }
 
 /// One block out of the file of all rows, or out of a file that has only this block.
-fn one_block(certificate: &Kind, path: &str, block: usize) -> Result<(), Refusal> {
-    let unreadable = |error| Refusal::NotCheckable(format!("{path} cannot be read: {error}"));
-    let mut file = open(path)?;
-    let (start, length) = certificate.place(block);
-    if file.metadata().map_err(unreadable)?.len() != length {
-        file.seek(SeekFrom::Start(start)).map_err(unreadable)?;
+fn one_block(certificate: &dyn Rule, path: &str, block: usize) -> std::io::Result<Result<(), Refusal>> {
+    let (_, blocks) = certificate.tree();
+    let length = blocks[block].1;
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() != length {
+        file.seek(SeekFrom::Start(blocks[..block].iter().map(|(_, length)| length).sum()))?;
     }
     let mut bytes = Vec::new();
-    file.take(length).read_to_end(&mut bytes).map_err(unreadable)?;
-    certificate.check_block(block, &bytes)
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(check_block(certificate, block, &bytes))
 }

@@ -84,17 +84,12 @@ struct Rule {
 #[derive(Debug)]
 pub struct Quadrature(Vec<Rule>);
 
-impl Default for Quadrature {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Quadrature {
     /// All rules with steps 2⁻ᵏ and 3·2⁻ᵏ⁻²: their nodes are exact numbers.
-    pub fn new() -> Self {
-        let steps = (1..10).flat_map(|k| [1.0 / f64::from(1 << k), 0.75 / f64::from(1 << k)]);
-        Self(steps.filter_map(Rule::new).collect())
+    pub fn all() -> &'static Self {
+        static ALL: std::sync::OnceLock<Quadrature> = std::sync::OnceLock::new();
+        let steps = || (1..10).flat_map(|k| [1.0 / f64::from(1 << k), 0.75 / f64::from(1 << k)]);
+        ALL.get_or_init(|| Self(steps().filter_map(Rule::new).collect()))
     }
 
     /// E σ(c + s x) and E σ′(c + s x) xᵏ for every c and s of the balls; nothing is known if s is too large.

@@ -1,15 +1,13 @@
 //! The rule for the exact posterior of a linear model (docs/certificate-format.md, section 9): with a Gaussian prior
 //! and a known sd the posterior is a Gaussian itself, so that it is the best one, and the gap is KL(q ‖ posterior).
 
-use crate::ball::up;
-use crate::certificate::{Certificate, Claim, Refusal};
+use crate::gap::{Certificate, Claim, Proof};
 use crate::moments::Likelihood;
-use crate::sha256::hex;
-use crate::theorem::Proof;
+use crate::text::Refusal;
 
 /// What a claim requires of the model.
 pub(crate) fn requirements(certificate: &Certificate) -> Result<(), Refusal> {
-    match (certificate.claim, certificate.likelihood) {
+    match (certificate.claim, certificate.model.likelihood) {
         (Claim::Gap, _) | (Claim::LinearPosterior, Likelihood::Linear(_)) => Ok(()),
         (Claim::LinearPosterior, other) => {
             let name = other.name();
@@ -31,37 +29,20 @@ pub fn sentence(certificate: &Certificate) -> String {
             format!("KL(q ‖ posterior) of the stated Gaussian q is at most {:e} nats", certificate.bound)
         }
     };
-    format!(
-        "{claim}, for the {} regression of {} rows (SHA-256 {}) on {} coefficients with the stated prior.",
-        certificate.likelihood.name(),
-        certificate.rows,
-        hex(&certificate.root),
-        certificate.dim()
-    )
-}
-
-impl Proof {
-    /// In the frame of the stated Gaussian the best one is N(μ, B²): |μ| is at most this. It is in {|d|_P ≤ ρ}, and
-    /// |d|²_P ≥ λ′_m|μ|² + λ′_C|B − I|².
-    pub fn mean_error(&self) -> f64 {
-        up(up(self.rho_squared.max(0.0) / self.lambda_mean).sqrt())
-    }
-
-    /// |B − I| is at most this.
-    pub fn factor_error(&self) -> f64 {
-        up(up(self.rho_squared.max(0.0) / self.lambda_factor).sqrt())
-    }
+    let data = certificate.model.data(certificate.rows, &certificate.root);
+    format!("{claim}, {data} with the stated prior.")
 }
 
 /// What else follows.
-pub fn errors(certificate: &Certificate, proof: &Proof) -> String {
+pub(crate) fn errors(certificate: &Certificate, proof: &Proof) -> String {
     let whose = match certificate.claim {
         Claim::Gap => "the best Gaussian",
         Claim::LinearPosterior => "the posterior",
     };
     format!(
-        "of every linear combination of the coefficients, {whose} has the mean within {:e} of the stated sd, and the \
+        "the bound that follows from the sums is {:e} nats; of every linear combination of the coefficients, {whose} has the mean within {:e} of the stated sd, and the \
          sd within the part {:e} of it",
+        proof.bound,
         proof.mean_error(),
         proof.factor_error()
     )

@@ -55,6 +55,9 @@ pub enum Command {
     ExportProof {
         /// The directory of the fit
         dir: PathBuf,
+        /// Certify means and sds of the posterior instead of the gap, with probability 0.999999 from draws of its own
+        #[arg(long)]
+        posterior: bool,
         /// Output file of the certificate; its rows are written beside it, to a file that ends in .rows
         #[arg(long, value_name = "FILE")]
         to: PathBuf,

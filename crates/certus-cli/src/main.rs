@@ -132,8 +132,8 @@ fn run(arguments: Arguments, communicator: &Communicator) -> Result<Code, Failur
             fit::resume(&dir, data.as_deref(), json, quiet, communicator)
         }
         Command::Verify { dir, data } => verify::check(&dir, data.as_deref()),
-        Command::ExportProof { dir, to, data, overwrite } => {
-            results::export_proof(&dir, &to, data.as_deref(), overwrite)
+        Command::ExportProof { dir, posterior, to, data, overwrite } => {
+            results::export_proof(&dir, &to, data.as_deref(), overwrite, posterior)
         }
         Command::Sample { dir, draws, seed, to, overwrite } => {
             results::sample(&dir, draws, seed, &to, overwrite)

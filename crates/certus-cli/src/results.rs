@@ -72,7 +72,13 @@ pub fn sample(dir: &Path, draws: usize, seed: u64, to: &Path, overwrite: bool) -
 }
 
 /// `certus export-proof`: the certificate and its rows.
-pub fn export_proof(dir: &Path, to: &Path, data: Option<&Path>, overwrite: bool) -> Result<Code, Failure> {
+pub fn export_proof(
+    dir: &Path,
+    to: &Path,
+    data: Option<&Path>,
+    overwrite: bool,
+    posterior: bool,
+) -> Result<Code, Failure> {
     let record = Record::read(&opened(dir)?)?;
     let inputs: Vec<&Path> = data.into_iter().chain(self::data(&record)).collect();
     let rows = to.with_extension("rows");
@@ -81,7 +87,8 @@ pub fn export_proof(dir: &Path, to: &Path, data: Option<&Path>, overwrite: bool)
         Output::new(file, overwrite, dir, &inputs)?;
     }
     let (stored, problem) = crate::verify::reread(dir, data, "certus export-proof DIR --to FILE")?;
-    let done = certus_fit::proof::export(&problem, &stored, to)?;
+    let export = if posterior { certus_fit::proof::export_posterior } else { certus_fit::proof::export };
+    let done = export(&problem, &stored, to)?;
     print(&format!(
         "claim: {}\ncertificate in {}, {} of rows in {}\ncheck it with: certus-check {} {}\n",
         done.claim,

@@ -1,6 +1,6 @@
 //! Every ball contains the truth, computed with 60 digits.
 
-use certus_check::{Ball, Certificate, Claim, Column, Likelihood, Precision, Quadrature, Rows, exp};
+use certus_check::{Ball, Certificate, Claim, Column, Likelihood, Model, Precision, Quadrature, Rows, exp};
 use dashu_float::{FBig, round::mode::HalfEven};
 
 pub(crate) type Big = FBig<HalfEven, 2>;
@@ -120,7 +120,7 @@ fn reference(c: &Big, s: &Big) -> (Big, [Big; 5]) {
 
 #[test]
 fn moments_of_the_logistic_loss() {
-    let (mut dice, quadrature) = (Dice(3), Quadrature::new());
+    let (mut dice, quadrature) = (Dice(3), Quadrature::all());
     for k in 0..24 {
         let s = match k % 4 {
             0 => dice.between(0.0, 0.5),
@@ -158,18 +158,20 @@ pub(crate) fn bare(likelihood: Likelihood, dice: &mut Dice, d: usize, rows: u64)
     Certificate {
         claim: Claim::Gap,
         bound: 1.0,
-        likelihood,
-        intercept: true,
         factor: factor.collect(),
-        columns: (1..d)
-            .map(|j| Column {
-                name: format!("x{j}"),
-                centre: dice.between(-1.0, 1.0),
-                scale: dice.between(0.5, 2.0),
-            })
-            .collect(),
-        prior_mean: vec![0.0; d],
-        prior_precision: Precision::Diagonal(vec![1.0; d]),
+        model: Model {
+            likelihood,
+            intercept: true,
+            columns: (1..d)
+                .map(|j| Column {
+                    name: format!("x{j}"),
+                    centre: dice.between(-1.0, 1.0),
+                    scale: dice.between(0.5, 2.0),
+                })
+                .collect(),
+            prior_mean: vec![0.0; d],
+            prior_precision: Precision::Diagonal(vec![1.0; d]),
+        },
         rows,
         block_rows: rows,
         root: [0; 32],
@@ -216,7 +218,7 @@ fn row_truth(likelihood: Likelihood, y: f64, trials: f64, c: &Big, s: &Big) -> (
 
 /// k_m and k_C of section 3 without rounding, θ_n in plain numbers.
 fn weights_truth(certificate: &Certificate, p: &[Big; 5], s: &Big) -> [Big; 2] {
-    let kappa = big(certificate.likelihood.bend());
+    let kappa = big(certificate.model.likelihood.bend());
     let reach = kappa * big(certificate.radius) * s.clone();
     let delta = reach.clone() / (big(certificate.tau) * big(certificate.tau));
     let shrink = (-reach).exp();
@@ -262,7 +264,7 @@ fn sums_of_random_problems(count: usize) -> [f64; 4] {
             let (offset, weight) = (dice.between(-0.5, 0.5), dice.between(0.0, 2.0));
             x.iter().chain(&[y, trials, offset, weight]).for_each(|x| bytes.extend(x.to_le_bytes()));
             let mut v = vec![big(1.0)];
-            for (x, column) in x.iter().zip(&certificate.columns) {
+            for (x, column) in x.iter().zip(&certificate.model.columns) {
                 v.push((big(*x) - big(column.centre)) / big(column.scale));
             }
             let c =
@@ -287,25 +289,25 @@ fn sums_of_random_problems(count: usize) -> [f64; 4] {
         let norm = |parts: &mut dyn Iterator<Item = Big>| {
             parts.fold(big(0.0), |sum, one| sum + one.clone() * one).sqrt()
         };
-        let apart = norm(&mut (0..d).map(|i| gradient[i].clone() - big(found.parts[0][i])));
-        assert!(apart <= big(found.radii[0]), "{problem}, gradient");
-        worst[0] = worst[0].max(apart.to_f64().value() / found.radii[0]);
-        let trace = (0..d).map(|i| found.parts[1][i * (i + 3) / 2]).sum::<f64>();
+        let apart = norm(&mut (0..d).map(|i| gradient[i].clone() - big(found[0].parts[i])));
+        assert!(apart <= big(found[0].rad), "{problem}, gradient");
+        worst[0] = worst[0].max(apart.to_f64().value() / found[0].rad);
+        let trace = (0..d).map(|i| found[1].parts[i * (i + 3) / 2]).sum::<f64>();
         for part in 1..4 {
             let mine = |at: usize| {
                 let (i, j) = ((at / d).max(at % d), (at / d).min(at % d));
-                sums[part - 1][at].clone() - big(found.parts[part][i * (i + 1) / 2 + j])
+                sums[part - 1][at].clone() - big(found[part].parts[i * (i + 1) / 2 + j])
             };
             let apart = norm(&mut (0..d * d).map(mine));
             // lower bounds may be lower
-            let room = if part == 1 { found.radii[1] } else { 4.0 * found.radii[part] + 1e-10 * trace };
+            let room = if part == 1 { found[1].rad } else { 4.0 * found[part].rad + 1e-10 * trace };
             assert!(apart <= big(room), "{problem}, part {part}");
             worst[part] = worst[part].max(apart.to_f64().value() / room);
             for i in 0..d {
-                assert!(part == 1 || mine(i * (d + 1)) >= big(-found.radii[part]), "{problem}, part {part}");
+                assert!(part == 1 || mine(i * (d + 1)) >= big(-found[part].rad), "{problem}, part {part}");
             }
         }
-        assert!(found.radii.iter().all(|rad| *rad < 1e-12 * (10.0 + trace)), "{:?}", found.radii);
+        assert!(found.iter().all(|sum| sum.rad < 1e-12 * (10.0 + trace)), "{found:?}");
     }
     worst
 }

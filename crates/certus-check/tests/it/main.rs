@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod digits;
+mod draws_judged;
 mod hashes;
 mod judged;
+mod lines;
+mod mixed_judged;
 mod sd_digits;
 mod sd_judged;

@@ -126,8 +126,9 @@ fn groups(count: usize) -> [f64; 2] {
         }
         let inside = (inside / (sum * big(half))).to_f64().value();
         assert!(found.inside <= inside + 1e-4, "{} {inside}", found.inside);
+        // nodes that do not fit the group leave the error of the rule
         if k % 5 != 0 {
-            assert!(found.value.rad < 1e-12, "{:?}", found.value);
+            assert!(found.value.rad < 1e-9, "{:?}", found.value);
         }
     }
     worst

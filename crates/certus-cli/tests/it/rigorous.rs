@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use crate::common::{certus, expect, scratch};
-use certus_check::{Certificate, SdCertificate, check, check_sd};
+use certus_check::{SdCertificate, check, read};
 
 fn gap(place: &Path) -> serde_json::Value {
     let text = std::fs::read_to_string(place.join("fit.json")).unwrap();
@@ -90,9 +90,42 @@ fn the_report_has_the_certificate_that_is_exported() {
     );
     assert!(page.contains(text.trim_end()), "the certificate is on the page");
     let rows = std::fs::read(dir.join("gap.rows")).unwrap();
-    let certificate = Certificate::read(&text).unwrap();
-    check(&certificate, &mut &rows[..]).unwrap();
-    assert!(check(&certificate, &mut &rows[8..]).is_err());
+    let certificate = read(&text).unwrap();
+    check(&*certificate, Some(&mut &rows[..])).unwrap();
+    assert!(check(&*certificate, Some(&mut &rows[8..])).is_err());
+}
+
+/// Means and sds of the posterior, on the user's scale.
+#[test]
+fn the_posterior_has_a_certificate() {
+    let dir = scratch("posterior-proof");
+    let (file, out, proof) = (data(&dir), dir.join("fit"), dir.join("moments.proof"));
+    let place = out.to_str().unwrap();
+    let fit = ["fit", "poisson", &file, "--response", "y", "--features", "a,b", "--out", place];
+    expect(&certus(&fit), 0, "at most");
+    let export = ["export-proof", place, "--posterior", "--to", proof.to_str().unwrap()];
+    expect(&certus(&export), 0, "with probability 0.999999");
+    let rows = std::fs::read(dir.join("moments.rows")).unwrap();
+    let text = std::fs::read_to_string(&proof).unwrap();
+    let [sentence, _] = check(&*read(&text).unwrap(), Some(&mut &rows[..])).unwrap();
+    assert!(
+        sentence.contains("the mean of (Intercept) is between") && sentence.contains("the mean of b"),
+        "{sentence}"
+    );
+    // what is printed is in the intervals
+    let json = std::fs::read_to_string(out.join("fit.json")).unwrap();
+    let record = serde_json::from_str::<serde_json::Value>(&json).unwrap();
+    let certificate = certus_check::DrawsCertificate::read(&text).unwrap();
+    let printed = record["coefficients"].as_array().unwrap();
+    assert_eq!(printed.len(), certificate.directions.len());
+    for (printed, direction) in printed.iter().zip(&certificate.directions) {
+        assert_eq!(printed["name"], direction.name);
+        for (key, [low, high]) in [("mean", direction.mean), ("sd", direction.sd)] {
+            let x = printed[key].as_f64().unwrap();
+            assert!(low <= x && x <= high, "{key} {x} {low} {high}");
+        }
+        assert!(direction.sd[0] > 0.5 * direction.sd[1], "{direction:?}");
+    }
 }
 
 /// 120 rows of 0 and 1 in 12 groups.
@@ -128,8 +161,8 @@ fn the_interval_of_an_sd_has_a_certificate() {
         let text = std::fs::read_to_string(&proof).unwrap();
         let rows = std::fs::read(dir.join(format!("{name}.rows"))).unwrap();
         let certificate = SdCertificate::read(&text).unwrap();
-        assert_eq!(check_sd(&certificate, Some(&mut &rows[..])).err(), None);
-        assert!(check_sd(&certificate, Some(&mut &rows[8..])).is_err());
+        assert_eq!(check(&certificate, Some(&mut &rows[..])).err(), None);
+        assert!(check(&certificate, Some(&mut &rows[8..])).is_err());
         let [low, high] = certificate.between;
         let estimate = scale["estimate"].as_f64().unwrap();
         assert!(low <= estimate && estimate < high, "{low} {estimate} {high}");

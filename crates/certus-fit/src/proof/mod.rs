@@ -11,6 +11,7 @@ use certus::certificate::figure;
 use certus_models::proof::{Guess, MOST_COEFFICIENTS, Subject, covers};
 
 use crate::atomic;
+use crate::coefficient_map::Quantity;
 use crate::error::Error;
 use crate::problem::{ModelKind, Problem};
 use crate::record::RecordedLevel;
@@ -75,10 +76,7 @@ pub fn for_report(problem: &Problem, stored: &Stored) -> Option<Result<String, S
 
 /// Writes the certificate of a fit to `to`, and its rows to a file beside it whose name ends in `.rows`.
 pub fn export(problem: &Problem, stored: &Stored, to: &Path) -> Result<Exported, Error> {
-    let rows = to.with_extension("rows");
-    if rows == to {
-        return Err(refused("the rows are written to a file that ends in .rows: choose another name"));
-    }
+    let rows = beside(to)?;
     let model = match &problem.model_kind {
         ModelKind::Dense(model) => model,
         ModelKind::Grouped(_) => {
@@ -108,6 +106,50 @@ pub fn export(problem: &Problem, stored: &Stored, to: &Path) -> Result<Exported,
     let stated = stated.map_or(String::new(), |x| format!(" (the fit states {})", figure(x)));
     let claim = format!("the gap is at most {} nats{stated}", figure(certificate.bound));
     Ok(Exported { claim, rows, blocks })
+}
+
+/// The part of the certificates of posteriors that may be false: small, because nobody knows how many were made.
+const DELTA: f64 = 1e-6;
+
+/// Writes a certificate of the posterior's means and sds of the reported coefficients, from draws.
+pub fn export_posterior(problem: &Problem, stored: &Stored, to: &Path) -> Result<Exported, Error> {
+    let rows = beside(to)?;
+    let ModelKind::Dense(model) = &problem.model_kind else {
+        return Err(refused(
+            "certificates of a posterior cover models without group terms whose scales are given",
+        ));
+    };
+    let names = problem.prepared.encoding.coefficients();
+    let subject = Subject::new(model, &stored.arrays.gaussian, &names, None)?;
+    let combination = |quantity: Quantity| {
+        let mut weights = vec![0.0; model.dim()];
+        quantity.terms.iter().for_each(|(latent, weight)| weights[*latent] += weight);
+        (quantity.name, weights)
+    };
+    let combinations: Vec<_> = problem.meaning.quantities().into_iter().map(combination).collect();
+    let certificate = subject.weigh(&combinations, None, DELTA)?;
+    let blocks = subject.blocks();
+    write(to, &rows, &certificate.write(), (0..blocks).map(|block| subject.block(block)))?;
+    let mut claim = format!(
+        "with probability {}, from {} pairs of draws, KL(posterior || q) is at most {} nats",
+        1.0 - DELTA,
+        certificate.pairs,
+        figure(certificate.divergence)
+    );
+    for ((name, _), direction) in combinations.iter().zip(&certificate.directions) {
+        let ([a, b], [c, d]) = (direction.mean, direction.sd);
+        claim.push_str(&format!("\n  {name}: mean between {a:?} and {b:?}, sd between {c:?} and {d:?}"));
+    }
+    Ok(Exported { claim, rows, blocks })
+}
+
+/// The file of the rows.
+fn beside(to: &Path) -> Result<PathBuf, Error> {
+    let rows = to.with_extension("rows");
+    if rows == to {
+        return Err(refused("the rows are written to a file that ends in .rows: choose another name"));
+    }
+    Ok(rows)
 }
 
 /// Rows first: a certificate is never without them.

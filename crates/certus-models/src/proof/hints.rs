@@ -8,7 +8,7 @@ pub(super) fn find(certificate: &mut Certificate) -> Option<f64> {
     let d = certificate.dim();
     let total = |part: usize, length: usize| {
         let add = |mut sum: Vec<f64>, (_, sums): &(_, Sums)| {
-            sum.iter_mut().zip(&sums.parts[part]).for_each(|(sum, x)| *sum += x);
+            sum.iter_mut().zip(&sums[part].parts).for_each(|(sum, x)| *sum += x);
             sum
         };
         certificate.blocks.iter().fold(vec![0.0; length], add)
@@ -58,7 +58,7 @@ pub(super) fn find(certificate: &mut Certificate) -> Option<f64> {
     }
     let whole = full(solution.clone());
     let rho_squared = linalg::dot(&g, &x) + linalg::dot(&s, &whole);
-    let radii = |part: usize| certificate.blocks.iter().map(|(_, sums)| sums.radii[part]).sum::<f64>();
+    let radii = |part: usize| certificate.blocks.iter().map(|(_, sums)| sums[part].rad).sum::<f64>();
     // what is known of the gradient only within its radius counts in full
     let rho = rho_squared.max(0.0).sqrt()
         + radii(0) / of_m[0].sqrt()
@@ -76,14 +76,15 @@ fn prior_terms(certificate: &Certificate) -> (Vec<f64>, Vec<f64>) {
         factor[i * d..][..=i].copy_from_slice(row);
     }
     let times = |v: &[f64]| -> Vec<f64> {
-        match &certificate.prior_precision {
+        match &certificate.model.prior_precision {
             Precision::Diagonal(j) => j.iter().zip(v).map(|(j, v)| j * v).collect(),
             Precision::Dense(j) => j.chunks(d).map(|row| linalg::dot(row, v)).collect(),
         }
     };
     let back =
         |v: &[f64]| -> Vec<f64> { (0..d).map(|i| (i..d).map(|k| factor[k * d + i] * v[k]).sum()).collect() };
-    let moved: Vec<f64> = certificate.mean.iter().zip(&certificate.prior_mean).map(|(m, p)| m - p).collect();
+    let moved: Vec<f64> =
+        certificate.mean.iter().zip(&certificate.model.prior_mean).map(|(m, p)| m - p).collect();
     let column = |j: usize| (0..d).map(|i| factor[i * d + j]).collect::<Vec<f64>>();
     (back(&times(&moved)), (0..d).flat_map(|j| back(&times(&column(j)))).collect())
 }

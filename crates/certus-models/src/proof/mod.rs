@@ -2,18 +2,21 @@
 //! `certus-check`, and the same proof without a file. Nothing here is trusted: hints that are wrong make a certificate
 //! that is refused.
 
+mod draws;
 mod hints;
+mod mixed;
 mod rigorous;
 mod sd;
 mod sd_nodes;
 
+pub use mixed::variance_maximum;
 pub use rigorous::{ROUNDING, Rigorous};
 pub use sd::{SdRow, SdSubject};
 
 use certus::{Factor, Gaussian, linalg, parallel};
 use certus_check::{
-    Certificate, Claim, Column, Likelihood, Precision, Proof, Refusal, Rows, Sums, check_block,
-    check_without_rows, leaf, prove, requirements, root, triangle,
+    Certificate, Claim, Column, Likelihood, Model, Precision, Proof, Refusal, Rows, Sums, check, check_block,
+    leaf, root, triangle,
 };
 use certus_likelihood::prior;
 
@@ -22,7 +25,7 @@ use crate::glm::Glm;
 use crate::rows::LEAF;
 
 /// Coefficients beyond this are no certificate of version 1.
-pub const MOST_COEFFICIENTS: usize = 400;
+pub const MOST_COEFFICIENTS: usize = 512;
 /// Blocks at most, unless they would become too long.
 const BLOCKS: u64 = 64;
 /// Rows of a block at most.
@@ -125,11 +128,13 @@ impl<'a> Subject<'a> {
                 _ => Claim::Gap,
             },
             bound: 0.0,
-            likelihood,
-            intercept: design.intercept(),
-            columns: (0..design.rows().columns()).map(column).collect(),
-            prior_mean: model.prior().mean().to_vec(),
-            prior_precision,
+            model: Model {
+                likelihood,
+                intercept: design.intercept(),
+                columns: (0..design.rows().columns()).map(column).collect(),
+                prior_mean: model.prior().mean().to_vec(),
+                prior_precision,
+            },
             rows,
             block_rows: block_rows.unwrap_or_else(usual),
             root: [0; 32],
@@ -180,11 +185,10 @@ impl<'a> Subject<'a> {
         let text = self.certify(guess)?.write();
         let words = |refusal: Refusal| refused(refusal.to_string());
         let certificate = Certificate::read(&text).map_err(words)?;
-        check_without_rows(&certificate).map_err(words)?;
-        let rows = Rows::new(&certificate);
+        check(&certificate, None).map_err(words)?;
         let one = |block: u64| -> Result<(), Error> {
             let bytes = again.block(block)?;
-            check_block(&rows, &certificate, block as usize, &bytes).map_err(words)
+            check_block(&certificate, block as usize, &bytes).map_err(words)
         };
         let both = |a: Result<(), Error>, b: Result<(), Error>| a.and(b);
         parallel::reduce(again.blocks() as usize, 1, &|k| one(k as u64), &both).transpose()?;
@@ -198,7 +202,8 @@ impl<'a> Subject<'a> {
 
     /// The certificate, and what follows from it before its claim is made a little larger.
     fn search(mut self, guess: Guess) -> Result<(Certificate, Proof), Error> {
-        requirements(&self.certificate_with_legal_hints()).map_err(|refusal| refused(refusal.to_string()))?;
+        let legal = self.certificate_with_legal_hints().requirements();
+        legal.map_err(|refusal| refused(refusal.to_string()))?;
         let mut last = String::new();
         for theta in THETAS {
             self.certificate.theta = theta;
@@ -211,7 +216,7 @@ impl<'a> Subject<'a> {
                 }
                 self.certificate.radius = radius;
                 let sought = self.attempt()?;
-                match prove(&self.certificate) {
+                match self.certificate.theorem() {
                     Ok(proof) if radius <= SMALL.max(1.2 * sought) => {
                         self.certificate.bound = proof.bound * MARGIN;
                         return Ok((self.certificate, proof));
@@ -256,9 +261,9 @@ impl<'a> Subject<'a> {
 
 /// Leaves room in the radii for a checker that rounds otherwise.
 pub fn widen(sums: &mut Sums) {
-    let trace: f64 = triangle(&sums.parts[1]).filter_map(|row| row.last()).sum();
-    sums.radii = sums.radii.map(|rad| RADII * rad);
-    sums.radii[2..].iter_mut().for_each(|rad| *rad += ROOM * trace);
+    let trace: f64 = triangle(&sums[1].parts).filter_map(|row| row.last()).sum();
+    sums.iter_mut().for_each(|sum| sum.rad *= RADII);
+    sums[2..].iter_mut().for_each(|sum| sum.rad += ROOM * trace);
 }
 
 /// A name without blanks: they, control characters and % become % and two hexadecimal digits per byte.

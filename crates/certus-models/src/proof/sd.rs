@@ -4,8 +4,8 @@
 
 use certus::{linalg, parallel};
 use certus_check::{
-    Block, Column, Group, Likelihood, Point, Refusal, SdCertificate, SdSums, Stated, check_sd, leaf,
-    prove_sd, root, sd_block, sd_requirements, triangle,
+    Block, Column, Group, Likelihood, Model, Point, Precision, Refusal, SdCertificate, SdSums, Stated, check,
+    leaf, root, triangle,
 };
 
 use super::sd_nodes::{Plain, PlainRow, find};
@@ -25,6 +25,13 @@ const RADIUS: f64 = 1e-7;
 /// How often the distance of the ends is doubled, at most.
 const DOUBLED: i32 = 12;
 
+/// Why an interval that a fit has proved may have no certificate.
+const NO_CURVATURE: &str = "at an end of the interval certus-check can prove no curvature of the objective in the \
+     coefficients, which bounds how far it can fall from the coefficients that are stated. This does not contradict the \
+     fit: its proof may take the curvature from the prior, or from wider parts of the groups' integrals, with rounding \
+     allowed for; a certificate counts each group between two nodes and every rounding error. Coefficients with a tighter \
+     prior have one";
+
 /// A row as it is exported.
 #[derive(Clone, Debug)]
 pub struct SdRow {
@@ -41,6 +48,8 @@ pub struct SdRow {
 /// A model whose sd is to be certified.
 pub struct SdSubject {
     certificate: SdCertificate,
+    /// The diagonal of J.
+    prior_diagonal: Vec<f64>,
     /// The groups, and their rows as bytes.
     groups: Vec<(Vec<PlainRow>, Vec<u8>)>,
 }
@@ -78,13 +87,10 @@ impl SdSubject {
             return Err(refused("a group has no rows"));
         }
         let [prior_mean, prior_diagonal] = prior;
+        let prior_precision = Precision::Diagonal(prior_diagonal.clone());
         let certificate = SdCertificate {
             between: [0.0; 2],
-            likelihood,
-            intercept,
-            columns,
-            prior_mean,
-            prior_diagonal,
+            model: Model { likelihood, intercept, columns, prior_mean, prior_precision },
             root: [0; 32],
             factor: Vec::new(),
             radius: RADIUS,
@@ -92,7 +98,7 @@ impl SdSubject {
             points: Vec::new(),
             blocks: Vec::new(),
         };
-        Ok(Self { certificate, groups })
+        Ok(Self { certificate, prior_diagonal, groups })
     }
 
     /// The rows, group after group.
@@ -110,10 +116,10 @@ impl SdSubject {
         let add = |a: Option<Plain>, b: Option<Plain>| Some(a?.plus(&b?));
         let mut sum = parallel::reduce(self.groups.len(), 8, &one, &add)??;
         for j in 0..d {
-            let away = beta[j] - c.prior_mean[j];
-            sum.value += 0.5 * c.prior_diagonal[j] * away * away;
-            sum.gradient[j] += c.prior_diagonal[j] * away;
-            sum.hessian[j * (d + 1)] += c.prior_diagonal[j];
+            let away = beta[j] - c.model.prior_mean[j];
+            sum.value += 0.5 * self.prior_diagonal[j] * away * away;
+            sum.gradient[j] += self.prior_diagonal[j] * away;
+            sum.hessian[j * (d + 1)] += self.prior_diagonal[j];
         }
         sum.value.is_finite().then_some(sum)
     }
@@ -181,7 +187,7 @@ impl SdSubject {
         let text = self.certify(start, sd, between)?.write();
         let certificate = SdCertificate::read(&text).map_err(words)?;
         let rows: Vec<u8> = self.rows().flatten().copied().collect();
-        check_sd(&certificate, Some(&mut &rows[..])).map_err(words)?;
+        check(&certificate, Some(&mut &rows[..])).map_err(words)?;
         Ok(certificate.between)
     }
 
@@ -221,7 +227,7 @@ impl SdSubject {
         }
         for _ in 0..3 {
             self.state(&mut out, &blocks)?;
-            let steep = hints(&mut out)?;
+            let steep = hints(&mut out, &self.prior_diagonal)?;
             let needed = 4.0 * steep / out.lambda;
             if needed <= out.radius {
                 break;
@@ -229,8 +235,8 @@ impl SdSubject {
             out.radius = 2.0 * needed;
         }
         let words = |refusal: Refusal| refused(refusal.to_string());
-        sd_requirements(&out).map_err(words)?;
-        prove_sd(&out).map_err(words)?;
+        out.requirements().map_err(words)?;
+        out.theorem().map_err(words)?;
         Ok(out)
     }
 
@@ -240,7 +246,7 @@ impl SdSubject {
         let one = |k: usize| {
             let bytes: Vec<u8> =
                 self.groups[blocks[k].clone()].iter().flat_map(|(_, bytes)| bytes).copied().collect();
-            let found = sd_block(fixed, k, &bytes).map_err(|refusal| refused(refusal.to_string()));
+            let found = fixed.sums(k, &bytes).map_err(|refusal| refused(refusal.to_string()));
             Ok::<_, Error>((leaf(&bytes), found?))
         };
         let mut all: Vec<Option<Result<_, Error>>> = (0..blocks.len()).map(|_| None).collect();
@@ -268,7 +274,7 @@ impl SdSubject {
 }
 
 /// λ, and how large the gradients can be, both with the room of the radii.
-fn hints(out: &mut SdCertificate) -> Result<f64, Error> {
+fn hints(out: &mut SdCertificate, prior_diagonal: &[f64]) -> Result<f64, Error> {
     let d = out.dim();
     let mut c = vec![0.0; d * d];
     for (i, row) in triangle(&out.factor).enumerate() {
@@ -290,8 +296,8 @@ fn hints(out: &mut SdCertificate) -> Result<f64, Error> {
         }
         for i in 0..d {
             for k in 0..d {
-                let own = c[i * d + k] * out.prior_diagonal[k];
-                gradient[i] += own * (out.points[end].mean[k] - out.prior_mean[k]);
+                let own = c[i * d + k] * prior_diagonal[k];
+                gradient[i] += own * (out.points[end].mean[k] - out.model.prior_mean[k]);
                 (0..d).for_each(|j| matrix[j * d + i] += own * c[j * d + k]);
             }
         }
@@ -301,7 +307,7 @@ fn hints(out: &mut SdCertificate) -> Result<f64, Error> {
         steep = steep.max(linalg::norm_squared(&gradient).sqrt() + rads[0]);
     }
     if lambda.is_nan() || lambda <= 0.0 {
-        return Err(refused("no curvature in the coefficients is proved at the ends of the interval"));
+        return Err(refused(NO_CURVATURE));
     }
     out.lambda = lambda;
     Ok(steep)

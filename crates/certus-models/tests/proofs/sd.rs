@@ -1,8 +1,6 @@
 //! Certificates about the sd of an effect: true ones of random models, and what can be wrong with them.
 
-use certus_check::{
-    Likelihood, Refusal, SdCertificate, check_sd, is_about_sd, leaf, prove_sd, root, sd_block, triangle,
-};
+use certus_check::{Likelihood, Refusal, SdCertificate, check, leaf, read, root, triangle};
 use certus_models::proof::{SdRow, SdSubject};
 
 use crate::Dice;
@@ -81,10 +79,10 @@ pub fn some_truth(dice: &mut Dice, width: f64, from_zero: bool) -> SdCase {
 impl SdCase {
     pub fn judge(&self) -> Result<(), Refusal> {
         let text = self.certificate.write();
-        assert!(is_about_sd(&text));
+        read(&text)?;
         let certificate = SdCertificate::read(&text)?;
         assert_eq!(certificate, self.certificate, "what is written is what is read");
-        check_sd(&certificate, Some(&mut &self.rows[..])).map(drop)
+        check(&certificate, Some(&mut &self.rows[..])).map(drop)
     }
 
     fn width(&self) -> usize {
@@ -106,7 +104,7 @@ impl SdCase {
             let rows: u64 = self.certificate.blocks[k].groups.iter().map(|group| group.rows).sum();
             let bytes = &self.rows[from..from + rows as usize * width];
             from += bytes.len();
-            let Ok(found) = sd_block(&self.certificate, k, bytes) else { continue };
+            let Ok(found) = self.certificate.sums(k, bytes) else { continue };
             let block = &mut self.certificate.blocks[k];
             block.hash = leaf(bytes);
             for (at, values) in found.values.iter().enumerate() {
@@ -180,7 +178,7 @@ pub const FLAWS: [Flaw; 18] = [
         }
     }),
     ("sd-other-likelihood", |case| {
-        case.certificate.likelihood = match case.certificate.likelihood {
+        case.certificate.model.likelihood = match case.certificate.model.likelihood {
             Likelihood::Logistic => Likelihood::Poisson,
             _ => Likelihood::Logistic,
         };
@@ -243,7 +241,7 @@ pub const FLAWS: [Flaw; 18] = [
         case.certificate.blocks[0].ends[0][1].parts[0] *= 1.000_001;
     }),
     ("sd-radius-too-small", |case| {
-        let proof = prove_sd(&case.certificate).unwrap();
+        let proof = case.certificate.theorem().unwrap();
         assert!(proof.iter().all(|margin| *margin > 0.0));
         case.certificate.radius *= 1e-9;
         case.coherent();

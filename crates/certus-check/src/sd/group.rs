@@ -1,7 +1,7 @@
 //! One group integrated out: −log ∫ e^{−ψ(u)} du, ψ(u) = Σ w φ(t + s u) + u²/2, and expectations under e^{−ψ}, by the
 //! trapezoidal rule with every error in a ball (docs/certificate-format.md, "The integral of a group").
 
-use crate::ball::{Ball, TINY, U, exp, two_sum, up};
+use crate::ball::{Ball, TINY, U, exp, log, log_one_plus, two_sum, up};
 use crate::block::SUMMED;
 
 /// The nodes of a group: origin + k·step for −below ≤ k ≤ above. Any legal numbers may be given.
@@ -59,35 +59,6 @@ const REACH: f64 = 0.1;
 /// At least −log cos(τ/2)/τ² for |τ| ≤ 2.
 const STRIP: f64 = 0.154;
 
-/// 2 atanh z for |z| ≤ 1/3 by 17 terms of its series: relative error below 6u beyond that of z.
-fn twice_atanh(z: f64) -> f64 {
-    let square = z * z;
-    let sum = (0..17).rev().fold(0.0, |sum, k| sum * square + 1.0 / f64::from(2 * k + 1));
-    2.0 * z * sum
-}
-
-/// log(1 + e) for 0 ≤ e ≤ 1, relative error below 8u.
-pub fn log_one_plus(e: f64) -> f64 {
-    twice_atanh(e / (2.0 + e))
-}
-
-/// The logarithm of a positive number.
-pub fn log(x: Ball) -> Ball {
-    let least = x.mid - x.rad;
-    if least.is_nan() || least < 1e-290 {
-        return Ball::new(0.0, f64::INFINITY);
-    }
-    // x = 2^k f with ½√2 < f < √2, about
-    let bits = x.mid.to_bits();
-    let (mut k, mut f) = ((bits >> 52) as i64 - 1023, f64::from_bits(bits << 12 >> 12 | 1023 << 52));
-    if f > std::f64::consts::SQRT_2 {
-        (k, f) = (k + 1, 0.5 * f);
-    }
-    let part = twice_atanh((f - 1.0) / (f + 1.0));
-    let of_two = Ball { mid: std::f64::consts::LN_2, rad: U };
-    of_two * k as f64 + Ball::new(part, up(8.0 * U * part.abs() + x.rad / least))
-}
-
 impl Nodes {
     fn legal(&self, rows: usize) -> bool {
         let grain = |x: f64| (x * GRAIN).fract() == 0.0;
@@ -133,6 +104,8 @@ pub fn integrate(rows: &[GroupRow], nodes: &Nodes, slopes: bool) -> Option<Integ
     let mut sums = vec![[0.0; 6]; count];
     let mut derivatives = vec![0.0; if slopes { count * rows.len() } else { 0 }];
     let mut inexact = vec![0.0f64; rows.len()];
+    let inner = [nodes.below - nodes.inner[0], nodes.below + nodes.inner[1]];
+    let mut curvatures = vec![f64::INFINITY; rows.len()];
     let (mut largest, mut spread) = (0.0f64, Ball::ZERO);
     for (i, row) in rows.iter().enumerate() {
         let (s, w) = (row.s.mid, row.weight);
@@ -146,7 +119,10 @@ pub fn integrate(rows: &[GroupRow], nodes: &Nodes, slopes: bool) -> Option<Integ
             if reach.is_nan() || reach > REACH {
                 return None;
             }
-            let [loss, slope, _, of_loss, of_slope] = row_at(row, t, reach);
+            let [loss, slope, curvature, of_loss, of_slope] = row_at(row, t, reach);
+            if inner.contains(&(k as u64)) {
+                curvatures[i] = curvatures[i].min(curvature);
+            }
             let (high, low) = two_sum(sum[0], w * loss);
             *sum = [
                 high,
@@ -208,25 +184,17 @@ pub fn integrate(rows: &[GroupRow], nodes: &Nodes, slopes: bool) -> Option<Integ
     if lost.is_nan() || lost > 0.1 {
         return None;
     }
-    let inner = [nodes.below - nodes.inner[0], nodes.below + nodes.inner[1]];
     for (i, row) in rows.iter().enumerate() {
         let own = derivatives[i * count..][..count].iter().zip(&terms);
         let mean = own.map(|(slope, term)| slope * term.mid).sum::<f64>() / sum.mid;
         let rad = row.trials * (lost + (count as f64 + 8.0) * U) + 1.2 * inexact[i];
         out.slopes.push(Ball::new(mean, up(rad)) * row.weight);
-        let curvature = |k: u64| {
-            let u = nodes.at(k);
-            let t = row.s.mid * u + row.t.mid;
-            let reach = row.t.rad + row.s.rad * u.abs() + 2.0 * U * (row.s.mid * u).abs() + U * t.abs();
-            row_at(row, t, up(reach))[2]
-        };
-        let least = curvature(inner[0]).min(curvature(inner[1])) * row.weight * (1.0 - 4.0 * U);
-        out.curvatures.push(least.max(0.0));
+        out.curvatures.push((curvatures[i] * row.weight * (1.0 - 4.0 * U)).max(0.0));
     }
     // ∫ beyond a node is at most the term over the slope
     let outside = |k: u64, outward: f64| terms[k as usize] / (slope(k) * outward).lower().max(0.0);
     let outside = (outside(inner[0], -1.0) + outside(inner[1], 1.0)) / whole;
-    let inside = (one - outside).lower();
-    out.inside = if inside > 0.0 { inside } else { 0.0 };
+    // of NaN, 0
+    out.inside = (one - outside).lower().max(0.0);
     Some(out)
 }
