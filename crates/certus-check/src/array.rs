@@ -1,8 +1,7 @@
 //! Vectors and matrices that are known within a radius (docs/certificate-format.md, "Matrices of section 5").
 
 use crate::ball::{Ball, U, up};
-use crate::model::Model;
-use crate::rule::Stated;
+use crate::stated::Stated;
 use crate::text::triangle;
 
 /// A vector, or a full square matrix row by row, that is known within `rad` in the Euclidean norm.
@@ -63,7 +62,7 @@ impl Array {
     }
 
     /// The same symmetric matrix with equal numbers on both sides of the diagonal.
-    fn symmetric(mut self, d: usize) -> Self {
+    pub(crate) fn symmetric(mut self, d: usize) -> Self {
         // both entries are within their radii of the same number
         for i in 0..d {
             for j in 0..i {
@@ -133,20 +132,4 @@ pub(crate) fn total<'a>(stated: impl Iterator<Item = &'a Stated>, d: usize, is_m
     }
     array.rad = up(array.rad + rad.upper());
     array
-}
-
-/// C′J(m − μ₀) and C′JC.
-pub(crate) fn prior(model: &Model, mean: &[f64], factor: &[f64]) -> (Array, Array) {
-    let d = mean.len();
-    let entry = |i: usize, j: usize| factor[i * (i + 1) / 2 + j];
-    // C′J times a vector
-    let times = |v: Vec<Ball>| -> Vec<Ball> {
-        let v = model.prior_precision.times(&v);
-        (0..d).map(|j| (j..d).fold(Ball::ZERO, |sum, i| sum + v[i] * entry(i, j))).collect()
-    };
-    let moved = mean.iter().zip(&model.prior_mean).map(|(m, prior)| Ball::exact(*m) - *prior);
-    let slope = times(moved.collect());
-    let column = |j: usize| (0..d).map(|i| if i < j { Ball::ZERO } else { entry(i, j).into() }).collect();
-    let columns: Vec<Ball> = (0..d).flat_map(|j| times(column(j))).collect();
-    (Array::of(&slope), Array::of(&columns).symmetric(d))
 }

@@ -6,9 +6,10 @@ use std::cell::RefCell;
 use crate::array::{Array, dot, full, least_eigenvalue};
 use crate::ball::{Ball, LARGE, TINY, U, two_sum, up};
 use crate::model::{Column, require};
+use crate::refusal::Refusal;
 use crate::rule::Rule;
 use crate::sha256::{Hash, hex};
-use crate::text::{Lines, Refusal, triangle};
+use crate::text::{Lines, triangle};
 
 /// Rows, columns and variance parameters at most.
 const ROWS: u64 = 600;

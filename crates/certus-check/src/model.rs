@@ -3,8 +3,9 @@
 use crate::array::{Array, least_eigenvalue};
 use crate::ball::{Ball, LARGE};
 use crate::moments::Likelihood;
+use crate::refusal::Refusal;
 use crate::sha256::{Hash, hex};
-use crate::text::{Lines, Refusal};
+use crate::text::Lines;
 
 /// Coefficients beyond this are not checked.
 const DIMENSION: usize = 512;
@@ -160,4 +161,20 @@ pub(crate) fn require(list: &[(bool, &str)]) -> Result<(), Refusal> {
         None => Ok(()),
         Some((_, what)) => Err(Refusal::NotProved(format!("the theorem requires that {what}"))),
     }
+}
+
+/// C′J(m − μ₀) and C′JC.
+pub(crate) fn prior(model: &Model, mean: &[f64], factor: &[f64]) -> (Array, Array) {
+    let d = mean.len();
+    let entry = |i: usize, j: usize| factor[i * (i + 1) / 2 + j];
+    // C′J times a vector
+    let times = |v: Vec<Ball>| -> Vec<Ball> {
+        let v = model.prior_precision.times(&v);
+        (0..d).map(|j| (j..d).fold(Ball::ZERO, |sum, i| sum + v[i] * entry(i, j))).collect()
+    };
+    let moved = mean.iter().zip(&model.prior_mean).map(|(m, prior)| Ball::exact(*m) - *prior);
+    let slope = times(moved.collect());
+    let column = |j: usize| (0..d).map(|i| if i < j { Ball::ZERO } else { entry(i, j).into() }).collect();
+    let columns: Vec<Ball> = (0..d).flat_map(|j| times(column(j))).collect();
+    (Array::of(&slope), Array::of(&columns).symmetric(d))
 }

@@ -1,14 +1,9 @@
-//! What the rules of all claims have in common: the hash tree, and what a block states.
+//! What the rules of all claims have in common: the hash tree, and what is done with blocks of rows.
 
 use std::io::Read;
 
-use crate::ball::Ball;
-use crate::draws::DrawsCertificate;
-use crate::gap::Certificate;
-use crate::mixed::MixedCertificate;
-use crate::sd::SdCertificate;
+use crate::refusal::Refusal;
 use crate::sha256::{Hash, leaf, root};
-use crate::text::{Lines, Refusal};
 
 /// A certificate of any claim, read and legal.
 pub trait Rule {
@@ -20,16 +15,6 @@ pub trait Rule {
 
     /// If all blocks are as stated: the sentence that is proved, and what else follows.
     fn prove(&self) -> Result<[String; 2], Refusal>;
-}
-
-/// Reads a certificate of any claim that is known.
-pub fn read(text: &str) -> Result<Box<dyn Rule>, Refusal> {
-    match Lines::begin(text)?.1 {
-        crate::sd::CLAIM => Ok(Box::new(SdCertificate::read(text)?)),
-        crate::mixed::CLAIM => Ok(Box::new(MixedCertificate::read(text)?)),
-        crate::draws::CLAIM => Ok(Box::new(DrawsCertificate::read(text)?)),
-        _ => Ok(Box::new(Certificate::read(text)?)),
-    }
 }
 
 /// Checks a certificate, with all of its rows or without any: what it proves, and what else follows.
@@ -73,38 +58,5 @@ fn fill(input: &mut impl Read, length: u64, bytes: &mut Vec<u8>) -> Result<(), R
         Ok(found) if found as u64 == length => Ok(()),
         Ok(_) => Err(Refusal::NotProved("there are fewer rows than the certificate states".into())),
         Err(error) => Err(Refusal::NotCheckable(format!("the rows cannot be read: {error}"))),
-    }
-}
-
-/// A vector, or a symmetric matrix by its lower triangle row by row, within a radius in the Euclidean norm.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Stated {
-    /// The numbers.
-    pub parts: Vec<f64>,
-    /// The radius.
-    pub rad: f64,
-}
-
-impl Stated {
-    /// Checks that all members of this, which was computed, are within the radius of what is stated.
-    pub(crate) fn agrees(&self, stated: &Self, d: usize, what: &str) -> Result<(), Refusal> {
-        let apart: Vec<Ball> =
-            self.parts.iter().zip(&stated.parts).map(|(a, b)| Ball::exact(*a) - *b).collect();
-        // entries of a triangle off its diagonal count twice
-        let (is_matrix, once) = (apart.len() > d, |sum: Ball, x: &Ball| sum + *x * *x);
-        let mut square = apart.iter().fold(Ball::ZERO, once);
-        if is_matrix {
-            square =
-                (0..d).fold(square * 2.0, |sum, i| sum - apart[i * (i + 3) / 2] * apart[i * (i + 3) / 2]);
-        }
-        let apart = (square.sqrt() + self.rad).upper();
-        // NaN is not below anything
-        if apart <= stated.rad {
-            return Ok(());
-        }
-        let rad = stated.rad;
-        Err(Refusal::NotProved(format!(
-            "{what} is not proved to be within {rad:e} of what is stated (but within {apart:e})"
-        )))
     }
 }

@@ -1,29 +1,12 @@
 //! The text of certificates: one `key values…` per line in a fixed order (docs/certificate-format.md).
 
 use crate::ball::LARGE;
-use crate::rule::Stated;
+use crate::refusal::Refusal;
 use crate::sha256::Hash;
+use crate::stated::Stated;
 
 /// The first word of every certificate.
 pub(crate) const HEADER: &str = "certus-proof";
-
-/// Why something is not proved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// It is outside of what this checker knows.
-    NotCheckable(String),
-    /// It is inside, and something does not hold.
-    NotProved(String),
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NotCheckable(why) => write!(f, "not checkable: {why}"),
-            Self::NotProved(why) => write!(f, "not proved: {why}"),
-        }
-    }
-}
 
 /// The rows of a lower triangle.
 pub fn triangle(all: &[f64]) -> impl Iterator<Item = &[f64]> {

@@ -5,9 +5,9 @@ use crate::gap::{Certificate, SUMS};
 use crate::mixed::{CLAIM as MIXED, MixedCertificate};
 use crate::model::{Model, Precision};
 use crate::moments::Likelihood;
-use crate::rule::Stated;
 use crate::sd::{CLAIM, Nodes, POINTS, SdCertificate};
 use crate::sha256::hex;
+use crate::stated::Stated;
 use crate::text::{HEADER, triangle};
 
 /// Lines of a certificate.

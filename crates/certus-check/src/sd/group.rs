@@ -2,7 +2,7 @@
 //! trapezoidal rule with every error in a ball (docs/certificate-format.md, "The integral of a group").
 
 use crate::ball::{Ball, TINY, U, exp, log, log_one_plus, two_sum, up};
-use crate::block::SUMMED;
+use crate::gap::block::SUMMED;
 
 /// The nodes of a group: origin + k·step for −below ≤ k ≤ above. Any legal numbers may be given.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

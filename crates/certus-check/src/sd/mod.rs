@@ -7,14 +7,16 @@ mod text;
 pub use group::{GroupRow, Integral, Nodes, integrate};
 pub(crate) use text::CLAIM;
 
-use crate::array::{Array, least_eigenvalue, prior, total};
+use crate::array::{Array, least_eigenvalue, total};
 use crate::ball::{Ball, TINY, U, up};
-use crate::block::{Frame, SUMMED};
 use crate::gap::BLOCK_ROWS;
-use crate::model::{Model, last, require};
-use crate::rule::{Rule, Stated};
+use crate::gap::block::{Frame, SUMMED};
+use crate::model::{Model, last, prior, require};
+use crate::refusal::Refusal;
+use crate::rule::Rule;
 use crate::sha256::Hash;
-use crate::text::{Refusal, triangle};
+use crate::stated::Stated;
+use crate::text::triangle;
 
 /// Coefficients and an sd.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,8 @@
 use super::{Block, Group, Nodes, POINTS, Point, SdCertificate};
 use crate::model::Model;
 use crate::moments::Likelihood;
-use crate::text::{Lines, Refusal};
+use crate::refusal::Refusal;
+use crate::text::Lines;
 
 pub(crate) const CLAIM: &str = "sd-interval";
 

@@ -1,14 +1,18 @@
 //! The rule for the gap: the certificate, and the inequalities of the theorem from the sums of all blocks
 //! (docs/certificate-format.md, sections 2 and 5).
 
-use crate::array::{Array, full, least_eigenvalue, prior, total};
+pub(crate) mod block;
+pub(crate) mod posterior;
+
+use self::block::Rows;
+use crate::array::{Array, full, least_eigenvalue, total};
 use crate::ball::{Ball, U, up};
-use crate::block::Rows;
-use crate::model::{Model, require};
-use crate::posterior;
-use crate::rule::{Rule, Stated};
+use crate::model::{Model, prior, require};
+use crate::refusal::Refusal;
+use crate::rule::Rule;
 use crate::sha256::Hash;
-use crate::text::{Lines, Refusal, triangle};
+use crate::stated::Stated;
+use crate::text::{Lines, triangle};
 
 /// What is claimed of the stated Gaussian q.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

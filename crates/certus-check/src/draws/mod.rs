@@ -1,17 +1,21 @@
 //! The rule for means and sds of the posterior from draws (docs/certificate-format.md, sections 13 to 15): importance
 //! weights of repeatable draws of q, with a bound of the tail of the weights. The claim holds with a probability.
 
+mod normals;
+
 use std::cell::RefCell;
 
-use crate::array::{Array, dot, prior};
+use self::normals::{Normals, birnbaum, density};
+use crate::array::{Array, dot};
 use crate::ball::{Ball, U, exp, log, log_one_plus, up};
-use crate::block::Frame;
+use crate::gap::block::Frame;
 use crate::gap::rows_and_blocks;
-use crate::model::{Model, last, require};
+use crate::model::{Model, last, prior, require};
 use crate::moments::Likelihood;
+use crate::refusal::Refusal;
 use crate::rule::Rule;
 use crate::sha256::{Hash, sha256};
-use crate::text::{Lines, Refusal, triangle};
+use crate::text::{Lines, triangle};
 
 /// Pairs times coefficients, or times directions, at most.
 const NUMBERS: u64 = 1 << 24;
@@ -121,51 +125,6 @@ fn loss(likelihood: Likelihood, y: f64, trials: f64, t: Ball) -> [Ball; 2] {
     }
 }
 
-/// The normal density.
-fn density(x: Ball) -> Ball {
-    (-(x * x * 0.5)).exp() * Ball { mid: 0.398_942_280_401_432_7, rad: U }
-}
-
-/// Birnbaum's h with Q(x) ≥ γ(x) h, x ≥ 0.
-fn birnbaum(x: Ball) -> Ball {
-    Ball::exact(2.0) / (x + (x * x + 4.0).sqrt())
-}
-
-/// Independent standard normals: the polar method, from SHA-256 in counter mode.
-struct Normals {
-    seed: Hash,
-    count: u64,
-    left: Option<Ball>,
-}
-
-impl Normals {
-    fn next(&mut self) -> Result<Ball, Refusal> {
-        if let Some(left) = self.left.take() {
-            return Ok(left);
-        }
-        loop {
-            let hash = sha256(&[&self.seed, &self.count.to_le_bytes()]);
-            self.count += 1;
-            let v = [0, 16].map(|from| {
-                let bits = hash[from..from + 16].iter().fold(0u128, |sum, byte| sum << 8 | u128::from(*byte));
-                // (2k + 1)/2¹²⁸ − 1, whose further bits are not known
-                let v = (bits ^ (1 << 127)) as i128 as f64 / 2f64.powi(127);
-                Ball::new(v, up(U * v.abs() + 2f64.powi(-127)))
-            });
-            let s = v[0] * v[0] + v[1] * v[1];
-            if s.lower() >= 1.0 {
-                continue;
-            }
-            if s.upper() >= 1.0 {
-                return Err(Refusal::NotProved("a draw is too close to the circle".into()));
-            }
-            let f = (-log(s) * 2.0 / s).sqrt();
-            self.left = Some(v[1] * f);
-            return Ok(v[0] * f);
-        }
-    }
-}
-
 /// The interval of an expectation from independent variables between two numbers, each end wrong with probability
 /// 2e^{−log} at most (Maurer and Pontil).
 fn interval(values: &[Ball], range: Ball, log: Ball) -> [f64; 2] {
@@ -225,7 +184,7 @@ impl DrawsCertificate {
         }
         let seed = lines.hash("seed")?;
         // what was chosen before the draws were known
-        let above = text.find("\nseed ").map(|at| sha256(&[text[..=at].as_bytes()]));
+        let above = text.find("\nseed ").map(|at| sha256(&[&text.as_bytes()[..=at]]));
         if above != Some(seed) {
             return Err(Refusal::NotProved("the seed is not the hash of what is above it".into()));
         }

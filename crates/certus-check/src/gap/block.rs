@@ -4,8 +4,9 @@ use crate::ball::{Ball, TINY, U, two_sum, up};
 use crate::gap::{Certificate, Sums};
 use crate::model::{Model, last};
 use crate::moments::Quadrature;
-use crate::rule::Stated;
-use crate::text::{Refusal, triangle};
+use crate::refusal::Refusal;
+use crate::stated::Stated;
+use crate::text::triangle;
 
 /// Sums of up to 2²⁰ nonnegative numbers are wrong by less than this part of themselves.
 pub(crate) const SUMMED: f64 = 1.0 + 1e-9;

@@ -3,7 +3,7 @@
 
 use crate::gap::{Certificate, Claim, Proof};
 use crate::moments::Likelihood;
-use crate::text::Refusal;
+use crate::refusal::Refusal;
 
 /// What a claim requires of the model.
 pub(crate) fn requirements(certificate: &Certificate) -> Result<(), Refusal> {
