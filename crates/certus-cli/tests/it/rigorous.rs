@@ -116,7 +116,7 @@ fn the_posterior_has_a_certificate() {
     let json = std::fs::read_to_string(out.join("fit.json")).unwrap();
     let record = serde_json::from_str::<serde_json::Value>(&json).unwrap();
     let certificate = certus_check::DrawsCertificate::read(&text).unwrap();
-    let printed = record["coefficients"].as_array().unwrap();
+    let printed = record["parameters"].as_array().unwrap();
     assert_eq!(printed.len(), certificate.directions.len());
     for (printed, direction) in printed.iter().zip(&certificate.directions) {
         assert_eq!(printed["name"], direction.name);
