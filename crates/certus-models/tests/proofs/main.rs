@@ -446,6 +446,10 @@ fn both_checkers_judge_a_small_corpus() {
     both_checkers(Rule::Gap, FLAWS.len() + 1);
     both_checkers(Rule::Sd, sd::FLAWS.len());
     both_checkers(Rule::Draws, draws::FLAWS.len());
+}
+
+#[test]
+fn both_checkers_judge_certificates_of_variances() {
     both_checkers(Rule::Mixed, mixed::FLAWS.len());
 }
 
