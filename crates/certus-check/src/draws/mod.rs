@@ -394,8 +394,8 @@ impl Rule for DrawsCertificate {
             claims += &format!("; the mean of {name} is between {m}, its sd between {s}");
         }
         let sentence = format!(
-            "with probability {} (of {} pairs of draws) KL(posterior ‖ q) is at most {:e} nats{claims}; {} with the stated \
-             prior.",
+            "with probability {} (of {} pairs of draws) KL(posterior ‖ q) is at most {:e} nats{claims}; {} with \
+             the stated prior.",
             1.0 - self.delta,
             self.pairs,
             self.divergence,
