@@ -356,8 +356,8 @@ impl Rule for MixedCertificate {
             claims += &format!("; {name} is between {low:e} and {high:e}");
         }
         let sentence = format!(
-            "the {} of the linear mixed model with {} terms of {} rows (SHA-256 {}) on {} coefficients has a strict local \
-             maximum{claims}.",
+            "the {} of the linear mixed model with {} terms of {} rows (SHA-256 {}) on {} coefficients has a strict \
+             local maximum{claims}.",
             if self.restricted { "restricted likelihood (REML)" } else { "likelihood (ML)" },
             self.terms.len(),
             self.rows,

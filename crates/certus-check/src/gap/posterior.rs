@@ -40,7 +40,8 @@ pub(crate) fn errors(certificate: &Certificate, proof: &Proof) -> String {
         Claim::LinearPosterior => "the posterior",
     };
     format!(
-        "the bound that follows from the sums is {:e} nats; of every linear combination of the coefficients, {whose} has the mean within {:e} of the stated sd, and the \
+        "the bound that follows from the sums is {:e} nats; of every linear combination of \
+         the coefficients, {whose} has the mean within {:e} of the stated sd, and the \
          sd within the part {:e} of it",
         proof.bound,
         proof.mean_error(),

@@ -226,8 +226,8 @@ impl Rule for SdCertificate {
         let least = self.theorem()?.into_iter().fold(f64::INFINITY, f64::min);
         let [rows, groups] = self.counts();
         let sentence = format!(
-            "the {} of the coefficients and the sd of one effect of {groups} groups has a local maximum at an sd between \
-             {:e} and {:e}, {}.",
+            "the {} of the coefficients and the sd of one effect of {groups} groups has a local maximum at an sd \
+             between {:e} and {:e}, {}.",
             self.model.objective(),
             self.between[0],
             self.between[1],

@@ -147,7 +147,8 @@ fn plan(out: &mut DrawsCertificate, pilot: &[(Ball, f64)]) -> Result<(), Error> 
             }
         }
     }
-    let none = "the weights of its posterior have no tail that is proved: q is too far from it, or there are too few draws";
+    let none = "the weights of its posterior have no tail that is proved: q is too far from it, or there are \
+                too few draws";
     let (_, growth, cap) = best.ok_or_else(|| refused(none))?;
     (out.growth, out.cap) = (growth, cap);
     Ok(())
