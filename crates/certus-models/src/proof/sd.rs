@@ -29,8 +29,8 @@ const DOUBLED: i32 = 12;
 const NO_CURVATURE: &str = "at an end of the interval certus-check can prove no curvature of the objective in the \
      coefficients, which bounds how far it can fall from the coefficients that are stated. This does not contradict \
      the fit: its proof may take the curvature from the prior, or from wider parts of the groups' integrals, with \
-     rounding allowed for; a certificate counts each group between two nodes and every rounding error. Coefficients with a \
-     tighter prior have one";
+     rounding allowed for; a certificate counts each group between two nodes and every rounding error. \
+     Coefficients with a tighter prior have one";
 
 /// A row as it is exported.
 #[derive(Clone, Debug)]
