@@ -2,7 +2,9 @@
 """Checks a certificate of certus, from docs/certificate-format.md alone; standard library only.
 
     check_certificate.py FILE.proof FILE.rows     exit codes: 0 proved, 1 not proved, 2 not checkable
-    check_certificate.py --corpus DIRECTORY       judges true-*.proof and false-*.proof; 1 if one is judged wrongly
+    check_certificate.py --corpus DIRECTORY [SECONDS]
+        judges true-NUMBER-*.proof and false-NUMBER-*.proof in the order of their numbers, until so many seconds of
+        processor time are over; 1 if one is judged wrongly
 
 Section 5 of the document is computed in exact rational numbers. Rows are summed in decimals of 50 digits; wherever these
 are not exact, 1e-28 of the sizes involved is allowed for, which is 10^15 times more than their rounding errors: fewer
@@ -13,6 +15,7 @@ import hashlib
 import math
 import struct
 import sys
+import time
 from decimal import Decimal, getcontext
 from fractions import Fraction
 from pathlib import Path
@@ -138,7 +141,8 @@ def read(text):
     """Section 2."""
     lines = Lines(text)
     p = {}
-    require(all(c in " \t\r\n" or not (c.isspace() or category(c) == "Cc") for c in text), "only spaces and tabs are blanks")
+    blank = (c for c in text.replace("\r\n", "\n") if c.isspace() or category(c) == "Cc")
+    require(all(c in " \t\n" for c in blank), "only spaces and tabs are blanks")
     version = lines.words("certus-proof")
     require(len(version) > 0, "no version")
     if version != ["1"]:
@@ -562,9 +566,10 @@ def integral_of(rows, origin, step, height, below, above, inner):
     largest = max(abs(row["s"]) for row in rows)
     require(largest * height <= 2, "the strip is too high")
     loss = Decimal("0.154") * height**2 * sum(row["w"] * row["n"] * row["s"] ** 2 for row in rows) + height**2 / 2
-    lean = abs(slope[below]) + wrong
+    # at the best node, relative to e^-psi at the origin
+    growth = min((abs(q) + wrong) ** 2 / 2 - x for q, x in zip(slope, psi)) + psi[below]
     turns = TWO_PI * height / step
-    strip = 2 * TWO_PI.sqrt() * (loss + lean**2 / 2 + wrong).exp() / (turns.exp() - 1) * (1 + SMALL)
+    strip = 2 * TWO_PI.sqrt() * (loss + growth + 2 * wrong).exp() / (turns.exp() - 1) * (1 + SMALL)
     tails = Decimal(0)
     for k, outward in ((0, -1), (-1, 1)):
         down = outward * slope[k] - wrong
@@ -922,7 +927,9 @@ def check_draws(p, rows):
         low, high = interval(even, (rad + most * off * 2) * xi * xi, max(square, most - 1) + max(dec(1), (most - 1) * square))
         f_low, f_high = (1 + x for x in ratio(low - t_0 - e_2, high + (most - 1) * e_2 + t_2))
         far, near = max(abs(e_low), abs(e_high)), max(e_low, -e_high, dec(0))
-        sds = [norm * max(dec(0), x).sqrt() for x in (f_low - far * far, f_high - near * near)]
+        # the differences lose digits
+        variances = (f_low - far * far - SMALL * (1 + far * far), f_high - near * near + SMALL * (1 + near * near))
+        sds = [norm * max(dec(0), x).sqrt() for x in variances]
         centre = sum(Fraction(x) * Fraction(m) for x, m in zip(weights_of, p["mean"]))
         centre = dec(centre.numerator) / dec(centre.denominator)
         ends = [centre + norm * x for x in (e_low, e_high)] + sds
@@ -966,23 +973,39 @@ class Wide:
         a, b = self.norm(), other.norm()
         return at, a * other.rad + self.rad * b + self.rad * other.rad + SMALL * a * b
 
-    def inverse(self):
-        """R (I - E)^-1 with E = I - A R for a rounded inverse R."""
-        n = len(self.rows)
-        left = [[float(x) for x in row] + [float(i == j) for j in range(n)] for i, row in enumerate(self.rows)]
-        for k in range(n):
-            require(left[k][k] != 0, "a matrix is singular")
-            left[k] = [x / left[k][k] for x in left[k]]
-            for i in range(n):
-                if i != k and left[i][k] != 0:
-                    times = left[i][k]
-                    left[i] = [x - times * y for x, y in zip(left[i], left[k])]
-        require(all(abs(x) < math.inf for row in left for x in row), "a matrix is singular")
-        r = Wide([[Decimal(x) for x in row[n:]] for row in left])
-        one = Wide([[Decimal(int(i == j)) for j in range(n)] for i in range(n)])
-        wrong = one.plus(-1, self.times(r)).size()
-        require(wrong < Decimal("0.9"), "a matrix is not proved to be regular")
-        return Wide(r.rows, r.norm() * wrong / (1 - wrong) * (1 + SMALL))
+    def near_one(self):
+        """The inverses of matrices near I: with I + E and |E| <= e < 1 they are within e/(1 - e) of I."""
+        one = identity(len(self.rows))
+        wrong = self.plus(-1, one).size()
+        require(wrong < Decimal("0.9"), "a matrix is not proved to be positive definite")
+        return Wide(one.rows, wrong / (1 - wrong) * (1 + SMALL))
+
+
+def identity(n):
+    return Wide([[Decimal(int(i == j)) for j in range(n)] for i in range(n)])
+
+
+def whitening(matrix):
+    """T with T A T' near I, the inverse of the Cholesky factor of A, in ordinary arithmetic."""
+    n = len(matrix.rows)
+    a = [[float(x) for x in row] for row in matrix.rows]
+    low, out = [], []
+    for i in range(n):
+        row = []
+        for j in range(i):
+            row.append((a[i][j] - sum(x * y for x, y in zip(row, low[j]))) / low[j][j])
+        left = a[i][i] - sum(x * x for x in row)
+        require(0 < left < math.inf, "V or X'V^-1 X is not proved to be positive definite")
+        row.append(math.sqrt(left))
+        low.append(row)
+        turned = [0.0] * i + [1.0] + [0.0] * (n - i - 1)
+        for times, other in zip(row, out):
+            if times:
+                turned = [x - times * y for x, y in zip(turned, other)]
+        out.append([x / row[i] for x in turned])
+    require(all(abs(x) < math.inf for row in out for x in row), "a matrix is singular")
+    require(all(out[i][i] > 0 for i in range(n)), "a matrix is singular")
+    return Wide([[Decimal(x) for x in row] for row in out])
 
 
 def read_mixed(lines, p):
@@ -1035,7 +1058,7 @@ def check_mixed(p, data):
     require(hashlib.sha256(b"\x00" + data).digest() == p["root"], "another root")
     values = [struct.unpack_from(f"<{width}d", data, 8 * width * row) for row in range(n)]
     require(all(abs(v) <= 1e50 for row in values for v in row), "a row has a number that it must not have")
-    if any(abs(v) > 1e9 for row in values for v in row) or n > 150:
+    if any(abs(v) > 1e9 for row in values for v in row) or n > 300:
         raise NotCheckable("too many rows, or numbers that are too large, for decimals")
     values = [[Decimal(v) for v in row] for row in values]
     ones = [Decimal(1)] if p["intercept"] else []
@@ -1043,51 +1066,46 @@ def check_mixed(p, data):
     x = Wide([ones + [(v - centre) / scale for v, (centre, scale) in zip(row, columns)] for row in values])
     x.rad = SMALL * (x.norm() + sum(abs(centre / scale) for centre, scale in columns) * n)
     y = Wide([[row[-1]] for row in values])
-    g, at = [Wide([[Decimal(int(i == j)) for j in range(n)] for i in range(n)])], len(columns)
+    z, at = [], len(columns)
     for _, effects in p["terms"]:
-        for i in range(effects):
-            for j in range(i + 1):
-                rows = []
-                for a in values:
-                    u, v = a[at + 1 + i], a[at + 1 + j]
-                    others = ((b[at] == a[at], b[at + 1 + i], b[at + 1 + j]) for b in values)
-                    rows.append([(u * d if i == j else u * e + v * d) if same else Decimal(0) for same, d, e in others])
-                g.append(Wide(rows))
-                g[-1].rad = SMALL * g[-1].norm()
+        groups = sorted({row[at] for row in values})
+        z.append([Wide([[row[at + 1 + i] if row[at] == g else Decimal(0) for g in groups] for row in values]) for i in range(effects)])
         at += 1 + effects
     theta = [Decimal(t) for t in p["estimate"]]
 
-    def combined(factors):
+    def parts(t):
+        """T G T' for every parameter; G with T = I where there is none."""
+        out = [t.times(t.transposed()) if t else identity(n)]
+        for term in z:
+            own = [t.times(one) if t else one for one in term]
+            for i, j in ((i, j) for i in range(len(own)) for j in range(i + 1)):
+                half = own[i].times(own[j].transposed())
+                out.append(half if i == j else half.plus(1, half.transposed()))
+        return out
+
+    def combined(factors, matrices):
         total = Wide([[Decimal(0)] * n for _ in range(n)])
-        for factor, matrix in zip(factors, g):
+        for factor, matrix in zip(factors, matrices):
             total = total.plus(factor, matrix) if factor else total
         return total
 
-    v = combined(theta)
-    w = [combined([Decimal(p["factor"][i][j]) if i >= j else Decimal(0) for i in range(k)]) for j in range(k)]
+    # the frame in which V is near I and X'X near I; F changes by a constant
+    t = whitening(combined(theta, parts(None)))
+    turned = t.times(x)
+    m = whitening(turned.transposed().times(turned)).transposed()
+    ortho = turned.times(m)
+    # P X = 0, so that any residuals do for y
+    b = m.times(ortho.transposed().times(t.times(y)))
+    residuals = t.times(y.plus(-1, x.times(Wide(b.rows))))
+    g = parts(t)
+    v = combined(theta, g)
+    w = [combined([Decimal(p["factor"][i][j]) if i >= j else Decimal(0) for i in range(k)], g) for j in range(k)]
 
     def solved(v):
-        # a factorisation in decimals, and what it leaves
-        low = [[Decimal(0)] * n for _ in range(n)]
-        for j in range(n):
-            for i in range(j, n):
-                left = v.rows[i][j] - (theta[0] / 2 if i == j else 0) - sum(a * b for a, b in zip(low[i][:j], low[j][:j]))
-                if i == j:
-                    require(left > 0, "V is not proved to be positive definite")
-                    low[j][j] = left.sqrt()
-                else:
-                    low[i][j] = left / low[j][j]
-        factor = Wide(low)
-        shifted = Wide(v.rows, v.rad).plus(-theta[0] / 2, g[0])
-        wrong = shifted.plus(-1, factor.times(factor.transposed())).size()
-        require(wrong < theta[0] / 2, "V is not proved to be positive definite")
-        inverse = v.inverse()
-        vx = inverse.times(x)
-        m = x.transposed().times(vx).inverse()
+        inverse = v.near_one()
+        vx = Wide(ortho.rows, (ortho.rad + inverse.rad * ortho.size()) * (1 + SMALL))
+        m = ortho.transposed().times(vx).near_one()
         projected = inverse.plus(-1, vx.times(m).times(vx.transposed()))
-        # P X = 0, so that any residuals do for y
-        b = m.times(vx.transposed().times(y))
-        residuals = y.plus(-1, x.times(Wide(b.rows)))
         return (projected if p["criterion"] == "reml" else inverse), projected, projected.times(residuals)
 
     q, _, py = solved(v)
@@ -1139,7 +1157,11 @@ def check(text, rows):
 def judge(proof):
     """0, 1 or 2, and a sentence."""
     try:
-        p, bound = check(proof.read_text(encoding="utf-8"), proof.with_suffix(".rows").read_bytes())
+        # not read_text, which changes line ends
+        text = proof.read_bytes().decode("utf-8", "strict")
+        p, bound = check(text, proof.with_suffix(".rows").read_bytes())
+    except UnicodeDecodeError:
+        return 1, "not proved: the file is not UTF-8"
     except NotProved as why:
         return 1, f"not proved: {why}"
     except NotCheckable as why:
@@ -1164,7 +1186,7 @@ def judge(proof):
             for (name, _), (a, b, c, e) in zip(p["directions"], p["moments"])
         )
         return 0, (
-            f"proved: with probability {1 - p['delta']!r} (of {p['pairs']} pairs of draws) KL(posterior || q) is at most "
+            f"proved: with a probability of at least 1 - {p['delta']!r} (of {p['pairs']} pairs of draws) KL(posterior || q) is at most "
             f"{p['divergence']!r} nats; {'; '.join(names)}; for the {p['likelihood']} regression of {p['rows']} rows "
             f"(SHA-256 {p['root'].hex()}) on {p['d']} coefficients with the stated prior."
         )
@@ -1179,9 +1201,13 @@ def judge(proof):
     )
 
 
-def corpus(directory):
-    counts, wrong = {}, 0
-    for proof in sorted(Path(directory).glob("*.proof")):
+def corpus(directory, seconds):
+    counts, wrong, judged = {}, 0, 0
+    proofs = sorted(Path(directory).glob("*.proof"), key=lambda proof: (proof.stem.split("-")[1], proof.stem))
+    for proof in proofs:
+        if time.process_time() > seconds:
+            break
+        judged += 1
         true, kind = proof.stem.startswith("true-"), proof.stem.split("-", 2)[2]
         code, words = judge(proof)
         right = (code == 0) == true
@@ -1193,13 +1219,13 @@ def corpus(directory):
     print(f"{'certificates':<40} proved  not proved  not checkable")
     for (true, kind), (a, b, c) in sorted(counts.items()):
         print(f"{true + ', ' + kind:<40} {a:>6} {b:>11} {c:>14}")
-    print(f"judged wrongly: {wrong}")
+    print(f"judged wrongly: {wrong} of {judged}, {len(proofs) - judged} not judged, {time.process_time():.0f} s of processor time")
     return int(wrong > 0 or not counts)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[1] == "--corpus":
-        sys.exit(corpus(sys.argv[2]))
+    if len(sys.argv) in (3, 4) and sys.argv[1] == "--corpus":
+        sys.exit(corpus(sys.argv[2], float((sys.argv[3:] or ["inf"])[0])))
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     path = Path(sys.argv[1])

@@ -56,7 +56,8 @@ fn unreadable(path: &str) -> impl Fn(std::io::Error) -> Refusal {
 
 /// Prints what is proved; the exit code.
 fn run(proof: &str, rows: Option<&str>, block: Option<usize>) -> Result<u8, Refusal> {
-    let text = std::fs::read_to_string(proof).map_err(unreadable(proof))?;
+    let text = String::from_utf8(std::fs::read(proof).map_err(unreadable(proof))?);
+    let text = text.map_err(|_| Refusal::NotProved(format!("{proof} is not UTF-8")))?;
     let certificate = read(&text)?;
     let count = certificate.tree().1.len();
     if block.is_some_and(|block| block >= count) {

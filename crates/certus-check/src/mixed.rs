@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use crate::array::{Array, dot, full, least_eigenvalue};
-use crate::ball::{Ball, LARGE, TINY, U, two_sum, up};
+use crate::ball::{Ball, LARGE, up};
 use crate::model::{Column, require};
 use crate::refusal::Refusal;
 use crate::rule::Rule;
@@ -63,47 +63,40 @@ struct Solved {
     py: Array,
 }
 
-/// The inverse of all members: with E = I − AR it is R(I − E)⁻¹.
-fn inverse(a: &Array, d: usize) -> Option<Array> {
-    // R in plain numbers, by Gauss and Jordan; the matrices are positive definite, so nothing is exchanged
-    let (mut left, mut r) = (a.mid.clone(), vec![0.0; d * d]);
-    r.iter_mut().step_by(d + 1).for_each(|x| *x = 1.0);
-    for k in 0..d {
-        let pivot = 1.0 / left[k * d + k];
-        for matrix in [&mut left, &mut r] {
-            let row: Vec<f64> = matrix[k * d..][..d].iter().map(|x| x * pivot).collect();
-            matrix[k * d..][..d].copy_from_slice(&row);
-        }
-        let rows = [left[k * d..][..d].to_vec(), r[k * d..][..d].to_vec()];
-        for i in (0..d).filter(|i| *i != k) {
-            let times = left[i * d + k];
-            for (matrix, row) in [&mut left, &mut r].into_iter().zip(&rows) {
-                matrix[i * d..][..d].iter_mut().zip(row).for_each(|(x, y)| *x -= times * y);
-            }
-        }
-    }
-    let residual = |at: usize| {
-        let (i, j) = (at / d, at % d);
-        left_of_one(if i == j { 1.0 } else { 0.0 }, (0..d).map(|k| (a.mid[i * d + k], r[k * d + j])), d)
-    };
-    let exact = Array { mid: r.clone(), rad: 0.0 };
-    let residual = Array::of(&(0..d * d).map(residual).collect::<Vec<_>>());
-    let wrong = up(residual.size() + a.rad * exact.size());
-    let rad = up(exact.size() * wrong / (1.0 - wrong) * (1.0 + 1e-15));
-    (wrong < 0.9 && rad.is_finite()).then_some(Array { mid: r, rad })
+/// The model in a frame in which V(θ̂) is near I and X′X near I: TX times a matrix, T times residuals, and T G_k T′.
+struct Whitened {
+    x: Array,
+    residuals: Array,
+    all: Vec<Array>,
 }
 
-/// x less a sum of products, as if in twice the precision (Ogita, Rump and Oishi's Dot2).
-fn left_of_one(x: f64, products: impl Iterator<Item = (f64, f64)>, d: usize) -> Ball {
-    let (mut high, mut low, mut sizes) = (x, 0.0, x);
-    for (a, b) in products {
-        let product = -a * b;
-        let (sum, lost) = two_sum(high, product);
-        (high, low) = (sum, low + (lost + (-a).mul_add(b, -product)));
-        sizes += product.abs();
+/// A lower-triangular T with TAT′ near I, in plain numbers: the inverse of the Cholesky factor of a symmetric A.
+fn whitening(a: &[f64], d: usize) -> Option<Array> {
+    let (mut l, mut t) = (vec![0.0; d * d], vec![0.0; d * d]);
+    for i in 0..d {
+        for j in 0..=i {
+            let left = a[i * d + j] - (0..j).map(|k| l[i * d + k] * l[j * d + k]).sum::<f64>();
+            l[i * d + j] = if i == j { left.sqrt() } else { left / l[j * d + j] };
+        }
+        // row i of T from L T = I
+        let mut row: Vec<f64> = (0..d).map(|j| if i == j { 1.0 } else { 0.0 }).collect();
+        for k in 0..i {
+            let times = l[i * d + k];
+            row.iter_mut().zip(&t[k * d..][..=k]).for_each(|(x, y)| *x -= times * y);
+        }
+        t[i * d..][..d].iter_mut().zip(row).for_each(|(x, y)| *x = y / l[i * d + i]);
     }
-    let n = d as f64 + 3.0;
-    Ball::new(high + low, up(U * (high + low).abs() + 4.0 * n * n * U * U * sizes + n * TINY))
+    let regular = t.iter().all(|x| x.is_finite()) && t.iter().step_by(d + 1).all(|x| *x > 0.0);
+    regular.then_some(Array { mid: t, rad: 0.0 })
+}
+
+/// The inverses of all members, which must be near I: with A = I + E and |E| ≤ e < 1 they are within e/(1 − e) of I. A
+/// symmetric A is then positive definite.
+fn inverse(a: &Array, d: usize) -> Option<Array> {
+    let one = identity(d);
+    let wrong = a.plus(-1.0, &one).size();
+    let rad = up(wrong / (1.0 - wrong) * (1.0 + 1e-15));
+    (wrong < 0.9 && rad.is_finite()).then_some(Array { mid: one.mid, rad })
 }
 
 /// ½aᵀWa for all members of a vector, W symmetric: 2|δ||Wa| + |W||δ|² is what a change by δ makes of aᵀWa.
@@ -112,6 +105,16 @@ fn half_square(w: &Array, a: &Array, n: usize) -> Ball {
     let pulled = product(w, &exact, n);
     let at = inner(&exact, &pulled);
     Ball::new(at.mid, up(at.rad + 2.0 * a.rad * pulled.size() + w.size() * a.rad * a.rad)) * 0.5
+}
+
+/// Σ x_k A_k.
+fn sum(x: &[f64], all: &[Array]) -> Array {
+    let zero = Array { mid: vec![0.0; all[0].mid.len()], rad: 0.0 };
+    x.iter().zip(all).filter(|(x, _)| **x != 0.0).fold(zero, |sum, (x, a)| sum.plus(*x, a))
+}
+
+fn singular(what: &str) -> Refusal {
+    Refusal::NotProved(format!("{what} is not proved to be positive definite"))
 }
 
 fn identity(d: usize) -> Array {
@@ -210,52 +213,78 @@ impl MixedCertificate {
         ])
     }
 
-    /// X, y, and G_k with V = Σ θ_k G_k.
-    fn matrices(&self, rows: &[Vec<f64>]) -> (Array, Vec<f64>, Vec<Array>) {
-        let n = rows.len();
+    /// X, y, and of every term the matrices Z of its effects, with a column for every group.
+    fn matrices(&self, rows: &[Vec<f64>]) -> (Array, Array, Vec<Vec<Array>>) {
         let of_columns = |row: &Vec<f64>| -> Vec<Ball> {
             let columns = self.columns.iter().zip(row).map(|(c, x)| (Ball::exact(*x) - c.centre) / c.scale);
             self.intercept.then_some(Ball::exact(1.0)).into_iter().chain(columns).collect()
         };
         let x = Array::of(&rows.iter().flat_map(of_columns).collect::<Vec<_>>());
-        let y = rows.iter().map(|row| row[row.len() - 1]).collect();
-        let mut all = vec![identity(n)];
-        let mut at = self.columns.len();
+        let y = Array { mid: rows.iter().map(|row| row[row.len() - 1]).collect(), rad: 0.0 };
+        let (mut all, mut at) = (Vec::new(), self.columns.len());
         for (_, effects) in &self.terms {
-            let z = |row: usize, i: u64| Ball::exact(rows[row][at + 1 + i as usize]);
-            for (i, j) in (0..*effects).flat_map(|i| (0..=i).map(move |j| (i, j))) {
-                let entry = |at_row: usize, column: usize| match rows[at_row][at] == rows[column][at] {
-                    false => Ball::ZERO,
-                    true if i == j => z(at_row, i) * z(column, i),
-                    true => z(at_row, i) * z(column, j) + z(at_row, j) * z(column, i),
-                };
-                let entries = (0..n * n).map(|place| entry(place / n, place % n));
-                all.push(Array::of(&entries.collect::<Vec<_>>()));
+            let mut groups: Vec<f64> = Vec::new();
+            for row in rows {
+                if !groups.contains(&row[at]) {
+                    groups.push(row[at]);
+                }
             }
+            let entry = |row: &Vec<f64>, g: f64, i: usize| if row[at] == g { row[at + 1 + i] } else { 0.0 };
+            let of_effect = |i: usize| {
+                let mid = rows.iter().flat_map(|row| groups.iter().map(move |g| entry(row, *g, i)));
+                Array { mid: mid.collect(), rad: 0.0 }
+            };
+            all.push((0..*effects as usize).map(of_effect).collect());
             at += 1 + *effects as usize;
         }
         (x, y, all)
     }
 
+    /// T G_k T′, in the order of the parameters, with V = Σ θ_k G_k; T = I where there is none.
+    fn parts(z: &[Vec<Array>], n: usize, t: Option<&Array>) -> Vec<Array> {
+        let mut out = vec![t.map_or_else(|| identity(n), |t| product(t, &transposed(t, n), n))];
+        for term in z {
+            let turned = |z: &Array| t.map_or_else(|| z.clone(), |t| product(t, z, n));
+            let z: Vec<Array> = term.iter().map(turned).collect();
+            let columns = z.first().map_or(0, |z| z.mid.len() / n);
+            for (i, j) in (0..z.len()).flat_map(|i| (0..=i).map(move |j| (i, j))) {
+                let half = product(&z[i], &transposed(&z[j], n), columns);
+                out.push(if i == j { half } else { half.plus(1.0, &transposed(&half, n)) });
+            }
+        }
+        out
+    }
+
+    /// The model in the frame of the estimate. Multiplying y, X and V by regular matrices changes F by a constant.
+    fn whitened(&self, rows: &[Vec<f64>]) -> Result<Whitened, Refusal> {
+        let (x, y, z) = self.matrices(rows);
+        let (n, p) = (rows.len(), x.mid.len() / rows.len());
+        let v = sum(&self.estimate, &Self::parts(&z, n, None));
+        let t = whitening(&v.mid, n).ok_or_else(|| singular("V"))?;
+        let turned = product(&t, &x, n);
+        let m = product(&transposed(&turned, n), &turned, n);
+        let m = transposed(&whitening(&m.mid, p).ok_or_else(|| singular("X′V⁻¹X"))?, p);
+        let orthonormal = product(&turned, &m, p);
+        // PX = 0, so that any residuals do for y; those of about the coefficients are small
+        let ty = product(&t, &y, n);
+        let b = product(&m, &product(&transposed(&orthonormal, n), &ty, n), p);
+        let residuals = y.plus(-1.0, &product(&x, &Array { mid: b.mid, rad: 0.0 }, p));
+        let residuals = product(&t, &residuals, n);
+        Ok(Whitened { x: orthonormal, residuals, all: Self::parts(&z, n, Some(&t)) })
+    }
+
     /// V⁻¹, P and Py for all members of V.
-    fn solve(&self, v: &Array, x: &Array, y: &[f64]) -> Result<Solved, Refusal> {
-        let (n, p) = (y.len(), x.mid.len() / y.len());
-        let singular =
-            |what: &str| Refusal::NotProved(format!("{what} is not proved to be positive definite"));
-        // half of the noise is enough, where V is at least the noise
-        let least = least_eigenvalue(v, n, 0.5 * self.estimate[0]).filter(|least| *least > 0.0);
-        least.ok_or_else(|| singular("V"))?;
+    fn solve(&self, v: &Array, own: &Whitened) -> Result<Solved, Refusal> {
+        let n = own.residuals.mid.len();
+        let p = own.x.mid.len() / n;
         let inverted = inverse(v, n).ok_or_else(|| singular("V"))?;
-        let vx = product(&inverted, x, n);
-        let m = product(&transposed(x, n), &vx, n);
+        // about I times X
+        let vx = Array { rad: up(own.x.rad + inverted.rad * own.x.size()), mid: own.x.mid.clone() };
+        let m = product(&transposed(&own.x, n), &vx, n);
         let m = inverse(&m, p).ok_or_else(|| singular("X′V⁻¹X"))?;
         let lost = product(&product(&vx, &m, p), &transposed(&vx, n), p);
         let projected = inverted.plus(-1.0, &lost);
-        // PX = 0, so that any residuals do for y; those of about the coefficients are small
-        let b = m.times(&product(&transposed(&vx, n), &Array { mid: y.to_vec(), rad: 0.0 }, n).mid, p);
-        let b = Array { mid: b.mid, rad: 0.0 };
-        let residuals = Array { mid: y.to_vec(), rad: 0.0 }.plus(-1.0, &product(x, &b, p));
-        let py = product(&projected, &residuals, n);
+        let py = product(&projected, &own.residuals, n);
         let inner = if self.restricted { projected.clone() } else { inverted };
         Ok(Solved { inner, p: projected, py })
     }
@@ -266,21 +295,20 @@ impl MixedCertificate {
         if rows.is_empty() {
             return Err(Refusal::NotCheckable("this claim needs the rows".into()));
         }
-        let (x, y, all) = self.matrices(&rows);
-        let (n, k) = (rows.len(), all.len());
-        let zero = || Array { mid: vec![0.0; n * n], rad: 0.0 };
-        let v = all.iter().zip(&self.estimate).fold(zero(), |sum, (g, theta)| sum.plus(*theta, g));
-        let entry = |i: usize, j: usize| self.factor[i * (i + 1) / 2 + j];
-        let of_column = |j: usize| (j..k).fold(zero(), |sum, i| sum.plus(entry(i, j), &all[i]));
+        let own = self.whitened(&rows)?;
+        let (n, k) = (rows.len(), own.all.len());
+        let v = sum(&self.estimate, &own.all);
+        let entry = |i: usize, j: usize| if i < j { 0.0 } else { self.factor[i * (i + 1) / 2 + j] };
+        let of_column = |j: usize| sum(&(0..k).map(|i| entry(i, j)).collect::<Vec<_>>(), &own.all);
         let w: Vec<Array> = (0..k).map(of_column).collect();
         // the gradient at the estimate
-        let at = self.solve(&v, &x, &y)?;
+        let at = self.solve(&v, &own)?;
         let slope = |w: &Array| inner(&at.inner, w) * 0.5 - half_square(w, &at.py, n);
         let gradient = w.iter().map(slope).collect();
         // the Hessian in the whole ball
         let sizes = w.iter().fold(Ball::ZERO, |sum, w| sum + Ball::exact(w.size()) * w.size());
         let wide = Array { rad: up(v.rad + self.radius * sizes.sqrt().upper()), mid: v.mid };
-        let at = self.solve(&wide, &x, &y)?;
+        let at = self.solve(&wide, &own)?;
         let pulls: Vec<Array> = w.iter().map(|w| product(w, &at.py, n)).collect();
         let turned: Vec<Array> = w.iter().map(|w| product(&at.inner, w, n)).collect();
         let mut hessian = Vec::new();
@@ -368,5 +396,24 @@ impl Rule for MixedCertificate {
             sentence,
             format!("no other stationary point is in the ellipsoid of the radius {:e}", self.radius),
         ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// I + 0.25 uu′ and I − 0.25 uu′ for a unit u: the inverse of the second is at the distance 1/3 from I, which is
+    /// the bound.
+    #[test]
+    fn inverses_are_within_their_radius() {
+        let near = |rad| Array { mid: identity(2).mid, rad };
+        let found = inverse(&near(0.25), 2).unwrap();
+        assert_eq!(found.mid, identity(2).mid);
+        assert!(found.rad >= 1.0 / 3.0 && found.rad < 0.333_334, "{}", found.rad);
+        assert!(inverse(&near(0.9), 2).is_none() && inverse(&near(f64::NAN), 2).is_none());
+        // a midpoint that is not I counts as well
+        let moved = Array { mid: vec![0.75, 0.0, 0.0, 1.0], rad: 0.0 };
+        assert!(inverse(&moved, 2).unwrap().rad >= 1.0 / 3.0);
     }
 }

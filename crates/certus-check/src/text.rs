@@ -24,7 +24,8 @@ impl<'a> Lines<'a> {
     /// The lines after that of the version, and the claim.
     pub(crate) fn begin(text: &'a str) -> Result<(Self, &'a str), Refusal> {
         let mut lines = Self { rest: text.lines(), number: 0 };
-        if text.chars().any(|c| (c.is_whitespace() || c.is_control()) && !" \t\r\n".contains(c)) {
+        let blank = |c: char| c.is_whitespace() || c.is_control();
+        if text.replace("\r\n", "\n").chars().any(|c| blank(c) && !" \t\n".contains(c)) {
             return Err(lines.wrong("only spaces and tabs are blanks"));
         }
         match lines.words(HEADER)?[..] {

@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, clippy::unwrap_used)]
 
 #[path = "../../../fuzz/src/lib.rs"]
+#[expect(dead_code, reason = "decoders_may_panic is for the engine of cargo-fuzz")]
 mod fuzz;
 
 use std::collections::BTreeSet;

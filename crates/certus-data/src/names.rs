@@ -18,6 +18,15 @@ pub fn quoted(name: &str) -> Cow<'_, str> {
     if is_plain(name) { name.into() } else { format!("`{name}`").into() }
 }
 
+/// A level as a formula writes it: between quotation marks that it does not contain. A level that contains both kinds
+/// was written without any, since within quotation marks it could not be.
+pub(crate) fn quoted_level(level: &str) -> Cow<'_, str> {
+    match ['"', '\''].into_iter().find(|sign| !level.contains(*sign)) {
+        Some(sign) => format!("{sign}{level}{sign}").into(),
+        None => level.into(),
+    }
+}
+
 /// The characters that are not between backquotes, and their places.
 pub(crate) fn outside(text: &str) -> impl Iterator<Item = (usize, char)> {
     let mut inside = false;

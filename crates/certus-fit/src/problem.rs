@@ -4,7 +4,7 @@ use certus::combination::Combinations;
 use certus::{Gaussian, Goal};
 use certus_likelihood::{Likelihood, Response};
 use certus_models::auto::Model;
-use certus_models::proof;
+use certus_models::proof::{Rigorous, covers};
 use certus_models::{Glm, Hierarchical};
 
 use crate::coefficient_map::{CoefficientMap, Quantity};
@@ -14,6 +14,7 @@ use crate::prior::{DesignPrior, Unit};
 use crate::refusal::{NeededBy, RequestError};
 use crate::request::Request;
 use crate::settings::Settings;
+use crate::variance::enclosed::is_covered;
 use crate::variance::model::ScaleModel;
 use crate::variance::request::Scales;
 use certus_data::DataError;
@@ -77,10 +78,13 @@ impl Problem {
     /// a model with unknown scales has a mixture of them; an accuracy and a source of the posterior belong to a
     /// posterior, which estimated scales do not have.
     pub fn check_settings(&self, settings: &Settings) -> Result<(), RequestError> {
-        let plain = matches!(&self.model_kind, ModelKind::Dense(model) if proof::covers(model));
-        if settings.rigorous && !(plain && settings.factor.as_deref() != Some("diagonal")) {
+        let plain = matches!(&self.model_kind, ModelKind::Dense(model) if covers(model));
+        let plain = plain && settings.factor.as_deref() != Some("diagonal");
+        let one_sd = self.collapsed().is_some_and(|model| is_covered(model, &self.prepared, self.response));
+        if settings.rigorous && !plain && !one_sd {
             let owner = "linear (with a given sigma), logistic, binomial and poisson models without groups and with a \
-                         dense factor, in one process";
+                         dense factor, in one process, and logistic and binomial models with one effect of one group \
+                         whose sd is not given";
             return Err(RequestError::no_effect("`rigorous`", owner));
         }
         let Some(scale_model) = self.collapsed() else { return Ok(()) };
@@ -164,10 +168,10 @@ impl Problem {
     pub(crate) fn model_proved<'a>(
         &'a self,
         goal: &Goal,
-        rigorous: &'a mut Option<proof::Rigorous<'a>>,
+        rigorous: &'a mut Option<Rigorous<'a>>,
     ) -> Option<&'a dyn Model> {
         match &self.model_kind {
-            ModelKind::Dense(model) if goal.rigorous => Some(rigorous.insert(proof::Rigorous(model))),
+            ModelKind::Dense(model) if goal.rigorous => Some(rigorous.insert(Rigorous(model))),
             _ => self.model(),
         }
     }

@@ -153,6 +153,11 @@ impl DrawsCertificate {
         self.model.dim()
     }
 
+    /// Numbers per row: columns, response, trials, offset, weight.
+    pub fn numbers(&self) -> usize {
+        self.model.columns.len() + 4
+    }
+
     /// Signs and sizes that the theorem requires.
     pub fn requirements(&self) -> Result<(), Refusal> {
         self.model.requirements()?;
@@ -349,7 +354,7 @@ impl DrawsCertificate {
 impl Rule for DrawsCertificate {
     fn tree(&self) -> (Hash, Vec<(Hash, u64)>) {
         let [rows, most] = self.rows;
-        let bytes = |block: u64| most.min(rows - most * block) * 8 * (self.model.columns.len() as u64 + 4);
+        let bytes = |block: u64| most.min(rows - most * block) * 8 * self.numbers() as u64;
         (self.root, self.blocks.iter().zip(0..).map(|(hash, block)| (*hash, bytes(block))).collect())
     }
 
@@ -361,7 +366,7 @@ impl Rule for DrawsCertificate {
             return Err(Refusal::NotCheckable("this claim needs all rows, from the first on".into()));
         }
         let frame = Frame::new(&self.model, &self.mean, &self.factor);
-        let (d, numbers) = (self.dim(), self.model.columns.len() + 4);
+        let (d, numbers) = (self.dim(), self.numbers());
         let (mut row, mut v, mut a) = (vec![0.0; numbers], vec![1.0; d], vec![0.0; d]);
         for words in bytes.chunks_exact(8 * numbers) {
             let legal = self.model.row(words, &mut row);
@@ -394,9 +399,9 @@ impl Rule for DrawsCertificate {
             claims += &format!("; the mean of {name} is between {m}, its sd between {s}");
         }
         let sentence = format!(
-            "with probability {} (of {} pairs of draws) KL(posterior ‖ q) is at most {:e} nats{claims}; {} with \
-             the stated prior.",
-            1.0 - self.delta,
+            "with a probability of at least 1 − {:e} (of {} pairs of draws) KL(posterior ‖ q) is at most {:e} \
+             nats{claims}; {} with the stated prior.",
+            self.delta,
             self.pairs,
             self.divergence,
             self.model.data(self.rows[0], &self.root)

@@ -151,14 +151,15 @@ pub fn integrate(rows: &[GroupRow], nodes: &Nodes, slopes: bool) -> Option<Integ
     let reference = psi(origin).mid;
     let terms: Vec<Ball> = (0..=high_end).map(|k| (-(psi(k) - reference)).exp()).collect();
     let sum = terms.iter().fold(Ball::ZERO, |sum, term| sum + *term);
-    // Theorem K1: 2√2π e^{L + ψ′²/2 − ψ}/(e^{2πa/h} − 1), 2√2π < 5.0133
+    // Theorem K1: 2√2π e^{L + ψ′²/2 − ψ}/(e^{2πa/h} − 1) with ψ and ψ′ at any node, 2√2π < 5.0133
     let height = nodes.height;
     if up(largest * height) > 2.0 {
         return None;
     }
     let one = Ball::exact(1.0);
-    let lean = slope(origin).size();
-    let loss = (spread * STRIP + 0.5) * height * height + Ball::exact(lean) * lean * 0.5 + psi(origin).rad;
+    let growth = |k: u64| (slope(k).squared() * 0.5 - (psi(k) - reference)).upper();
+    let least = (0..=high_end).map(growth).fold(f64::INFINITY, f64::min);
+    let loss = (spread * STRIP + 0.5) * height * height + least;
     let turns = Ball { mid: std::f64::consts::TAU, rad: 8.0 * U } * height / nodes.step;
     let small = |x: Ball| (-x).exp();
     let strip = (small(turns - loss) * 5.0133 / (one - small(turns))).upper();

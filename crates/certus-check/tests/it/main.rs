@@ -4,6 +4,7 @@
 mod digits;
 mod draws_judged;
 mod hashes;
+mod judge;
 mod judged;
 mod lines;
 mod mixed_judged;

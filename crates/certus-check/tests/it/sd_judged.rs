@@ -1,19 +1,15 @@
 //! Certificates about an sd that are true, and the same with one thing wrong; the large corpus is that of certus-models
 //! (tests/proofs).
 
-use certus_check::{Block, Refusal, Rule, SdCertificate, check, check_block, leaf, read, root};
+use certus_check::{Block, Rule, SdCertificate, check, check_block, leaf, read, root};
 
-const CASES: [(&str, &str, &[u8]); 2] = [
+use crate::judge::{Case, Flaw, edits_are_seen, flaws_are_seen, judge};
+
+const CASES: [Case; 2] = [
     ("binomial", include_str!("../data/sd-binomial.proof"), include_bytes!("../data/sd-binomial.rows")),
     // its interval begins at 0
     ("logistic", include_str!("../data/sd-logistic.proof"), include_bytes!("../data/sd-logistic.rows")),
 ];
-
-fn judge(certificate: &SdCertificate, mut rows: &[u8]) -> Result<(), Refusal> {
-    let again = SdCertificate::read(&certificate.write())?;
-    assert_eq!(&again, certificate, "what is written is what is read");
-    check(certificate, Some(&mut rows)).map(drop)
-}
 
 /// Where the rows of a block are.
 fn place(certificate: &SdCertificate, block: usize) -> std::ops::Range<usize> {
@@ -72,12 +68,9 @@ fn true_ones_are_proved_and_so_is_every_block() {
     }
 }
 
-/// What is wrong, and a part of the reason that must be given.
-type Flaw = (&'static str, &'static str, fn(&mut SdCertificate, &mut Vec<u8>));
-
 #[test]
 fn false_ones_are_not_proved() {
-    let flaws: [Flaw; 27] = [
+    let flaws: [Flaw<SdCertificate>; 27] = [
         ("an end that is no point", "the ends are points", |c, _| c.between[1] *= 0.999_999),
         ("an end too close", "not proved to be lower", |c, rows| {
             let end = c.points[0].sd.max(1e-3) * (1.0 + 1e-9);
@@ -161,16 +154,7 @@ fn false_ones_are_not_proved() {
         }),
         ("a negative diagonal of the factor", "diagonal", |c, _| c.factor[2] = -c.factor[2]),
     ];
-    for (name, text, rows) in CASES {
-        for (what, reason, flaw) in &flaws {
-            let (mut certificate, mut rows) = (SdCertificate::read(text).unwrap(), rows.to_vec());
-            flaw(&mut certificate, &mut rows);
-            match judge(&certificate, &rows) {
-                Ok(()) => panic!("{name}, {what}: proved"),
-                Err(refusal) => assert!(refusal.to_string().contains(reason), "{name}, {what}: {refusal}"),
-            }
-        }
-    }
+    flaws_are_seen(&CASES, &flaws);
 }
 
 /// The lower end counts where there is one.
@@ -195,19 +179,14 @@ fn both_ends_are_checked() {
 
 #[test]
 fn what_is_unknown_is_not_checkable() {
-    let text = CASES[0].1;
-    for (from, to) in [
+    let unknown = [
         ("certus-proof 1", "certus-proof 2"),
         ("likelihood binomial", "likelihood poisson"),
         ("likelihood binomial", "likelihood probit"),
         ("theorem K3", "theorem K9"),
         ("dimension 3", "dimension 513"),
-    ] {
-        assert!(text.contains(from), "{from}");
-        let found = SdCertificate::read(&text.replacen(from, to, 1));
-        assert!(matches!(found, Err(Refusal::NotCheckable(_))), "{to}: {found:?}");
-    }
-    for (from, to) in [
+    ];
+    let malformed = [
         ("groups 9", "groups +9"),
         ("groups 9", "groups 8"),
         ("rows 3", "rows 4"),
@@ -219,9 +198,6 @@ fn what_is_unknown_is_not_checkable() {
         ("block ", "block 0"),
         ("group ", "group -"),
         ("sd-between ", "sd-between 1 "),
-    ] {
-        assert!(text.contains(from), "{from}");
-        let found = SdCertificate::read(&text.replacen(from, to, 1));
-        assert!(matches!(found, Err(Refusal::NotProved(_))), "{to}: {found:?}");
-    }
+    ];
+    edits_are_seen::<SdCertificate>(CASES[0].1, &unknown, &malformed);
 }

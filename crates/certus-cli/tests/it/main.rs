@@ -21,6 +21,7 @@ mod posterior;
 mod ppc;
 mod predict;
 mod priors;
+mod proofs;
 mod rigorous;
 mod scales;
 mod simulate;

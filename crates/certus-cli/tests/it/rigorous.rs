@@ -172,3 +172,59 @@ fn the_interval_of_an_sd_has_a_certificate() {
         assert!(page.contains(text.trim_end()), "the certificate is on the page");
     }
 }
+
+#[test]
+fn the_interval_of_an_sd_with_every_rounding_error() {
+    let dir = scratch("sd-rigorous");
+    let file = grouped(&dir);
+    let scale = |out: &Path| {
+        let json = std::fs::read_to_string(out.join("fit.json")).unwrap();
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["certificate"]["scale"].clone()
+    };
+    let ends = |scale: &serde_json::Value| [0, 1].map(|k| scale["interval"][k].as_f64().unwrap());
+    for (name, effect) in [("intercept", "(1 | g)"), ("slope", "(0 + a | g)")] {
+        let formula = format!("y ~ a + {effect}");
+        let [plain, proved] = ["plain", "proved"].map(|kind| dir.join(format!("{name}-{kind}")));
+        let fit = ["fit", "logistic", &file, &formula, "--ml", "--out"];
+        expect(&certus(&[&fit[..], &[plain.to_str().unwrap()]].concat()), 0, "(proved, Theorem K3)");
+        let place = proved.to_str().unwrap();
+        let words = "(proved, Theorem K3, rounding included)";
+        expect(&certus(&[&fit[..], &[place, "--rigorous"]].concat()), 0, words);
+        let (ordinary, rigorous) = (scale(&plain), scale(&proved));
+        assert_eq!(
+            (&rigorous["theorem"], &rigorous["level"]),
+            (&"Theorem K3, rounding included".into(), &"proved".into())
+        );
+        assert_eq!(ordinary["estimate"], rigorous["estimate"]);
+        // the ends that certus-check proves are farther apart where its bounds are wider
+        let ([a, b], [low, high]) = (ends(&ordinary), ends(&rigorous));
+        assert!(
+            low <= a * (1.0 + 1e-12) && b * (1.0 - 1e-12) <= high && high < 1.5 * b,
+            "{a} {b} {low} {high}"
+        );
+        expect(
+            &certus(&["verify", place]),
+            0,
+            "with every rounding error included: a maximum of the likelihood",
+        );
+        // what is printed is what the exported certificate claims
+        let proof = dir.join(format!("{name}.proof"));
+        expect(&certus(&["export-proof", place, "--to", proof.to_str().unwrap()]), 0, "has a local maximum");
+        let certificate = SdCertificate::read(&std::fs::read_to_string(&proof).unwrap()).unwrap();
+        let [c, d] = certificate.between;
+        let near = |x: f64, y: f64| (x - y).abs() <= 1e-12 * y.abs();
+        assert!(near(low, c) && near(high, d), "{low} {high} {c} {d}");
+        // an interval that is a little shorter
+        let (path, text) =
+            (proved.join("fit.json"), std::fs::read_to_string(proved.join("fit.json")).unwrap());
+        let forged = text.replacen(&format!("{high:?}"), &format!("{:?}", high - 0.2 * (high - low)), 1);
+        assert_ne!(text, forged, "the end is in the file");
+        std::fs::write(path, forged).unwrap();
+        certus_fit::rewrite_manifest(&proved).unwrap();
+        expect(&certus(&["verify", place]), 14, "interval");
+    }
+    let posterior = dir.join("posterior");
+    let fit =
+        ["fit", "logistic", &file, "y ~ a + (1 | g)", "--rigorous", "--out", posterior.to_str().unwrap()];
+    expect(&certus(&fit), 0, "(proved, Theorem K3, rounding included)");
+}

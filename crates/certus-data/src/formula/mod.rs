@@ -20,7 +20,7 @@ pub use offset::Offset;
 pub use pieces::{GroupPiece, Pieces};
 pub use variable::{Basis, Variable};
 
-use crate::names::{quoted, split};
+use crate::names::{quoted, quoted_level, split};
 
 /// What a formula asks for, products and nested groups written out.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,10 +149,7 @@ impl fmt::Display for Formula {
         let left = match (&self.trials, &self.event) {
             _ if self.computed.is_some() => self.response.clone(),
             (Some(trials), _) => format!("p({own}, {})", quoted(trials)),
-            (None, Some(event)) => {
-                let quote = if event.contains('"') { '\'' } else { '"' };
-                format!("{own}[{quote}{event}{quote}]")
-            }
+            (None, Some(event)) => format!("{own}[{}]", quoted_level(event)),
             (None, None) => own.into_owned(),
         };
         write!(f, "{left} ~ {}", all.join(" + "))

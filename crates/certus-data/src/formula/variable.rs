@@ -9,7 +9,7 @@ use winnow::token::take_till;
 use super::error::Fault;
 use super::expression::{Expression, Function, exponent, expression, function};
 use super::lex::{Atom, Call, Input, Parsed, atom, end, expected, number, sign, space, whole, wrong};
-use crate::names::{quoted, split};
+use crate::names::{quoted, quoted_level, split};
 
 /// Most columns that `poly`, `bs` and `ns` may have.
 const MOST_COLUMNS: f64 = 100.0;
@@ -122,8 +122,7 @@ impl fmt::Display for Variable {
         match self {
             Self::Column(name) => f.write_str(&quoted(name)),
             Self::Factor { column, reference: Some(level) } => {
-                let sign = if level.contains('"') { '\'' } else { '"' };
-                write!(f, "factor({}, ref={sign}{level}{sign})", quoted(column))
+                write!(f, "factor({}, ref={})", quoted(column), quoted_level(level))
             }
             _ => f.write_str(&self.label()),
         }

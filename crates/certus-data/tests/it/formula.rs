@@ -63,6 +63,9 @@ fn products_and_nested_groups_are_written_out() {
         ("proportion(s, `all n`) ~ x", "p(s, `all n`) ~ 1 + x"),
         ("s | trials(n) ~ x + (1 | g)", "p(s, n) ~ 1 + x + (1 | g)"),
         ("y ~ factor(g, ref=2)", "y ~ 1 + factor(g, ref=\"2\")"),
+        // both quotation marks: only without any
+        ("arm[a\"b' ] ~ x", "arm[a\"b'] ~ 1 + x"),
+        ("y ~ factor(g, ref=a\"b'c\")", "y ~ 1 + factor(g, ref=a\"b'c\")"),
         ("y ~ log(x) + (log(x) | g)", "y ~ 1 + log(x) + (1 + log(x) | g)"),
         ("y ~ x + offset(log(n) + b)", "y ~ 1 + x + offset(log(n) + b)"),
         ("y ~ .x", "y ~ 1 + .x"),

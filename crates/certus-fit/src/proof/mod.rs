@@ -1,17 +1,19 @@
-//! `certus export-proof`: the gap of a fit, or the interval of its sd, written out with its rows and with hints for
-//! `certus-check` (docs/certificate-format.md).
+//! `certus export-proof`: the gap of a fit, the interval of its sd, its variance parameters or its posterior, written
+//! out with the rows and with hints for `certus-check` (docs/certificate-format.md).
 
+pub(crate) mod moments;
 pub(crate) mod sd;
+pub(crate) mod variances;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use certus::certificate::figure;
+use certus_models::Glm;
 use certus_models::proof::{Guess, MOST_COEFFICIENTS, Subject, covers};
 
 use crate::atomic;
-use crate::coefficient_map::Quantity;
 use crate::error::Error;
 use crate::problem::{ModelKind, Problem};
 use crate::record::RecordedLevel;
@@ -35,28 +37,28 @@ pub struct Exported {
 /// Multiplications that a report spends on a certificate at most.
 const MOST_WORK: f64 = 1e9;
 
-/// The certificate for a report, or why it has none; `None` where nobody would expect one.
-pub fn for_report(problem: &Problem, stored: &Stored) -> Option<Result<String, String>> {
-    let long =
-        "a certificate that anyone can check takes too long for a report: certus export-proof writes it";
-    let model = match &problem.model_kind {
-        ModelKind::Dense(model) => model,
-        ModelKind::Grouped(_) => return None,
-        ModelKind::Collapsed(_) => {
-            let scale = stored.record.certificate.scale.as_ref();
-            if !sd::covers(problem, scale) {
-                return None;
-            }
-            if sd::takes_long(problem) {
-                return Some(Err(long.into()));
-            }
-            let made = sd::StatedSd::of(problem, stored).and_then(|stated| {
-                let certificate = stated.subject.certify(stated.start, stated.sd, stated.between)?;
-                Ok(certificate.write())
-            });
-            return Some(made.map_err(|error| error.to_string()));
-        }
+/// A certificate for a report, or why it has none.
+pub type ForReport = Result<String, String>;
+
+/// The certificates for a report; none where nobody would expect one.
+pub fn for_report(problem: &Problem, stored: &Stored) -> Vec<ForReport> {
+    let made = match &problem.model_kind {
+        ModelKind::Dense(model) => [of_gap(problem, model, stored), of_posterior(problem, stored)],
+        ModelKind::Grouped(_) => [None, None],
+        ModelKind::Collapsed(_) => [of_variances(problem, stored), of_sd(problem, stored)],
     };
+    made.into_iter().flatten().collect()
+}
+
+fn too_long(command: &str) -> ForReport {
+    Err(format!("a certificate that anyone can check takes too long for a report: {command} writes it"))
+}
+
+fn in_words(made: Result<String, Error>) -> ForReport {
+    made.map_err(|error| error.to_string())
+}
+
+fn of_gap(problem: &Problem, model: &Glm, stored: &Stored) -> Option<ForReport> {
     let gap = &stored.record.certificate.gap;
     let bound = gap.bound.filter(|_| gap.level == RecordedLevel::Proved)?;
     if !covers(model) || model.dim() > MOST_COEFFICIENTS {
@@ -65,13 +67,43 @@ pub fn for_report(problem: &Problem, stored: &Stored) -> Option<Result<String, S
     // a pass with three sums of squares, and some hundred operations for the expectations of a row
     let d = model.dim() as f64;
     if problem.prepared.rows_used as f64 * (2.0 * d * d + 1000.0) > MOST_WORK {
-        return Some(Err(long.into()));
+        return Some(too_long("certus export-proof"));
     }
     let names = problem.prepared.encoding.coefficients();
     let guess = Guess { gap: bound, curvature: 1.0 };
-    let gaussian = &stored.arrays.gaussian;
-    let made = Subject::new(model, gaussian, &names, None).and_then(|subject| subject.certify(guess));
-    Some(made.map(|certificate| certificate.write()).map_err(|error| error.to_string()))
+    let made = Subject::new(model, &stored.arrays.gaussian, &names, None);
+    let made = made.and_then(|subject| Ok(subject.certify(guess)?.write()));
+    Some(in_words(made.map_err(Error::from)))
+}
+
+fn of_posterior(problem: &Problem, stored: &Stored) -> Option<ForReport> {
+    if !moments::concerns(problem, stored) {
+        return None;
+    }
+    let Some(pairs) = moments::pairs(problem) else {
+        return Some(too_long("certus export-proof --posterior"));
+    };
+    let stated = moments::StatedMoments::of(problem, stored);
+    Some(in_words(stated.and_then(|stated| Ok(stated.certify(Some(pairs))?.write()))))
+}
+
+fn of_sd(problem: &Problem, stored: &Stored) -> Option<ForReport> {
+    if !sd::covers(problem, stored.record.certificate.scale.as_ref()) {
+        return None;
+    }
+    if sd::takes_long(problem) {
+        return Some(too_long("certus export-proof"));
+    }
+    let stated = sd::StatedSd::of(problem, stored);
+    Some(in_words(stated.and_then(|own| Ok(own.subject.certify(own.start, own.sd, own.between)?.write()))))
+}
+
+fn of_variances(problem: &Problem, stored: &Stored) -> Option<ForReport> {
+    if variances::takes_long(variances::model(problem)?) {
+        return Some(too_long("certus export-proof"));
+    }
+    let stated = variances::StatedVariances::of(problem, stored);
+    Some(in_words(stated.and_then(|stated| Ok(stated.certify()?.0.write()))))
 }
 
 /// Writes the certificate of a fit to `to`, and its rows to a file beside it whose name ends in `.rows`.
@@ -82,9 +114,16 @@ pub fn export(problem: &Problem, stored: &Stored, to: &Path) -> Result<Exported,
         ModelKind::Grouped(_) => {
             return Err(refused("certificates of version 1 cover models without group terms"));
         }
+        ModelKind::Collapsed(_) if variances::model(problem).is_some() => {
+            let stated = variances::StatedVariances::of(problem, stored)?;
+            let (certificate, bytes) = stated.certify()?;
+            write(to, &rows, &certificate.write(), std::iter::once(Ok(bytes)))?;
+            return Ok(Exported { claim: stated.words(&certificate), rows, blocks: 1 });
+        }
         ModelKind::Collapsed(_) => {
             let sd::StatedSd { subject, start, sd, between } = sd::StatedSd::of(problem, stored)?;
-            let certificate = subject.certify(start, sd, between)?;
+            let certificate =
+                subject.certify(start, sd, between).map_err(|error| sd::without(stored, &error))?;
             write(to, &rows, &certificate.write(), subject.rows().map(|rows| Ok(rows.to_vec())))?;
             let [[low, high], [least, most]] =
                 [certificate.between, between].map(|ends| ends.map(|end| format!("{end:?}")));
@@ -108,39 +147,14 @@ pub fn export(problem: &Problem, stored: &Stored, to: &Path) -> Result<Exported,
     Ok(Exported { claim, rows, blocks })
 }
 
-/// The part of the certificates of posteriors that may be false: small, because nobody knows how many were made.
-const DELTA: f64 = 1e-6;
-
 /// Writes a certificate of the posterior's means and sds of the reported coefficients, from draws.
 pub fn export_posterior(problem: &Problem, stored: &Stored, to: &Path) -> Result<Exported, Error> {
     let rows = beside(to)?;
-    let ModelKind::Dense(model) = &problem.model_kind else {
-        return Err(refused(
-            "certificates of a posterior cover models without group terms whose scales are given",
-        ));
-    };
-    let names = problem.prepared.encoding.coefficients();
-    let subject = Subject::new(model, &stored.arrays.gaussian, &names, None)?;
-    let combination = |quantity: Quantity| {
-        let mut weights = vec![0.0; model.dim()];
-        quantity.terms.iter().for_each(|(latent, weight)| weights[*latent] += weight);
-        (quantity.name, weights)
-    };
-    let combinations: Vec<_> = problem.meaning.quantities().into_iter().map(combination).collect();
-    let certificate = subject.weigh(&combinations, None, DELTA)?;
-    let blocks = subject.blocks();
-    write(to, &rows, &certificate.write(), (0..blocks).map(|block| subject.block(block)))?;
-    let mut claim = format!(
-        "with probability {}, from {} pairs of draws, KL(posterior || q) is at most {} nats",
-        1.0 - DELTA,
-        certificate.pairs,
-        figure(certificate.divergence)
-    );
-    for ((name, _), direction) in combinations.iter().zip(&certificate.directions) {
-        let ([a, b], [c, d]) = (direction.mean, direction.sd);
-        claim.push_str(&format!("\n  {name}: mean between {a:?} and {b:?}, sd between {c:?} and {d:?}"));
-    }
-    Ok(Exported { claim, rows, blocks })
+    let stated = moments::StatedMoments::of(problem, stored)?;
+    let certificate = stated.certify(None)?;
+    let blocks = stated.subject.blocks();
+    write(to, &rows, &certificate.write(), (0..blocks).map(|block| stated.subject.block(block)))?;
+    Ok(Exported { claim: stated.words(&certificate), rows, blocks })
 }
 
 /// The file of the rows.

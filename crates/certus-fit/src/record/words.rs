@@ -8,6 +8,8 @@ use certus::certificate::{
     words::{About, Facts, counted, downward, interval, known_to, nearest, upward},
 };
 
+use certus_mixed::collapsed::UNKNOWN;
+
 use super::{
     Assumption, Gap, Posterior, RESTRICTED, Record, RecordedLevel, Scale, ScaleMaximum, Table, Voucher,
 };
@@ -108,7 +110,13 @@ impl Scale {
                 let why = self.reason.as_deref().unwrap_or("not requested").trim_end_matches('.');
                 let others: String =
                     self.others.iter().map(|o| format!(", {} {}", o.name, shown(o.estimate))).collect();
-                format!("{name} {estimate}{others}: a maximum of the {objective}, not proved: {why}")
+                let what = match why == UNKNOWN {
+                    true => format!(
+                        "where the search for a maximum of the {objective} ended, which may have none"
+                    ),
+                    false => format!("a maximum of the {objective}, not proved"),
+                };
+                format!("{name} {estimate}{others}: {what}: {why}")
             }
         }
     }

@@ -26,6 +26,7 @@ use html::escape;
 use crate::checks::Checks;
 use crate::directory::{FitDirectory, REPORT, write_atomically};
 use crate::error::Error;
+use crate::proof::ForReport;
 use crate::record::{Parameter, Record};
 
 const STYLE: &str = include_str!("style.css");
@@ -45,8 +46,8 @@ pub struct Extras {
     pub draws: Option<Comparison>,
     /// The posterior of an sd between groups that was not given: sds and densities.
     pub density: Vec<(f64, f64)>,
-    /// The certificate of its gap, as certus-check reads it, or why there is none.
-    pub certificate: Option<Result<String, String>>,
+    /// Its certificates, as certus-check reads them, or why there is none.
+    pub certificates: Vec<ForReport>,
     /// Where the fit is, as the user would type it, for the commands that the report names.
     pub directory: Option<String>,
 }

@@ -13,6 +13,7 @@ use certus_mixed::{Journal, ScaleObserver};
 use certus_models::Error;
 use certus_models::error::{InvalidModel, Unidentified};
 
+use crate::variance::mixed::LinearMixed;
 use crate::variance::mixture::MixturePosterior;
 use crate::variance::piloted::{Piloted, ScalePrior};
 use crate::variance::profiled::Profiled;
@@ -114,6 +115,11 @@ pub(crate) trait ScaleEngine: Send + Sync {
 
     /// Of linear models: what draws the effects of groups together with coefficients and scales.
     fn joint_law(&self) -> Option<&dyn JointLaw> {
+        None
+    }
+
+    /// The model itself, if it is a linear mixed model none of whose sds is given.
+    fn linear_mixed(&self) -> Option<&LinearMixed> {
         None
     }
 

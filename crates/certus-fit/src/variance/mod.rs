@@ -1,11 +1,13 @@
 //! Variance parameters that are not given: which there are and their priors (request, names), the models behind them
 //! (model) and their engines behind one interface (engine: gridded, mixed/, crossed/; several is what the last two
 //! share), the run, the variance they explain (explained), the mixture over them with its marginals and draws, profile
-//! intervals (profiled), posteriors of several of them (piloted/), and effects over draws (corrected).
+//! intervals (profiled), intervals with every rounding error (enclosed), posteriors of several of them (piloted/), and
+//! effects over draws (corrected).
 
 pub(crate) mod corrected;
 pub(crate) mod crossed;
 pub(crate) mod effect_rows;
+pub(crate) mod enclosed;
 pub(crate) mod engine;
 pub(crate) mod explained;
 pub(crate) mod gridded;

@@ -26,6 +26,18 @@ pub(crate) fn hardly_apart(term: &str) -> (String, &'static str) {
     (what, "subtract a constant from the column, such as its mean, or write 0 + in the group term")
 }
 
+/// Where to read what to do about a refusal that names no cure by the names of the model.
+pub(crate) const CURES: &str = "see docs/when-it-says-no.md";
+
+/// The refusal of a likelihood whose maximum was not found: what, and what to do.
+pub(crate) fn no_maximum(terms: &str, steps: usize, decrement: f64, sds: &[f64]) -> (String, &'static str) {
+    let what = format!(
+        "the likelihood of {terms} has no maximum that was found in {steps} steps (decrement {decrement:e}, standard \
+            deviations {sds:?}); a coefficient or an sd that grows without end means that the response is separated"
+    );
+    (what, "leave out the columns that separate it, or simplify the terms")
+}
+
 /// A term of the model: correlated effects of a group, or one of several independent ones.
 pub(crate) struct EffectTerm {
     /// The group.

@@ -204,6 +204,7 @@ impl Own {
         parameters(&stored.json["parameters"], &self.record["parameters"], &fine, &mut report);
         model::gap(recipe, stored, &mut report);
         model::certificate(recipe, stored, &mut report);
+        model::moments(recipe, stored, &mut report);
         if let Some(fresh) = &self.fresh {
             fresh.contradicts(&stored.record.certificate.posterior, &mut report);
         }

@@ -17,6 +17,7 @@ use crate::method_choice::MethodChoice;
 use crate::posterior::{SHORT, UNFINISHED};
 use crate::posterior_draws::DRAWS;
 use crate::problem::ModelKind;
+use crate::proof::moments::{self, StatedMoments};
 
 /// The family of an optimum over everything.
 const ALL: &str = "all Gaussians";
@@ -233,14 +234,10 @@ pub(super) fn certificate(recipe: &Recipe<'_>, stored: &Stored, report: &mut Rep
             "the gap is claimed to be at most {claimed:e} nats with every rounding error included, but certus-check's \
              library proves {bound:e}"
         )),
-        Ok(bound) => report.line(
-            Word::Confirmed,
-            format!(
-                "gap with every rounding error included: at most {} nats (Theorem D, all Gaussians): a certificate of \
-                 it was made, and proved by certus-check's library, which shares no code with the fit",
-                figure(bound)
-            ),
-        ),
+        Ok(bound) => report.certified(&format!(
+            "gap with every rounding error included: at most {} nats (Theorem D, all Gaussians)",
+            figure(bound)
+        )),
         Err(Error::Declined(why)) if !rigorous => {
             report.line(Word::NotChecked, format!("gap with every rounding error included: {why}"));
         }
@@ -248,9 +245,31 @@ pub(super) fn certificate(recipe: &Recipe<'_>, stored: &Stored, report: &mut Rep
     }
 }
 
+/// A certificate of the posterior's means and sds as `certus export-proof --posterior` writes it, judged as
+/// certus-check does, where the printed numbers come from importance weights.
+pub(super) fn moments(recipe: &Recipe<'_>, stored: &Stored, report: &mut Report) {
+    if !moments::concerns(recipe.problem, stored) {
+        return;
+    }
+    let what = "posterior means and sds with every rounding error included";
+    let Some(pairs) = moments::pairs(recipe.problem) else {
+        return report.takes_long(what, "certus export-proof --posterior");
+    };
+    let judged = certus::parallel::install(recipe.goal.threads, || {
+        let stated = StatedMoments::of(recipe.problem, stored)?;
+        let certificate = stated.checked(pairs)?;
+        Ok::<_, crate::Error>(stated.compared(&certificate, &stored.record.parameters))
+    });
+    match judged.map_err(|error| Error::from(error).into()).and_then(|judged| judged) {
+        Ok(Ok(claim)) => report.certified(&format!("{what}: {claim}")),
+        Ok(Err(contradiction)) => report.refuted.push(contradiction),
+        Err(error) => report.line(Word::NotChecked, format!("{what}: {error}")),
+    }
+}
+
 /// Whether the stated gap has every rounding error included.
 fn is_rigorous(record: &Record) -> bool {
-    record.certificate.gap.theorem.as_deref().is_some_and(|theorem| theorem.ends_with(proof::ROUNDING))
+    record.certificate.gap.theorem.as_deref().is_some_and(proof::counts_rounding)
 }
 
 fn level(level: RecordedLevel) -> &'static str {

@@ -51,6 +51,18 @@ impl Report {
         self.lines.push(Line { word, what: what.into() });
     }
 
+    /// A claim of a certificate that was made for this, and proved by certus-check's library.
+    pub(super) fn certified(&mut self, claim: &str) {
+        let how = "a certificate of it was made, and proved by certus-check's library, \
+                   which shares no code with the fit";
+        self.line(Word::Confirmed, format!("{claim}: {how}"));
+    }
+
+    /// A certificate that nobody asked for and that takes longer than a verification should; `command` writes it.
+    pub(super) fn takes_long(&mut self, what: &str, command: &str) {
+        self.line(Word::NotChecked, format!("{what}: a certificate would take long; {command} writes it"));
+    }
+
     /// Leaves that differ.
     pub(super) fn leaves(&mut self, found: &[Difference]) {
         for Difference { path, stored, own } in found {

@@ -12,13 +12,15 @@ use certus_mixed::Stage;
 use certus_mixed::collapsed::Excluded;
 use certus_models::Error;
 use certus_models::error::InvalidModel;
+use certus_models::proof::counts_rounding;
 
 use super::leaves::Rules;
-use super::{Line, Own, Recipe, Report, Stored, Word};
+use super::{CERTIFICATE, Line, Own, Recipe, Report, Stored, Word};
 use crate::posterior::UNFINISHED;
 use crate::posterior_draws::DRAWS;
 use crate::progress::RunProgress;
 use crate::proof::sd::{self, StatedSd};
+use crate::proof::variances::{self, StatedVariances};
 use crate::run::RunOutcome;
 use crate::variance::mixture::MixturePosterior;
 use crate::variance::model::ScaleModel;
@@ -170,6 +172,7 @@ fn claims(
     }
     interval(scale_model, &mixture_posterior, scale, &estimates, report)?;
     certificate(recipe, stored, report);
+    variances_certificate(recipe, stored, report);
     maxima(scale_model, &mixture_posterior, scale, &estimates, report)?;
     if scale.scales == "posterior" && scale_model.piloted().is_none() {
         let differ = scale_model.model.weights_differ(&mixture_posterior, &scale_model.priors)?;
@@ -255,6 +258,22 @@ fn interval(
     Ok(())
 }
 
+/// A certificate of the variance parameters as `certus export-proof` writes it, judged as certus-check does.
+fn variances_certificate(recipe: &Recipe<'_>, stored: &Stored, report: &mut Report) {
+    let Some(model) = variances::model(recipe.problem) else { return };
+    let what = "variance parameters with every rounding error included";
+    if variances::takes_long(model) {
+        return report.takes_long(what, "certus export-proof");
+    }
+    let judged = certus::parallel::install(recipe.goal.threads, || {
+        StatedVariances::of(recipe.problem, stored)?.checked()
+    });
+    match judged.map_err(|error| Error::from(error).into()).and_then(|judged| judged) {
+        Ok(claim) => report.certified(&format!("{what}: {claim} (Theorem V1)")),
+        Err(error) => report.line(Word::NotChecked, format!("{what}: {error}")),
+    }
+}
+
 /// A certificate of the interval as `certus export-proof` writes it, judged as certus-check does.
 fn certificate(recipe: &Recipe<'_>, stored: &Stored, report: &mut Report) {
     let Some(scale) =
@@ -263,27 +282,36 @@ fn certificate(recipe: &Recipe<'_>, stored: &Stored, report: &mut Report) {
         return;
     };
     let what = format!("{} with every rounding error included", scale.name);
-    if sd::takes_long(recipe.problem) {
-        let words = format!("{what}: a certificate would take long; certus export-proof writes it");
-        return report.line(Word::NotChecked, words);
+    let rigorous = scale.theorem.as_deref().is_some_and(counts_rounding);
+    if sd::takes_long(recipe.problem) && !rigorous {
+        return report.takes_long(&what, "certus export-proof");
     }
     let judged = certus::parallel::install(recipe.goal.threads, || {
         let stated = StatedSd::of(recipe.problem, stored)?;
         Ok::<_, crate::Error>(stated.subject.checked(stated.start, stated.sd, stated.between)?)
     });
     match judged.map_err(|error| Error::from(error).into()).and_then(|judged| judged) {
-        Ok([low, high]) => report.line(
-            Word::Confirmed,
-            format!(
-                "{what}: a maximum of the {} is between {} and {} (Theorem K3): a certificate of it was made, and \
-                 proved by certus-check's library, which shares no code with the fit",
-                scale.objective,
-                downward(low, 8),
-                upward(high, 8)
-            ),
-        ),
+        Ok(ends) if rigorous && !contains(scale.interval, ends) => report.refuted.push(format!(
+            "a maximum is claimed between {:?} with every rounding error included, but certus-check's library proves \
+             {ends:?}",
+            scale.interval.unwrap_or_default()
+        )),
+        Ok([low, high]) => report.certified(&format!(
+            "{what}: a maximum of the {} is between {} and {} (Theorem K3)",
+            scale.objective,
+            downward(low, 8),
+            upward(high, 8)
+        )),
+        Err(error) if rigorous => {
+            report.refuted.push(format!("the interval of {} cannot be certified again: {error}", scale.name));
+        }
         Err(error) => report.line(Word::NotChecked, format!("{what}: {error}")),
     }
+}
+
+/// True if a stated interval contains what is proved, up to the tolerance of certificates.
+fn contains(stated: Option<[f64; 2]>, [low, high]: [f64; 2]) -> bool {
+    stated.is_some_and(|[a, b]| a <= low * (1.0 + CERTIFICATE) && high <= b * (1.0 + CERTIFICATE))
 }
 
 /// What is stated about other maxima: the objective at each of them, and the ranges in which others are not excluded.

@@ -134,7 +134,7 @@ fn text_from_outside_stays_text() {
         directory: Some(evil()),
         encoding: None,
         checks: Checks::absent(attack),
-        certificate: Some(Err(evil())),
+        certificates: vec![Err(evil())],
     };
     let page = report(&record, &extras);
     assert_balanced(&page);

@@ -60,6 +60,10 @@ pub struct Interval {
     pub proved: Result<(), String>,
 }
 
+/// Why nothing is said of an sd at which the search ended because sums over groups would need too many nodes.
+pub const UNKNOWN: &str = "the likelihood is not known at this sd, for which its sums over groups would need too many \
+    nodes; where groups are separated it may rise with the sd without end";
+
 impl Collapsed {
     /// The maximum over β and the sd, with its certificate. `start` are coefficients to begin with.
     pub fn estimate(&self, start: &[f64]) -> Result<Estimate, Error> {
@@ -159,8 +163,7 @@ impl Collapsed {
         let none = |sds: [f64; 2], why: String| Ok(Interval { sds, proved: Err(why) });
         if !here.at.error.is_finite() {
             let why = if self.bounds_errors() {
-                "the likelihood is not known at this sd, for which its sums over groups would need too many nodes; \
-                    where groups are separated it may rise with the sd without end"
+                UNKNOWN
             } else {
                 "the error of the quadrature is not proved for this likelihood"
             };

@@ -38,7 +38,7 @@ pub(crate) use confirm::differ;
 pub(crate) use curvature::{RADIUS, least_relative};
 pub use effects::Effect;
 pub use effects::{quantile, recalled_effects};
-pub use estimate::{Estimate, Interval};
+pub use estimate::{Estimate, Interval, UNKNOWN};
 pub use exclude::Excluded;
 pub(crate) use exclude::{is_excluded, sweep};
 pub use mixture::{Mixture, Node};

@@ -5,6 +5,7 @@ mod ascent;
 mod collapsed;
 mod collapsed_claims;
 mod collapsed_digits;
+mod collapsed_intervals;
 mod collapsed_maxima;
 #[path = "../../../certus-models/tests/common/mod.rs"]
 mod common;

@@ -2,7 +2,7 @@
 //! draws chooses the set A, the cap and the level, then the certificate's own draws are weighed once. Nothing here is
 //! trusted.
 
-use certus_check::{Ball, Direction, DrawsCertificate, Refusal, Rule, leaf, root, sha256};
+use certus_check::{Ball, Direction, DrawsCertificate, Refusal, Rule, check, leaf, root, sha256};
 
 use super::{Subject, encoded, refused};
 use crate::error::Error;
@@ -39,7 +39,7 @@ impl Subject<'_> {
         delta: f64,
     ) -> Result<DrawsCertificate, Error> {
         let own = &self.certificate;
-        let blocks = (0..self.blocks()).map(|k| self.block(k)).collect::<Result<Vec<_>, _>>()?;
+        let blocks = self.all_blocks()?;
         let hashes: Vec<_> = blocks.iter().map(|bytes| leaf(bytes)).collect();
         let direction = |(name, weights): &(String, Vec<f64>)| Direction {
             name: encoded(name),
@@ -86,6 +86,23 @@ impl Subject<'_> {
             return Err(refused("the draws bound no mean"));
         }
         Ok(out)
+    }
+
+    fn all_blocks(&self) -> Result<Vec<Vec<u8>>, Error> {
+        (0..self.blocks()).map(|k| self.block(k)).collect()
+    }
+
+    /// The same certificate, read from its text and proved by certus-check with all rows.
+    pub fn weighed(
+        &self,
+        combinations: &[(String, Vec<f64>)],
+        pairs: Option<u64>,
+        delta: f64,
+    ) -> Result<DrawsCertificate, Error> {
+        let text = self.weigh(combinations, pairs, delta)?.write();
+        let certificate = DrawsCertificate::read(&text).map_err(words)?;
+        check(&certificate, Some(&mut &self.all_blocks()?.concat()[..])).map_err(words)?;
+        Ok(certificate)
     }
 }
 

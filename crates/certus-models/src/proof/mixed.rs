@@ -2,17 +2,17 @@
 //! method with the derivatives of certus-check. Nothing here is trusted.
 
 use certus::linalg;
-use certus_check::{Column, MixedCertificate, Refusal, Rule, leaf};
+use certus_check::{Column, MixedCertificate, Refusal, Rule, check, leaf};
 
 use super::{encoded, refused};
 use crate::error::Error;
 
 /// Newton steps.
 const STEPS: usize = 6;
-/// Radii that are tried.
-const RADII: [f64; 9] = [1e-10, 3e-10, 1e-9, 3e-9, 1e-8, 3e-8, 1e-7, 1e-6, 1e-5];
-/// In the frame of the inverse Hessian the least eigenvalue is about 1.
-const LAMBDA: f64 = 0.9;
+/// Radii that are tried, in standard errors or so.
+const RADII: [f64; 6] = [1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9];
+/// In the frame of the inverse Hessian the least eigenvalue at the estimate is about 1.
+const LAMBDA: f64 = 0.5;
 /// What the distance of the ends is larger than what was found, for a checker that rounds otherwise.
 const WIDER: f64 = 4.0;
 
@@ -91,10 +91,16 @@ pub fn variance_maximum(
                 out.between = (0..k).map(|at| out.range(at, WIDER * distance)).collect();
                 return Ok((out, bytes));
             }
-            Err(refusal) if radius == RADII[0] => why = words(refusal),
-            // later reasons are that the ball is too large
-            _ => {}
+            Ok(_) => break,
+            // a smaller ball may do
+            Err(refusal) => why = words(refusal),
         }
     }
     Err(why)
+}
+
+/// What certus-check says of a certificate that is read from its text, with its rows: an error unless it is proved.
+pub fn judged(certificate: &MixedCertificate, rows: &[u8]) -> Result<(), Error> {
+    let again = MixedCertificate::read(&certificate.write()).map_err(words)?;
+    check(&again, Some(&mut &rows[..])).map(drop).map_err(words)
 }

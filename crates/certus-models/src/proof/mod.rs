@@ -9,8 +9,9 @@ mod rigorous;
 mod sd;
 mod sd_nodes;
 
-pub use mixed::variance_maximum;
-pub use rigorous::{ROUNDING, Rigorous};
+pub use certus_check::{DrawsCertificate, MixedCertificate};
+pub use mixed::{judged, variance_maximum};
+pub use rigorous::{ROUNDING, Rigorous, counts_rounding};
 pub use sd::{SdRow, SdSubject};
 
 use certus::{Factor, Gaussian, linalg, parallel};

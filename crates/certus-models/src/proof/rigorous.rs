@@ -20,6 +20,12 @@ use crate::ranks::Ranks;
 const THEOREM: &str = "Theorem D";
 /// What follows the label of a theorem that was applied in balls.
 pub const ROUNDING: &str = ", rounding included";
+
+/// Whether the label of a theorem says so.
+pub fn counts_rounding(theorem: &str) -> bool {
+    theorem.ends_with(ROUNDING)
+}
+
 /// Both.
 const STATED: &str = "Theorem D, rounding included";
 

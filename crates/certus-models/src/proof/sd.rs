@@ -26,11 +26,11 @@ const RADIUS: f64 = 1e-7;
 const DOUBLED: i32 = 12;
 
 /// Why an interval that a fit has proved may have no certificate.
-const NO_CURVATURE: &str = "at an end of the interval certus-check can prove no curvature of the objective in the \
-     coefficients, which bounds how far it can fall from the coefficients that are stated. This does not contradict \
-     the fit: its proof may take the curvature from the prior, or from wider parts of the groups' integrals, with \
-     rounding allowed for; a certificate counts each group between two nodes and every rounding error. \
-     Coefficients with a tighter prior have one";
+const NO_CURVATURE: &str = "at an end of the interval certus-check cannot bound how far the objective can fall from \
+     the stated coefficients, because it proves no curvature in the coefficients there. The fit bounds this by the \
+     prior, or by Lemma K4 over wider parts of the groups' integrals with rounding allowed for; a certificate counts \
+     each group between two nodes only, and every rounding error. With a tighter prior of the coefficients the \
+     interval can be exported";
 
 /// A row as it is exported.
 #[derive(Clone, Debug)]

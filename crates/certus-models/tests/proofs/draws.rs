@@ -1,19 +1,15 @@
 //! Certificates of posterior means and sds: true ones of random models, and what can be wrong with them.
 
-use certus_check::{DrawsCertificate, Likelihood, Refusal, check, leaf, root, sha256};
+use certus::Target;
+use certus_check::{DrawsCertificate, Likelihood, leaf, root, sha256};
 use certus_models::proof::Subject;
 
-use crate::{Dice, model};
+use crate::gap::model;
+use crate::{Case, Dice, Flaw};
 
-/// A certificate with its rows.
-#[derive(Clone)]
-pub struct DrawsCase {
-    pub certificate: DrawsCertificate,
-    pub rows: Vec<u8>,
-}
-
-fn truth(dice: &mut Dice, kind: usize, pairs: u64) -> Option<DrawsCase> {
-    let (model, best) = model(dice, kind, [2, 60]);
+fn truth(dice: &mut Dice, kind: usize, pairs: u64) -> Option<Case<DrawsCertificate>> {
+    let most = if dice.unit() < 0.1 { 200 } else { 60 };
+    let (model, best) = model(dice, kind, [2, most]);
     let d = model.dim();
     let subject = Subject::new(&model, &best, &[], Some(9)).unwrap();
     let combinations = [
@@ -25,29 +21,19 @@ fn truth(dice: &mut Dice, kind: usize, pairs: u64) -> Option<DrawsCase> {
     ];
     let certificate = subject.weigh(&combinations[..d.min(2)], Some(pairs), 0.05).ok()?;
     let rows = (0..subject.blocks()).flat_map(|k| subject.block(k).unwrap()).collect();
-    Some(DrawsCase { certificate, rows })
+    Some(Case { certificate, rows })
 }
 
-pub fn some_truth(dice: &mut Dice, kind: usize) -> DrawsCase {
+pub fn some_truth(dice: &mut Dice, kind: usize) -> Case<DrawsCertificate> {
     let pairs = dice.whole(900, 1600) as u64;
     (0..60).find_map(|_| truth(dice, kind, pairs)).expect("some random models are certified")
 }
 
-impl DrawsCase {
-    pub fn judge(&self) -> Result<(), Refusal> {
-        let certificate = DrawsCertificate::read(&self.certificate.write())?;
-        assert_eq!(certificate, self.certificate, "what is written is what is read");
-        check(&certificate, Some(&mut &self.rows[..])).map(drop)
-    }
-
-    fn width(&self) -> usize {
-        8 * (self.certificate.model.columns.len() + 4)
-    }
-
+impl Case<DrawsCertificate> {
     /// Makes hashes and the seed those of rows and text, so that only what is claimed is false.
     fn coherent(&mut self) {
+        let width = self.width();
         let c = &mut self.certificate;
-        let width = 8 * (c.model.columns.len() + 4);
         c.rows[0] = (self.rows.len() / width) as u64;
         c.blocks = self.rows.chunks(c.rows[1] as usize * width).map(leaf).collect();
         c.root = root(&c.blocks);
@@ -55,10 +41,9 @@ impl DrawsCase {
     }
 }
 
-/// What is wrong with a false certificate.
-type Flaw = (&'static str, fn(&mut DrawsCase));
-
-pub const FLAWS: [Flaw; 20] = [
+/// The draws of a coherent certificate are others, so what is claimed would be proved by accident where it is not
+/// clearly false.
+pub const FLAWS: [Flaw<DrawsCertificate>; 25] = [
     ("draws-mean-too-tight", |case| {
         let mean = &mut case.certificate.directions[0].mean;
         mean[0] += 1e-3 * (mean[1] - mean[0]);
@@ -118,7 +103,7 @@ pub const FLAWS: [Flaw; 20] = [
         case.coherent();
     }),
     ("draws-row-dropped-from-the-file", |case| {
-        case.rows.drain(..case.width());
+        case.drop_row(0);
     }),
     ("draws-one-bit-of-a-row", |case| {
         let at = case.rows.len() - case.width();
@@ -129,4 +114,70 @@ pub const FLAWS: [Flaw; 20] = [
         case.certificate.mean[0] += 0.3 * case.certificate.factor[0];
         case.coherent();
     }),
+    ("draws-sd-from-too-high", |case| {
+        let sd = &mut case.certificate.directions[0].sd;
+        sd[0] += 1e-3 * (sd[1] - sd[0]);
+        // where nothing but sd >= 0 is proved
+        sd[1] *= if sd[0] < 1e-2 * sd[1] { 0.999 } else { 1.0 };
+    }),
+    ("draws-mean-of-another-direction", |case| {
+        let directions = &mut case.certificate.directions;
+        let width = directions[0].mean[1] - directions[0].mean[0];
+        let mean = directions.last().unwrap().mean;
+        directions[0].mean = mean.map(|x| x + if directions.len() == 1 { width } else { 0.0 });
+    }),
+    ("draws-set-without-draws", |case| {
+        case.certificate.growth[0] -= 20.0;
+        case.coherent();
+    }),
+    ("draws-row-twice-in-the-file", |case| case.append_first_row()),
+    ("draws-other-root", |case| case.certificate.root[9] ^= 4),
 ];
+
+/// What is claimed of 60 posteriors with one or two coefficients contains what sums over a grid say.
+#[test]
+fn draws_contain_the_truth() {
+    let mut tried = 0;
+    for k in 0..60 {
+        let mut dice = Dice(300 + k);
+        let (model, best) = model(&mut dice, k as usize % 4, [1, 60]);
+        let d = model.dim();
+        let weights: Vec<f64> = (0..d).map(|_| dice.between(-1.0, 1.0)).collect();
+        let subject = Subject::new(&model, &best, &[], None).unwrap();
+        let Ok(certificate) = subject.weigh(&[("a".into(), weights.clone())], Some(1500), 0.05) else {
+            continue;
+        };
+        tried += 1;
+        let (found, dense) = (&certificate.directions[0], best.factor().to_dense());
+        // trapezoidal rule in the frame of the Gaussian
+        let line: Vec<f64> = (-90..=90).map(|i| 0.1 * f64::from(i)).collect();
+        let grid: Vec<Vec<f64>> = match d {
+            1 => line.iter().map(|x| vec![*x]).collect(),
+            _ => line.iter().flat_map(|x| line.iter().map(|y| vec![*x, *y])).collect(),
+        };
+        let (mut logs, mut places) = (Vec::new(), Vec::new());
+        for x in &grid {
+            let z: Vec<f64> = (0..d)
+                .map(|i| best.mean()[i] + (0..=i).map(|j| dense[j * d + i] * x[j]).sum::<f64>())
+                .collect();
+            let (mut value, mut gradient) = ([0.0], vec![0.0; d]);
+            model.log_density(&z, &mut value, &mut gradient).unwrap();
+            logs.push([value[0], -0.5 * x.iter().map(|x| x * x).sum::<f64>()]);
+            places.push(z.iter().zip(&weights).map(|(z, a)| z * a).sum::<f64>());
+        }
+        let normal = |k: usize| {
+            let most = logs.iter().map(|l| l[k]).fold(f64::NEG_INFINITY, f64::max);
+            most + logs.iter().map(|l| (l[k] - most).exp()).sum::<f64>().ln()
+        };
+        let [of_p, of_q] = [normal(0), normal(1)];
+        let mean_of =
+            |f: &dyn Fn(usize) -> f64| (0..grid.len()).map(|i| (logs[i][0] - of_p).exp() * f(i)).sum::<f64>();
+        let mean = mean_of(&|i| places[i]);
+        let sd = mean_of(&|i| (places[i] - mean).powi(2)).sqrt();
+        let divergence = mean_of(&|i| (logs[i][0] - of_p) - (logs[i][1] - of_q));
+        let within = |[low, high]: [f64; 2], x: f64| low <= x && x <= high;
+        assert!(within(found.mean, mean) && within(found.sd, sd), "{k}: {mean} {sd} {found:?}");
+        assert!(divergence <= certificate.divergence, "{k}: {divergence} {}", certificate.divergence);
+    }
+    assert!(tried >= 40, "only {tried} have certificates");
+}

@@ -1,20 +1,17 @@
 //! Certificates about the sd of an effect: true ones of random models, and what can be wrong with them.
 
-use certus_check::{Likelihood, Refusal, SdCertificate, check, leaf, read, root, triangle};
+use certus_check::{Block, Likelihood, Precision, SdCertificate, leaf, root, triangle};
 use certus_models::proof::{SdRow, SdSubject};
 
-use crate::Dice;
+use crate::{Case, Dice, Flaw};
 
-/// A certificate with its rows.
-#[derive(Clone)]
-pub struct SdCase {
-    pub certificate: SdCertificate,
-    pub rows: Vec<u8>,
-}
+/// How wide intervals are, as parts of the estimate.
+pub const WIDTHS: [f64; 3] = [1e-2, 1e-4, 0.3];
 
 /// A random model with one effect, an intercept or a slope, and coefficients to begin with.
 fn model(dice: &mut Dice) -> (SdSubject, usize) {
-    let (p, groups) = (dice.whole(1, 2), dice.whole(6, 12));
+    let (least, most) = if dice.unit() < 0.1 { (20, 28) } else { (6, 12) };
+    let (p, groups) = (dice.whole(1, 2), dice.whole(least, most));
     let (intercept, slope) = (dice.unit() < 0.8, dice.unit() < 0.4);
     let likelihood = if dice.unit() < 0.5 { Likelihood::Logistic } else { Likelihood::Binomial };
     let (sd, weighted) = (dice.between(0.6, 1.8), dice.unit() < 0.3);
@@ -64,49 +61,49 @@ fn maximum(subject: &SdSubject, d: usize) -> Option<f64> {
     Some((0.5 * (low + high)).exp())
 }
 
-fn truth(dice: &mut Dice, width: f64, from_zero: bool) -> Option<SdCase> {
+fn truth(dice: &mut Dice, width: f64, from_zero: bool) -> Option<Case<SdCertificate>> {
     let (subject, d) = model(dice);
     let sd = maximum(&subject, d)?;
     let low = if from_zero { 0.0 } else { sd / (1.0 + width) };
     let certificate = subject.certify(&vec![0.0; d], sd, [low, sd * (1.0 + width)]).ok()?;
-    Some(SdCase { certificate, rows: subject.rows().flatten().copied().collect() })
+    // the exporter's nodes leave rounding only (section 11, "Which nodes are enough")
+    let groups = certificate.blocks.iter().flat_map(|block| &block.groups);
+    for (value, rad, nodes) in groups.flat_map(|group| &group.integrals) {
+        assert!(*rad < 2e-14 * (10.0 + value.abs()), "{value} {rad:e} {nodes:?}");
+    }
+    Some(Case { certificate, rows: subject.rows().flatten().copied().collect() })
 }
 
-pub fn some_truth(dice: &mut Dice, width: f64, from_zero: bool) -> SdCase {
+pub fn some_truth(dice: &mut Dice, width: f64, from_zero: bool) -> Case<SdCertificate> {
     (0..60).find_map(|_| truth(dice, width, from_zero)).expect("most random models are certified")
 }
 
-impl SdCase {
-    pub fn judge(&self) -> Result<(), Refusal> {
-        let text = self.certificate.write();
-        read(&text)?;
-        let certificate = SdCertificate::read(&text)?;
-        assert_eq!(certificate, self.certificate, "what is written is what is read");
-        check(&certificate, Some(&mut &self.rows[..])).map(drop)
+impl Case<SdCertificate> {
+    /// The bytes of every block.
+    fn places(&self) -> Vec<std::ops::Range<usize>> {
+        let mut from = 0;
+        let mut place = |block: &Block| {
+            let rows: u64 = block.groups.iter().map(|group| group.rows).sum();
+            let to = from + rows as usize * self.width();
+            std::mem::replace(&mut from, to)..to
+        };
+        self.certificate.blocks.iter().map(&mut place).collect()
     }
 
-    fn width(&self) -> usize {
-        8 * self.certificate.numbers()
-    }
-
-    /// Number k of the values of a row, counted from its end (1 is the weight).
-    fn change(&mut self, row: usize, from_end: usize, change: impl Fn(f64) -> f64) {
-        let at = (row + 1) * self.width() - 8 * from_end;
-        let word: [u8; 8] = self.rows[at..at + 8].try_into().unwrap();
-        self.rows[at..at + 8].copy_from_slice(&change(f64::from_le_bytes(word)).to_le_bytes());
+    /// Makes hashes those of the rows, but not sums.
+    fn hashed(&mut self) {
+        for (k, place) in self.places().into_iter().enumerate() {
+            self.certificate.blocks[k].hash = leaf(&self.rows[place]);
+        }
+        self.certificate.root =
+            root(&self.certificate.blocks.iter().map(|block| block.hash).collect::<Vec<_>>());
     }
 
     /// Makes hashes and sums those of the rows, so that only the claim is false.
     fn coherent(&mut self) {
-        let width = self.width();
-        let mut from = 0;
-        for k in 0..self.certificate.blocks.len() {
-            let rows: u64 = self.certificate.blocks[k].groups.iter().map(|group| group.rows).sum();
-            let bytes = &self.rows[from..from + rows as usize * width];
-            from += bytes.len();
-            let Ok(found) = self.certificate.sums(k, bytes) else { continue };
+        for (k, place) in self.places().into_iter().enumerate() {
+            let Ok(found) = self.certificate.sums(k, &self.rows[place]) else { continue };
             let block = &mut self.certificate.blocks[k];
-            block.hash = leaf(bytes);
             for (at, values) in found.values.iter().enumerate() {
                 for (group, value) in block.groups.iter_mut().zip(values) {
                     (group.integrals[at].0, group.integrals[at].1) = (value.mid, 1.25 * value.rad);
@@ -119,15 +116,11 @@ impl SdCase {
                 curvature.rad = 4.0 * curvature.rad + 1e-10 * trace;
             }
         }
-        self.certificate.root =
-            root(&self.certificate.blocks.iter().map(|block| block.hash).collect::<Vec<_>>());
+        self.hashed();
     }
 }
 
-/// What is wrong with a false certificate.
-type Flaw = (&'static str, fn(&mut SdCase));
-
-pub const FLAWS: [Flaw; 18] = [
+pub const FLAWS: [Flaw<SdCertificate>; 27] = [
     // both ends on one side of the maximum: at one of them the objective is higher than inside
     ("sd-interval-beside-the-maximum", |case| {
         let certificate = &mut case.certificate;
@@ -164,7 +157,7 @@ pub const FLAWS: [Flaw; 18] = [
         case.coherent();
     }),
     ("sd-row-dropped-from-the-file", |case| {
-        case.rows.drain(..case.width());
+        case.drop_row(0);
     }),
     ("sd-row-dropped-everywhere", |case| {
         // the data of the last end are others than those inside, as if a row were missing there
@@ -186,30 +179,20 @@ pub const FLAWS: [Flaw; 18] = [
         case.change(0, 3, |trials| trials + 1.0);
     }),
     ("sd-response-with-other-sign", |case| {
-        // successes become failures in the first row
-        let y = case.certificate.numbers() * 8 - 32;
-        let trials: [u8; 8] = case.rows[y + 8..y + 16].try_into().unwrap();
-        case.change(0, 4, |y| f64::from_le_bytes(trials) - y);
+        // successes become failures in the first row, or one of them where that changes nothing
+        let at = case.width() - 24;
+        let trials = f64::from_le_bytes(case.rows[at..at + 8].try_into().unwrap());
+        case.change(0, 4, |y| if trials == 2.0 * y { y - 1.0 } else { trials - y });
+        case.hashed();
     }),
     ("sd-effect-with-other-sign", |case| {
-        let old = case.certificate.clone();
         case.change(1, 6, |z| -z - 0.25);
-        case.coherent();
-        let hashes: Vec<_> = case.certificate.blocks.iter().map(|block| block.hash).collect();
-        let root = case.certificate.root;
-        case.certificate = old;
-        case.certificate.root = root;
-        case.certificate.blocks.iter_mut().zip(hashes).for_each(|(block, hash)| block.hash = hash);
+        case.hashed();
     }),
     ("sd-row-in-another-group", |case| {
         let groups = case.certificate.counts()[1] as f64;
         case.change(0, 5, |_| groups - 1.0);
-        let old = case.certificate.blocks[0].hash;
-        let rows: u64 = case.certificate.blocks[0].groups.iter().map(|group| group.rows).sum();
-        case.certificate.blocks[0].hash = leaf(&case.rows[..rows as usize * case.width()]);
-        assert_ne!(old, case.certificate.blocks[0].hash);
-        case.certificate.root =
-            root(&case.certificate.blocks.iter().map(|block| block.hash).collect::<Vec<_>>());
+        case.hashed();
     }),
     ("sd-group-sizes", |case| {
         let groups = &mut case.certificate.blocks[0].groups;
@@ -246,4 +229,36 @@ pub const FLAWS: [Flaw; 18] = [
         case.certificate.radius *= 1e-9;
         case.coherent();
     }),
+    ("sd-end-a-thousandth-lower", |case| {
+        case.certificate.between[1] *= 0.999;
+        case.certificate.points[1].sd *= 0.999;
+    }),
+    ("sd-inside-lower-than-it-is", |case| {
+        let integral = &mut case.certificate.blocks[0].groups.last_mut().unwrap().integrals[0];
+        integral.0 -= 4.0 * integral.1;
+    }),
+    ("sd-other-unit", |case| case.certificate.model.columns[0].scale *= 2.54),
+    ("sd-other-unit-everywhere", |case| {
+        case.certificate.model.columns[0].scale *= 2.54;
+        case.coherent();
+    }),
+    ("sd-without-a-row", |case| {
+        case.drop_row(0);
+        case.certificate.blocks[0].groups[0].rows -= 1;
+        case.coherent();
+    }),
+    ("sd-weight-a-thousandth-larger", |case| {
+        case.change(0, 1, |weight| 1.001 * weight);
+        case.coherent();
+    }),
+    ("sd-offset-moved", |case| {
+        case.change(0, 2, |offset| offset + 1e-3);
+        case.hashed();
+    }),
+    ("sd-other-prior", |case| {
+        if let Precision::Diagonal(j) = &mut case.certificate.model.prior_precision {
+            j[0] += 0.05;
+        }
+    }),
+    ("sd-lambda-too-large", |case| case.certificate.lambda *= 1.001),
 ];

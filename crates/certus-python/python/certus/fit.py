@@ -438,7 +438,8 @@ def fit(
     that takes minutes (by default 0.1, if that takes seconds), and `posterior` is where they come from: "auto" (the first source that is
     accurate enough; for targets NUTS where the numbers of the Gaussian are unreliable, within `max_gradients`, by default 10^6), "gaussian",
     "corrected" (of targets only those declared log-concave), "importance", "nuts" and, for models such as `certus.logistic`, "exact";
-    `rigorous=True` proves the gap of a linear, logistic, binomial or Poisson model without groups in ball arithmetic, with every rounding error included;
+    `rigorous=True` proves the gap of a linear, logistic, binomial or Poisson model without groups in ball arithmetic, with every rounding error included,
+    and the interval of an sd that is not given of a logistic or binomial model with one effect of one group;
     `level` is the required level of certainty (proved, probable, estimated); `max_time` is in seconds, `max_gradients` limits the evaluations of
     a target, `batch` fixes the draws of its steps; `log_concave=True` declares that a target is log-concave, from which errors follow that hold with
     probability 1 - `delta`. Ctrl-C ends the fit and returns the result so far.

@@ -31,7 +31,7 @@ use crate::linalg;
 use crate::random::Random;
 use crate::target::Target;
 
-/// The longest step, in the frame of the iterate: P(I − D) with |D| ≤ ½ stays invertible.
+/// The longest step, in the frame of the iterate: P(I − γD) with |γD| ≤ ½ stays invertible.
 const LONGEST: f64 = 0.5;
 /// Directions with more than 1/(2 PATIENCE) of a Gaussian's curvature still converge as fast as the noise falls.
 const PATIENCE: f64 = 4.0;

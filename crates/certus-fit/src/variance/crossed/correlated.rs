@@ -19,7 +19,9 @@ use certus_models::error::InvalidModel;
 use crate::variance::effect_rows::EffectRows;
 use crate::variance::names::UnknownScales;
 use crate::variance::profiled::{CUT, PROFILED, Profiled};
-use crate::variance::several::{EffectTerms, ProvedBall, SeveralEffects, hardly_apart, watching};
+use crate::variance::several::{
+    CURES, EffectTerms, ProvedBall, SeveralEffects, hardly_apart, no_maximum, watching,
+};
 
 /// Correlated effects that are integrated out together, at most.
 pub(crate) const MOST_CORRELATED: usize = 3;
@@ -273,11 +275,10 @@ fn refused(error: &CorrelatedError, terms: &EffectTerms) -> Error {
             "leave it out",
         ),
         CorrelatedError::IllConditioned { .. } => hardly_apart(term),
-        CorrelatedError::NotConverged { .. } => (
-            format!("the likelihood of {term} has no maximum that was found: {error}"),
-            "leave out what separates the response, or simplify the terms",
-        ),
-        other => (format!("{term}: {other}"), "see docs/mixed.md"),
+        CorrelatedError::NotConverged { iterations, decrement, sds } => {
+            no_maximum(term, *iterations, *decrement, sds)
+        }
+        other => (format!("{term}: {other}"), CURES),
     };
     InvalidModel::Unsupported { what, remedy }.into()
 }

@@ -10,7 +10,7 @@ use certus_models::error::InvalidModel;
 
 use crate::variance::effect_rows::EffectRows;
 use crate::variance::names::UnknownScales;
-use crate::variance::several::EffectTerms;
+use crate::variance::several::{CURES, EffectTerms, no_maximum};
 
 /// A model with several group effects whose sds are not given.
 pub(crate) struct CrossedMixed {
@@ -114,11 +114,10 @@ fn refused(error: &CrossedError, terms: &EffectTerms) -> Error {
             ),
             "leave it out",
         ),
-        CrossedError::NotConverged { .. } => (
-            format!("the likelihood of {} has no maximum that was found: {error}", terms.names.join(" + ")),
-            "leave out what separates the response, or simplify the terms",
-        ),
-        other => (other.to_string(), "see docs/mixed.md"),
+        CrossedError::NotConverged { iterations, decrement, sds } => {
+            no_maximum(&terms.names.join(" + "), *iterations, *decrement, sds)
+        }
+        other => (other.to_string(), CURES),
     };
     InvalidModel::Unsupported { what, remedy }.into()
 }

@@ -67,6 +67,10 @@ impl ScaleEngine for LinearMixed {
     fn joint_law(&self) -> Option<&dyn JointLaw> {
         Some(self)
     }
+
+    fn linear_mixed(&self) -> Option<&LinearMixed> {
+        Some(self)
+    }
 }
 
 impl Gridded for GivenMixed {

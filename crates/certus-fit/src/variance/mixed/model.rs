@@ -11,18 +11,18 @@ use certus_models::error::InvalidModel;
 use crate::variance::effect_rows::{EffectRow, each_row};
 use crate::variance::engine::JointLaw;
 use crate::variance::names::UnknownScales;
-use crate::variance::several::{EffectTerms, hardly_apart};
+use crate::variance::several::{CURES, EffectTerms, hardly_apart};
 
 /// The rows of a linear mixed model, summed up.
 pub(crate) struct LinearMixed {
     pub(super) statistics: Statistics,
-    pub(super) criterion: Criterion,
-    pub(super) terms: EffectTerms,
+    pub(crate) criterion: Criterion,
+    pub(crate) terms: EffectTerms,
     /// What −2 log L of the columns of the data is above that of the design's: they are divided by their units, which
     /// REML counts.
     pub(super) log_units: f64,
     /// n, the sum of the weights.
-    pub(super) weight: f64,
+    pub(crate) weight: f64,
     /// Multiplications that the proof of a global maximum may take, and whether it is asked for.
     pub(super) global: (f64, bool),
 }
@@ -188,7 +188,7 @@ fn refused(error: &MixedError, coefficients: &[String], terms: &[String]) -> Err
             format!("{rows} rows (by weight or in number) are too few for {fixed} coefficients"),
             "leave out features",
         ),
-        other => (other.to_string(), "see docs/mixed.md"),
+        other => (other.to_string(), CURES),
     };
     InvalidModel::Unsupported { what, remedy }.into()
 }

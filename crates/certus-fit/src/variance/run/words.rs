@@ -9,6 +9,7 @@ use certus_data::encoding::Group;
 use certus_mixed::collapsed::Effect;
 use certus_mixed::scales::ScalesMaximum;
 use certus_models::Error;
+use certus_models::proof::ROUNDING;
 
 use super::Run;
 use crate::variance::engine::{GridPosterior, JointMaximum};
@@ -247,7 +248,10 @@ impl Run<'_> {
                 false if several.is_some_and(|several| several.estimated) => RecordedLevel::Estimated,
                 false => RecordedLevel::None,
             },
-            theorem: proved.then(|| ball.map_or("Theorem K3", |ball| ball.theorem).into()),
+            theorem: proved.then(|| {
+                let rounding = if self.subject.is_some() { ROUNDING } else { "" };
+                format!("{}{rounding}", ball.map_or("Theorem K3", |ball| ball.theorem))
+            }),
             reason: first.proved.clone().err(),
             radius: ball.map(|ball| ball.radius),
             exclusion: ball.and_then(|ball| finite(ball.exclusion)),
