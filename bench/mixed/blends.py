@@ -17,8 +17,8 @@ Z = (BLEND[:, None] == np.arange(5)) * 1.0
 
 def posterior(log_blend, log_sigma, precision):
     """Means and sds of sd(blend), sigma and the coefficients; prior densities of the sds, prior precisions of the coefficients."""
-    blends, sigmas = np.exp(np.linspace(np.log(0.002), np.log(150), 400)), np.exp(np.linspace(np.log(1.5), np.log(25), 240))
-    log, mean, var = np.empty((400, 240)), np.empty((400, 240, 4)), np.empty((400, 240, 4))
+    blends, sigmas = np.exp(np.linspace(np.log(0.002), np.log(1e7), 640)), np.exp(np.linspace(np.log(1.5), np.log(25), 240))
+    log, mean, var = np.empty((640, 240)), np.empty((640, 240, 4)), np.empty((640, 240, 4))
     for i, s in enumerate(blends):
         for j, v in enumerate(sigmas):
             cov = s * s * Z @ Z.T + v * v * np.eye(20)

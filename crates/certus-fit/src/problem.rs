@@ -14,7 +14,7 @@ use crate::prior::{DesignPrior, Unit};
 use crate::refusal::{NeededBy, RequestError};
 use crate::request::Request;
 use crate::settings::Settings;
-use crate::variance::enclosed::is_covered;
+use crate::variance::enclosed::Enclosure;
 use crate::variance::model::ScaleModel;
 use crate::variance::request::Scales;
 use certus_data::DataError;
@@ -80,11 +80,12 @@ impl Problem {
     pub fn check_settings(&self, settings: &Settings) -> Result<(), RequestError> {
         let plain = matches!(&self.model_kind, ModelKind::Dense(model) if covers(model));
         let plain = plain && settings.factor.as_deref() != Some("diagonal");
-        let one_sd = self.collapsed().is_some_and(|model| is_covered(model, &self.prepared, self.response));
-        if settings.rigorous && !plain && !one_sd {
+        let scales =
+            self.collapsed().is_some_and(|model| Enclosure::covers(model, &self.prepared, self.response));
+        if settings.rigorous && !plain && !scales {
             let owner = "linear (with a given sigma), logistic, binomial and poisson models without groups and with a \
-                         dense factor, in one process, and logistic and binomial models with one effect of one group \
-                         whose sd is not given";
+                         dense factor, in one process, logistic and binomial models with one effect of one group \
+                         whose sd is not given, and linear mixed models by REML or maximum likelihood";
             return Err(RequestError::no_effect("`rigorous`", owner));
         }
         let Some(scale_model) = self.collapsed() else { return Ok(()) };

@@ -208,8 +208,8 @@ pub struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
     /// Prove the gap in ball arithmetic, with every rounding error included instead of allowed for (linear, logistic,
-    /// binomial and poisson models without groups), or the interval of an sd that is not given (logistic and binomial
-    /// models with one effect of one group)
+    /// binomial and poisson models without groups), or the intervals of sds that are not given (logistic and binomial
+    /// models with one effect of one group; linear mixed models by REML or maximum likelihood)
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Goal"))]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rigorous: bool,

@@ -123,13 +123,10 @@ impl Strip for NegativeBinomial {
     /// For a large k: |k + e^{t+iτ}| ≥ k + e^t cos τ for |τ| < π/2, so Re φ(t + iτ) ≥ φ(t + log cos τ) + y log cos τ,
     /// which is convex and falls with |τ|.
     fn rotated(&self, t: f64, tau: f64, datum: Datum) -> Option<[f64; 3]> {
-        if let Some(loss) = self.strip_loss(tau) {
-            let loss = loss * self.strip_size(datum);
-            return Some([
-                self.value(t, datum) - loss,
-                self.first_derivative(t, datum),
-                self.second_derivative(t, datum),
-            ]);
+        if self.k < LARGE {
+            let own =
+                [self.value(t, datum), self.first_derivative(t, datum), self.second_derivative(t, datum)];
+            return Some(sigmoid::rotated(own, t - self.center(), tau, self.size(datum)));
         }
         if tau.abs() >= FRAC_PI_2 {
             return None;

@@ -7,9 +7,17 @@ use std::path::Path;
 use crate::common::{certus, expect, scratch};
 use certus_check::{SdCertificate, check, read};
 
-fn gap(place: &Path) -> serde_json::Value {
+fn certificate(place: &Path, part: &str) -> serde_json::Value {
     let text = std::fs::read_to_string(place.join("fit.json")).unwrap();
-    serde_json::from_str::<serde_json::Value>(&text).unwrap()["certificate"]["gap"].clone()
+    serde_json::from_str::<serde_json::Value>(&text).unwrap()["certificate"][part].clone()
+}
+
+fn gap(place: &Path) -> serde_json::Value {
+    certificate(place, "gap")
+}
+
+fn ends(scale: &serde_json::Value) -> [f64; 2] {
+    [0, 1].map(|k| scale["interval"][k].as_f64().unwrap())
 }
 
 /// 60 rows of counts.
@@ -153,8 +161,7 @@ fn the_interval_of_an_sd_has_a_certificate() {
         let formula = format!("y ~ a + {effect}");
         expect(&certus(&["fit", "logistic", &file, &formula, "--ml", "--out", place]), 0, "sd(g");
         let verdict = certus(&["verify", place]);
-        let json = std::fs::read_to_string(out.join("fit.json")).unwrap();
-        let scale = serde_json::from_str::<serde_json::Value>(&json).unwrap()["certificate"]["scale"].clone();
+        let scale = certificate(&out, "scale");
         assert_eq!(scale["level"], "proved", "{name}");
         expect(&verdict, 0, "with every rounding error included: a maximum of the likelihood is between");
         expect(&certus(&["export-proof", place, "--to", proof.to_str().unwrap()]), 0, "has a local maximum");
@@ -177,11 +184,7 @@ fn the_interval_of_an_sd_has_a_certificate() {
 fn the_interval_of_an_sd_with_every_rounding_error() {
     let dir = scratch("sd-rigorous");
     let file = grouped(&dir);
-    let scale = |out: &Path| {
-        let json = std::fs::read_to_string(out.join("fit.json")).unwrap();
-        serde_json::from_str::<serde_json::Value>(&json).unwrap()["certificate"]["scale"].clone()
-    };
-    let ends = |scale: &serde_json::Value| [0, 1].map(|k| scale["interval"][k].as_f64().unwrap());
+    let scale = |out: &Path| certificate(out, "scale");
     for (name, effect) in [("intercept", "(1 | g)"), ("slope", "(0 + a | g)")] {
         let formula = format!("y ~ a + {effect}");
         let [plain, proved] = ["plain", "proved"].map(|kind| dir.join(format!("{name}-{kind}")));
@@ -227,4 +230,64 @@ fn the_interval_of_an_sd_with_every_rounding_error() {
     let fit =
         ["fit", "logistic", &file, "y ~ a + (1 | g)", "--rigorous", "--out", posterior.to_str().unwrap()];
     expect(&certus(&fit), 0, "(proved, Theorem K3, rounding included)");
+}
+
+/// Linear mixed models: every sd, sigma and the correlation.
+#[test]
+fn variance_parameters_with_every_rounding_error() {
+    let dir = scratch("variances-rigorous");
+    let published = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../certus-mixed/tests/data");
+        path.join(format!("{name}.csv")).to_str().unwrap().to_string()
+    };
+    // lme4's estimates as it prints them: sds, the correlation where there is one, sigma
+    for (name, formula, printed) in [
+        ("dyestuff", "Yield ~ 1 + (1 | Batch)", &[42.001, 49.510][..]),
+        ("sleepstudy", "Reaction ~ Days + (1 + Days | Subject)", &[24.741, 5.922, 0.066, 25.592]),
+    ] {
+        let (out, plain) = (dir.join(name), dir.join(format!("{name}-plain")));
+        let (place, file) = (out.to_str().unwrap(), published(name));
+        let fit = ["fit", "linear", &file, formula, "--reml", "--out"];
+        let words = "(proved, Theorem V1, rounding included)";
+        expect(&certus(&[&fit[..], &[place, "--rigorous"]].concat()), 0, words);
+        expect(&certus(&[&fit[..], &[plain.to_str().unwrap()]].concat()), 0, "(proved, Theorem L1)");
+        let (own, ordinary) = (certificate(&out, "scale"), certificate(&plain, "scale"));
+        assert_eq!(
+            (&own["level"], &own["theorem"]),
+            (&"proved".into(), &"Theorem V1, rounding included".into())
+        );
+        assert!(ordinary["others"][0].get("interval").is_none() && own.get("radius").is_none());
+        let all = |scale: &serde_json::Value| -> Vec<serde_json::Value> {
+            std::iter::once(scale.clone()).chain(scale["others"].as_array().unwrap().clone()).collect()
+        };
+        assert_eq!(all(&own).len(), printed.len());
+        for ((own, ordinary), printed) in all(&own).iter().zip(all(&ordinary)).zip(printed) {
+            assert_eq!(own["estimate"], ordinary["estimate"], "the estimate is the same");
+            let ([low, high], estimate) = (ends(own), own["estimate"].as_f64().unwrap());
+            assert!(low < high && high - low < 1e-6 * printed, "{} {low} {high}", own["name"]);
+            assert!(
+                (estimate - low).abs() < 1e-6 * printed && (low - printed).abs() < 6e-4,
+                "{low} {printed}"
+            );
+        }
+        let confirmed = "confirmed    variance parameters with every rounding error included";
+        expect(&certus(&["verify", place]), 0, confirmed);
+        // an interval that is a little shorter, of the first and of another scale
+        let (path, text) = (out.join("fit.json"), std::fs::read_to_string(out.join("fit.json")).unwrap());
+        for scale in [&own, &own["others"][0]] {
+            let [low, high] = ends(scale);
+            let forged = text.replacen(&format!("{high:?}"), &format!("{:?}", low + 0.3 * (high - low)), 1);
+            assert_ne!(text, forged, "the end is in the file");
+            std::fs::write(&path, forged).unwrap();
+            certus_fit::rewrite_manifest(&out).unwrap();
+            expect(&certus(&["verify", place]), 14, "interval");
+        }
+    }
+    // what V1 does not cover is said, and nothing is claimed
+    let out = dir.join("zero");
+    let fit = ["fit", "linear", &published("dyestuff2"), "Yield ~ 1 + (1 | Batch)", "--reml", "--rigorous"];
+    let output = certus(&[&fit[..], &["--out", out.to_str().unwrap()]].concat());
+    expect(&output, 0, "not every rounding error is included: sd(Batch) is 0, which is on the boundary");
+    let scale = certificate(&out, "scale");
+    assert!(scale["level"] == "none" && scale["interval"].is_null() && scale["zero"].is_null());
 }

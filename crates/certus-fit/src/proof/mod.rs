@@ -99,10 +99,10 @@ fn of_sd(problem: &Problem, stored: &Stored) -> Option<ForReport> {
 }
 
 fn of_variances(problem: &Problem, stored: &Stored) -> Option<ForReport> {
-    if variances::takes_long(variances::model(problem)?) {
+    if variances::covers(problem)? {
         return Some(too_long("certus export-proof"));
     }
-    let stated = variances::StatedVariances::of(problem, stored);
+    let stated = variances::of(problem, stored);
     Some(in_words(stated.and_then(|stated| Ok(stated.certify()?.0.write()))))
 }
 
@@ -114,8 +114,8 @@ pub fn export(problem: &Problem, stored: &Stored, to: &Path) -> Result<Exported,
         ModelKind::Grouped(_) => {
             return Err(refused("certificates of version 1 cover models without group terms"));
         }
-        ModelKind::Collapsed(_) if variances::model(problem).is_some() => {
-            let stated = variances::StatedVariances::of(problem, stored)?;
+        ModelKind::Collapsed(_) if variances::covers(problem).is_some() => {
+            let stated = variances::of(problem, stored)?;
             let (certificate, bytes) = stated.certify()?;
             write(to, &rows, &certificate.write(), std::iter::once(Ok(bytes)))?;
             return Ok(Exported { claim: stated.words(&certificate), rows, blocks: 1 });

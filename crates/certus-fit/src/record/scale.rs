@@ -124,6 +124,9 @@ pub struct OtherScale {
     pub estimate: Option<f64>,
     /// Standard error of its logarithm.
     pub log_standard_error: Option<f64>,
+    /// An interval that holds it at the same maximum; only where one is proved for every scale.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
 }
 
 /// The posterior of one group's effect, its deviation from the coefficient of all rows.

@@ -98,7 +98,8 @@ impl Scale {
     pub fn sentence(&self) -> String {
         let shown = |x: Option<f64>| x.map_or("unknown".into(), |x| nearest(x, 5));
         let (name, objective, estimate) = (&self.name, &self.objective, shown(self.estimate));
-        if self.objective == RESTRICTED || self.radius.is_some() {
+        let several = self.others.iter().any(|own| own.interval.is_some());
+        if self.objective == RESTRICTED || self.radius.is_some() || several {
             return self.of_mixed();
         }
         match self.ends() {
@@ -140,6 +141,9 @@ impl Scale {
             true => format!("{} {}{}: ", self.name, shown(self.estimate), others.collect::<String>()),
             false => String::new(),
         };
+        if let (None, Some(ends)) = (self.radius, self.interval) {
+            return self.of_enclosed(ends);
+        }
         let Some(radius) = self.radius else {
             let why = self.reason.as_deref().unwrap_or("not requested").trim_end_matches('.');
             return format!("{these}a maximum of the {objective}, not proved: {why}");
@@ -169,7 +173,14 @@ impl Scale {
         }
         let theorem = self.theorem.as_deref().unwrap_or_default();
         let proved = self.proved();
-        let highest = match (self.global, self.global_reason.as_deref()) {
+        let highest = self.highest();
+        format!("{these}{} ({proved}, {theorem}){highest}", known.join("; "))
+    }
+
+    /// Whether the maximum is the highest of all, if that was looked at.
+    fn highest(&self) -> String {
+        let objective = &self.objective;
+        match (self.global, self.global_reason.as_deref()) {
             (Some(true), _) => {
                 format!("; no other variances have a higher {objective} (proved up to rounding, Theorem L3)")
             }
@@ -178,8 +189,24 @@ impl Scale {
                 why.unwrap_or("unknown")
             ),
             (None, _) => String::new(),
+        }
+    }
+
+    /// Of one whose scales all have an interval.
+    fn of_enclosed(&self, ends: [f64; 2]) -> String {
+        const DIGITS: usize = 8;
+        let others = self.others.iter().filter_map(|own| Some((&own.name, own.interval?)));
+        let one = |(name, [low, high]): (&String, [f64; 2])| {
+            format!("{name} between {} and {}", downward(low, DIGITS), upward(high, DIGITS))
         };
-        format!("{these}{} ({proved}, {theorem}){highest}", known.join("; "))
+        let all: Vec<String> = std::iter::once((&self.name, ends)).chain(others).map(one).collect();
+        format!(
+            "a maximum of the {} has {} (proved, {}){}",
+            self.objective,
+            all.join(", "),
+            self.theorem.as_deref().unwrap_or_default(),
+            self.highest()
+        )
     }
 
     /// What is known about other maxima, in words: those that were found, and where others are not excluded.

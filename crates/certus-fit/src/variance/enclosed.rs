@@ -1,5 +1,5 @@
-//! Intervals of an sd with every rounding error included: one effect of one group in a logistic or a binomial model, as
-//! certus-check's library proves them.
+//! Scales with every rounding error included, as certus-check's library proves them: the sd of one effect of one group
+//! in a logistic or a binomial model, and the sds and correlations of a linear mixed model.
 
 use certus_data::Prepared;
 use certus_likelihood::Response;
@@ -10,7 +10,11 @@ use certus_models::error::{Declined, InvalidModel, NotFinite};
 use certus_models::proof::{SdRow, SdSubject};
 use certus_models::rows::leaves;
 
+use crate::variance::engine::JointMaximum;
+use crate::variance::maximum::StatedVariances;
+use crate::variance::mixed::LinearMixed;
 use crate::variance::model::ScaleModel;
+use crate::variance::request::Scales;
 
 /// What a division by a unit and a product with it may change, as a part of a number.
 const UNITS: f64 = 4.0 * f64::EPSILON;
@@ -23,17 +27,80 @@ pub(crate) fn is_covered(model: &ScaleModel, prepared: &Prepared, response: Resp
         && matches!(response, Response::Logistic | Response::Binomial)
 }
 
-/// The interval of an sd with every rounding error included, as certus-check's library proves it, in the units of the
-/// design, of which one is `unit`.
-pub(crate) fn interval(subject: &SdSubject, start: &[f64], sd: f64, unit: f64, own: &Interval) -> Interval {
-    if own.proved.is_err() {
-        return own.clone();
+/// What can be proved again.
+pub(crate) enum Enclosure<'a> {
+    /// The interval of an sd, by Theorem K3.
+    Sd(Box<SdSubject>),
+    /// All variance parameters of a linear mixed model, by Theorem V1.
+    Variances(&'a LinearMixed, &'a Prepared),
+}
+
+impl<'a> Enclosure<'a> {
+    /// Of a model with one sd, or of a linear mixed model whose scales are estimated, if it is one of them.
+    pub(crate) fn covers(model: &ScaleModel, prepared: &Prepared, response: Response) -> bool {
+        let mixed = model.model.linear_mixed().is_some() && model.scales == Scales::Estimate;
+        mixed || is_covered(model, prepared, response)
     }
-    match subject.checked(start, sd * unit, own.sds.map(|end| end * unit)) {
-        // multiplied by the unit again, the ends must not be nearer to each other
+
+    pub(crate) fn of(
+        model: &'a ScaleModel,
+        prepared: &'a Prepared,
+        response: Response,
+    ) -> Result<Self, Error> {
+        match model.model.linear_mixed() {
+            Some(mixed) => Ok(Self::Variances(mixed, prepared)),
+            None => Ok(Self::Sd(Box::new(subject(model, prepared, response)?))),
+        }
+    }
+
+    /// The theorem that it uses, of one that was proved with allowances for rounding.
+    pub(crate) fn theorem(&self) -> &'static str {
+        match self {
+            Self::Sd(_) => "Theorem K3",
+            Self::Variances(..) => "Theorem V1",
+        }
+    }
+
+    /// Replaces what is proved of a maximum by what is proved without allowances.
+    pub(crate) fn enclose(&self, model: &ScaleModel, found: &mut JointMaximum) {
+        let scales = &model.unknown_scales;
+        match self {
+            Self::Sd(subject) if found.intervals[0].proved.is_ok() => {
+                let (unit, own) = (scales.scales[0].unit, &found.intervals[0]);
+                let ends = own.sds.map(|end| end * unit);
+                let found_again = subject.checked(&found.beta, found.scales[0] * unit, ends);
+                found.intervals[0] = interval(found_again, unit);
+            }
+            Self::Sd(_) => {}
+            Self::Variances(mixed, prepared) => {
+                let all = StatedVariances::at(mixed, prepared, &scales.user(&found.scales))
+                    .and_then(|own| Ok(own.enclosed(&own.proved()?, 1.0)));
+                let why = |error: &crate::Error| match error {
+                    // nothing is exported here
+                    crate::Error::NoProof(why) => why.clone(),
+                    other => other.to_string(),
+                };
+                let place = |j: usize| all.as_ref().map(|all| all[j]).map_err(why);
+                found.intervals =
+                    scales.scales.iter().enumerate().map(|(j, own)| interval(place(j), own.unit)).collect();
+                if let Some(several) = &mut found.several {
+                    several.ball = None;
+                    // the highest of all is one that is known
+                    several.highest = several.highest.take().filter(|_| all.is_ok());
+                }
+            }
+        }
+    }
+}
+
+/// An interval in units of the design, of which one is `unit`, or why there is none.
+fn interval(found: Result<[f64; 2], impl std::fmt::Display>, unit: f64) -> Interval {
+    match found {
         Ok([low, high]) if unit == 1.0 => Interval { sds: [low, high], proved: Ok(()) },
+        // multiplied by the unit again, the ends must not be nearer to each other
         Ok([low, high]) => {
-            Interval { sds: [low / unit * (1.0 - UNITS), high / unit * (1.0 + UNITS)], proved: Ok(()) }
+            let [low, high] = [low / unit, high / unit];
+            Interval { sds: [low - UNITS * low.abs(), high + UNITS * high.abs()], proved: Ok(()) }
         }
         Err(error) => {
             let why = format!("not every rounding error is included: {error}");

@@ -11,6 +11,7 @@ pub(crate) mod enclosed;
 pub(crate) mod engine;
 pub(crate) mod explained;
 pub(crate) mod gridded;
+pub(crate) mod maximum;
 pub(crate) mod mixed;
 pub(crate) mod mixture;
 pub(crate) mod model;

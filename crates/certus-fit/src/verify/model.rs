@@ -1,5 +1,7 @@
 //! A fit of one Gaussian computed again at the stored one, and its stored gap by the independent checker.
 
+use std::sync::OnceLock;
+
 use crate::Record;
 use crate::record::{Parameter, RecordedLevel};
 use certus::certificate::{Posterior, figure};
@@ -8,7 +10,7 @@ use certus::{Factor, Family};
 use certus_models::Error;
 use certus_models::claim::{Stated, stated_claim};
 use certus_models::error::InvalidModel;
-use certus_models::proof;
+use certus_models::proof::{self, DrawsCertificate};
 use certus_verify::{ABSOLUTE, RELATIVE, verify};
 
 use super::{Own, Recipe, Report, Rules, Stored, Word, fresh};
@@ -87,6 +89,7 @@ pub(super) fn own(recipe: &Recipe<'_>, stored: &Stored) -> Result<Own, Error> {
         fresh: drawn,
         lines: Vec::new(),
         refuted: Vec::new(),
+        moments: OnceLock::new(),
         path_dependent,
         versions: own.versions,
     })
@@ -246,8 +249,13 @@ pub(super) fn certificate(recipe: &Recipe<'_>, stored: &Stored, report: &mut Rep
 }
 
 /// A certificate of the posterior's means and sds as `certus export-proof --posterior` writes it, judged as
-/// certus-check does, where the printed numbers come from importance weights.
-pub(super) fn moments(recipe: &Recipe<'_>, stored: &Stored, report: &mut Report) {
+/// certus-check does, where the printed numbers come from importance weights; `made` keeps it for other numbers.
+pub(super) fn moments(
+    recipe: &Recipe<'_>,
+    stored: &Stored,
+    made: &OnceLock<Result<DrawsCertificate, String>>,
+    report: &mut Report,
+) {
     if !moments::concerns(recipe.problem, stored) {
         return;
     }
@@ -255,16 +263,23 @@ pub(super) fn moments(recipe: &Recipe<'_>, stored: &Stored, report: &mut Report)
     let Some(pairs) = moments::pairs(recipe.problem) else {
         return report.takes_long(what, "certus export-proof --posterior");
     };
-    let judged = certus::parallel::install(recipe.goal.threads, || {
-        let stated = StatedMoments::of(recipe.problem, stored)?;
-        let certificate = stated.checked(pairs)?;
-        Ok::<_, crate::Error>(stated.compared(&certificate, &stored.record.parameters))
+    let stated = match StatedMoments::of(recipe.problem, stored) {
+        Ok(stated) => stated,
+        Err(error) => return report.line(Word::NotChecked, format!("{what}: {error}")),
+    };
+    let certificate = made.get_or_init(|| {
+        let judged = certus::parallel::install(recipe.goal.threads, || stated.checked(pairs));
+        judged.map_err(|error| Error::from(error).into()).and_then(|judged| judged).map_err(in_words)
     });
-    match judged.map_err(|error| Error::from(error).into()).and_then(|judged| judged) {
+    match certificate.as_ref().map(|certificate| stated.compared(certificate, &stored.record.parameters)) {
         Ok(Ok(claim)) => report.certified(&format!("{what}: {claim}")),
         Ok(Err(contradiction)) => report.refuted.push(contradiction),
         Err(error) => report.line(Word::NotChecked, format!("{what}: {error}")),
     }
+}
+
+fn in_words(error: crate::Error) -> String {
+    error.to_string()
 }
 
 /// Whether the stated gap has every rounding error included.

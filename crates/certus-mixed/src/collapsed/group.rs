@@ -22,8 +22,11 @@ const MOST: i64 = 4000;
 /// Slopes that are held at a time, at most, unless there are fewer nodes than the next number.
 const NUMBERS: usize = 1 << 27;
 const LEAST: usize = 64;
-/// Newton steps to the mode, at most.
+/// Curvature at the mode, as a part of the largest, below which every row is looked at for the step.
+const RARE: f64 = 0.2;
+/// Newton steps to the mode, at most, and how many of them are short.
 const STEPS: usize = 200;
+const SHORT: usize = 16;
 
 /// Rows worked on at a time.
 pub(super) const RUN: usize = 32;
@@ -93,11 +96,12 @@ impl GroupRows<'_> {
 
     /// A point near the minimum of ψ, and (ψ, ψ′, ψ″) there: Newton's method with steps of at most 1, by halves once
     /// the minimum lies between two points and Newton's step is of little use (an exponential takes as many steps as it
-    /// has powers of e).
+    /// has powers of e). After [`SHORT`] steps to one side they double, so that a minimum far away is found, too.
     fn mode(&self) -> (f64, [f64; 3]) {
         let (mut u, mut low, mut high) = (0.0_f64, f64::NEG_INFINITY, f64::INFINITY);
         let mut here = self.potential(u);
-        for _ in 0..STEPS {
+        let mut most = 1.0_f64;
+        for step in 0..STEPS {
             if here[1].abs() <= (0.25 * here[2].sqrt()).min(0.5) {
                 break;
             }
@@ -106,7 +110,14 @@ impl GroupRows<'_> {
             } else {
                 low = u
             }
-            let newton = u - (here[1] / here[2]).clamp(-1.0, 1.0);
+            let newton = if step >= SHORT && (low.is_infinite() || high.is_infinite()) {
+                most *= 2.0;
+                u - most.copysign(here[1])
+            } else {
+                // where an exponential overflows, only the side is known
+                let ratio = here[1] / here[2];
+                u - if ratio.is_nan() { here[1].signum() } else { ratio.clamp(-1.0, 1.0) }
+            };
             let last = here[1].abs();
             u = if newton > low && newton < high { newton } else { 0.5 * (low + high) };
             here = self.potential(u);
@@ -152,8 +163,9 @@ impl GroupRows<'_> {
         Some([x, here[0] - g[0] + 0.5 * g[1] * g[1], g[1]])
     }
 
-    /// The height of the strip and the step: the longest one among a few heights.
-    fn rule(&self, u: f64, here: [f64; 3], epsilon: f64) -> Rule {
+    /// The height of the strip and the step: the longest one among a few heights; `alike` for steps that do not depend
+    /// on the predictors, where there are any.
+    fn rule(&self, u: f64, here: [f64; 3], epsilon: f64, alike: bool) -> Rule {
         let wanted = (2.0 / epsilon).ln() + 0.5 * here[2].ln();
         let widest = self.widest();
         let uniform = self.likelihood.strip_loss(0.0).is_some();
@@ -169,9 +181,15 @@ impl GroupRows<'_> {
             here[2]
         };
         let (free, edge) = ((2.0 * wanted / most).sqrt(), PI / widest);
+        let mut heights =
+            [1.0, 0.8, 0.62, 0.47, 0.35, 0.25].map(|part| (part * free.min(0.97 * edge), common)).to_vec();
+        // rare events: the rows are far less curved here than where they are most
+        if !alike && uniform && here[2] < RARE * most {
+            let free = (2.0 * wanted / here[2]).sqrt().min(0.5 * edge);
+            heights.extend([1.0, 0.75, 0.5].map(|part| (part * free, None)));
+        }
         let mut best: Option<Rule> = None;
-        for part in [1.0, 0.8, 0.62, 0.47, 0.35, 0.25] {
-            let a = part * free.min(0.97 * edge);
+        for (a, common) in heights {
             let found = self.exponent(a, u, here, common).filter(|e| e[1].is_finite());
             let Some([centre, exponent, lean]) = found else { continue };
             let step = TAU * a / (exponent.max(0.0) + wanted);
@@ -215,7 +233,7 @@ impl GroupRows<'_> {
     pub(crate) fn spaced(&self, epsilon: f64, room: f64) -> Option<Spaced> {
         self.likelihood.strip_loss(0.0)?;
         let (mode, here) = self.mode();
-        let rule = self.rule(mode, here, epsilon);
+        let rule = self.rule(mode, here, epsilon, true);
         let ends = [-1.0, 1.0].map(|sign| self.end(sign, mode, here, &rule).0);
         let more = (room * (ends[0] + ends[1]) as f64).ceil() as i64;
         let (left, right) = (ends[0] + more, ends[1] + more);
@@ -231,7 +249,7 @@ impl GroupRows<'_> {
     /// The same with `finer` times as many nodes, for those who want to see the density and not its integral.
     pub(crate) fn integrate_finer(&self, nodes: &mut Nodes, epsilon: f64, finer: usize) -> Integral {
         let (mode, here) = self.mode();
-        let mut rule = self.rule(mode, here, epsilon);
+        let mut rule = self.rule(mode, here, epsilon, false);
         rule.step /= finer as f64;
         let (mut left, mut beyond_left) = self.end(-1.0, mode, here, &rule);
         let (mut right, mut beyond_right) = self.end(1.0, mode, here, &rule);
@@ -362,4 +380,128 @@ struct Rule {
     lean: f64,
     proved: bool,
     epsilon: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use certus_likelihood::{Binomial, Logistic};
+
+    /// Counts at a mean of e⁵⁰⁰ or e⁹⁰⁰, which no number is: the effect takes it back, and the integral is that of a
+    /// grid around the mode by hand.
+    #[test]
+    fn modes_far_away_are_found() {
+        for (t, s) in [(500.0, 0.15), (900.0, 2.0), (-700.0, 0.3)] {
+            let data = [Datum { y: 3.0, trials: 1.0 }];
+            let rows = GroupRows {
+                likelihood: &certus_likelihood::Poisson,
+                t: &[t],
+                reach: &[f64::abs(t)],
+                s: &[s],
+                shift: 0.0,
+                columns: 1,
+                data: &data,
+                weight: &[1.0],
+            };
+            // ψ′ = s(e^{t + su} − 3) + u = 0 by halves
+            let (mut low, mut high) = (-1e5, 1e5);
+            for _ in 0..200 {
+                let u = 0.5 * (low + high);
+                if s * ((t + s * u).exp() - 3.0) + u > 0.0 { high = u } else { low = u }
+            }
+            let mut nodes = Nodes::default();
+            let found = rows.integrate(&mut nodes, EPSILON);
+            assert!((found.mode - low).abs() < 1.0, "{t} {s}: {} {low}", found.mode);
+            let least = rows.potential(low)[0];
+            let curvature = rows.potential(low)[2];
+            let h = 0.02 / curvature.sqrt();
+            let sum: f64 =
+                (-900..=900).map(|k| (least - rows.potential(low + f64::from(k) * h)[0]).exp()).sum();
+            let by_hand = (sum * h / TAU.sqrt()).ln() - least;
+            assert!((found.log / by_hand - 1.0).abs() < 1e-12, "{t} {s}: {} {by_hand}", found.log);
+        }
+    }
+
+    /// 1,500 rows with one event, and 40 of 1,500 trials: the integral within its bound of a fine sum, with a few dozen
+    /// nodes instead of hundreds.
+    #[test]
+    fn rare_events_take_few_nodes() {
+        let cases: [(&dyn Likelihood, usize, f64); 2] = [(&Logistic, 1500, 1.0), (&Binomial, 40, 1500.0)];
+        for (likelihood, n, trials) in cases {
+            for equal in [true, false] {
+                let t: Vec<f64> = (0..n).map(|i| -7.0 + 0.5 * (0.37 * i as f64).sin()).collect();
+                let s: Vec<f64> =
+                    (0..n).map(|i| if equal { 0.9 } else { 0.9 + 0.3 * (0.11 * i as f64).cos() }).collect();
+                let data: Vec<Datum> =
+                    (0..n).map(|i| Datum { y: f64::from(u8::from(i == 3)), trials }).collect();
+                let (reach, weight): (Vec<f64>, _) = (t.iter().map(|t| t.abs()).collect(), vec![1.0; n]);
+                let rows = GroupRows {
+                    likelihood,
+                    t: &t,
+                    reach: &reach,
+                    s: &s,
+                    shift: 0.0,
+                    columns: 1,
+                    data: &data,
+                    weight: &weight,
+                };
+                let mut nodes = Nodes::default();
+                let found = rows.integrate(&mut nodes, EPSILON);
+                let h = 1.0 / 64.0;
+                let sum: f64 = (-900..=900).map(|k| (-rows.potential(f64::from(k) * h)[0]).exp()).sum();
+                let by_hand = (sum * h / TAU.sqrt()).ln();
+                assert!(found.error < 2.0 * EPSILON, "{}", found.error);
+                assert!((found.log - by_hand).abs() <= found.error + 1e-11, "{} {by_hand}", found.log);
+                assert!(nodes.u.len() <= 56, "{}", nodes.u.len());
+            }
+        }
+    }
+
+    /// 120 random groups with rare or frequent events and unequal slopes: the bound holds, and is what was asked for.
+    #[test]
+    fn bounds_hold_for_rare_events() {
+        let mut state = 5u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        let negative = certus_likelihood::NegativeBinomial::new(1.5).expect("a dispersion");
+        let kinds: [&dyn Likelihood; 3] = [&Logistic, &Binomial, &negative];
+        for case in 0..120 {
+            let (likelihood, n) = (kinds[case % 3], 2 + (400.0 * uniform() * uniform()) as usize);
+            let (middle, slope) = (-9.0 + 12.0 * uniform(), 3.0 * uniform().powi(2) + 0.01);
+            let trials = if case % 3 == 1 { 1.0 + (30.0 * uniform()).floor() } else { 1.0 };
+            let equal = uniform() < 0.5;
+            let (mut t, mut s, mut data) = (vec![], vec![], vec![]);
+            for _ in 0..n {
+                let at = middle + 2.0 * uniform();
+                let chance = at.exp() / (1.0 + at.exp());
+                t.push(at);
+                s.push(if equal { slope } else { slope * (2.0 * uniform() - 0.5) });
+                let y = (0..trials as usize).filter(|_| uniform() < chance).count() as f64;
+                data.push(Datum { y: if case % 3 == 2 { (3.0 * y).floor() } else { y }, trials });
+            }
+            let (reach, weight): (Vec<f64>, _) = (t.iter().map(|t: &f64| t.abs()).collect(), vec![1.0; n]);
+            let rows = GroupRows {
+                likelihood,
+                t: &t,
+                reach: &reach,
+                s: &s,
+                shift: 0.0,
+                columns: 1,
+                data: &data,
+                weight: &weight,
+            };
+            let mut nodes = Nodes::default();
+            let found = rows.integrate(&mut nodes, EPSILON);
+            let (mode, here) = rows.mode();
+            let h = 1.0 / (24.0 * here[2].sqrt());
+            let psi = |k: i32| rows.potential(mode + f64::from(k) * h)[0];
+            let sum: f64 = (-1200..=1200).map(|k| (here[0] - psi(k)).exp()).sum();
+            let by_hand = (sum * h / TAU.sqrt()).ln() - here[0];
+            assert!(found.error < 4.0 * EPSILON, "{case}: {}", found.error);
+            let off = (found.log - by_hand).abs();
+            assert!(off <= found.error + 1e-13 * (1.0 + here[0].abs()), "{case}: {off:e} {}", found.error);
+        }
+    }
 }

@@ -43,8 +43,8 @@ pub use exclude::Excluded;
 pub(crate) use exclude::{is_excluded, sweep};
 pub use mixture::{Mixture, Node};
 pub(crate) use mixture::{add_line, weights};
-pub(crate) use posterior::ProfileFit;
 pub use posterior::{AGREE, SdPrior};
+pub(crate) use posterior::{FARTHEST, LOST, ProfileFit};
 pub use search::Maximum;
 
 use certus_likelihood::prior::Prior;

@@ -16,8 +16,14 @@ use crate::journal::Journal;
 use certus_models::Error;
 use certus_models::error::InvalidModel;
 
-/// Density, relative to its maximum, beyond which a node is left out.
+/// Density, relative to its maximum, beyond which a node is left out; times σ² for priors with heavy tails.
 const FAR: f64 = 1e-7;
+/// How far above the highest node's a log sd may be: a tail that matters there has no second moment, or none that a
+/// grid could find.
+pub(crate) const FARTHEST: f64 = 25.0;
+/// How far above it a node may fail without ending the fit, and what the nodes before it may count for at most, where
+/// it is left out.
+pub(crate) const LOST: (f64, f64) = (5.0, 1e-5);
 /// Nodes, at most.
 const NODES: usize = 400;
 /// The same for several modes, which may be far apart.
@@ -69,6 +75,15 @@ impl SdPrior {
             }
             Self::Exponential(mean) => -sd / mean,
             Self::Flat => 0.0,
+        }
+    }
+
+    /// What is added to a log density before it is compared with the highest one, at a log sd so much above that one's:
+    /// second moments must not lose what a prior without exponential tails leaves far out.
+    pub(crate) fn tail(self, above: f64) -> f64 {
+        match self {
+            Self::HalfNormal(_) | Self::Exponential(_) => 0.0,
+            Self::HalfT(..) | Self::Flat => 2.0 * above.max(0.0),
         }
     }
 }
@@ -179,9 +194,13 @@ impl Collapsed {
         let mut step = FIRST * width;
         let mut raws = vec![middle];
         let limits = Limits { cover, room };
-        self.extend(&mut raws, step, &limits, prior, evaluations)?;
+        let mut whole = self.extend(&mut raws, step, &limits, prior, evaluations)?;
         let mut last = mixed(&raws, step);
         loop {
+            // a grid that ends where the density still matters says nothing
+            if !whole {
+                return Ok(Mixture { refinement: f64::INFINITY, evaluations: evaluations.count(), ..last });
+            }
             // halve the step: a node between every two
             let mut finer = Vec::with_capacity(2 * raws.len());
             let mut old = std::mem::take(&mut raws).into_iter().peekable();
@@ -198,16 +217,11 @@ impl Collapsed {
             }
             step *= 0.5;
             raws = finer;
-            self.extend(&mut raws, step, &limits, prior, evaluations)?;
+            whole = self.extend(&mut raws, step, &limits, prior, evaluations)?;
             let mut next = mixed(&raws, step);
             next.refinement = next.differs(&last);
             next.evaluations = evaluations.count();
-            if next.refinement <= AGREE || raws.len() > room {
-                // a grid that does not reach a mode says nothing
-                let [first, last] = [&raws[0], &raws[raws.len() - 1]].map(|r| r.theta);
-                if first > cover[0] || last < cover[1] {
-                    next.refinement = f64::INFINITY;
-                }
+            if whole && (next.refinement <= AGREE || raws.len() > room) {
                 return Ok(next);
             }
             last = next;
@@ -245,7 +259,7 @@ impl Collapsed {
         Ok((middle, width))
     }
 
-    /// Adds nodes on both sides until they do not matter.
+    /// Adds nodes on both sides until they do not matter; whether they do not.
     fn extend(
         &self,
         raws: &mut Vec<Raw>,
@@ -253,29 +267,42 @@ impl Collapsed {
         limits: &Limits,
         prior: SdPrior,
         evaluations: &mut Evaluations<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let Limits { cover, room } = *limits;
-        let most = raws.iter().map(|r| r.log_density).fold(f64::NEG_INFINITY, f64::max);
-        let matters = |r: &Raw| r.log_density > most + FAR.ln();
+        let (most, top) = raws.iter().fold((f64::NEG_INFINITY, 0.0), |best: (f64, f64), r| {
+            if r.log_density > best.0 { (r.log_density, r.theta) } else { best }
+        });
+        let counts = |r: &Raw, least: f64| r.log_density + prior.tail(r.theta - top) > most + least.ln();
+        let matters = |r: &Raw| counts(r, FAR);
+        let done_below = |r: &Raw| !matters(r) && r.theta <= cover[0];
+        let done_above = |r: &Raw| !matters(r) && r.theta >= cover[1];
+        let mut lost = false;
         while raws.len() <= room {
             let last = &raws[raws.len() - 1];
-            if !matters(last) && last.theta >= cover[1] {
+            if done_above(last) || (last.theta > top + FARTHEST && last.theta >= cover[1]) {
                 break;
             }
-            let next = self.raw(&last.toward(last.theta + step), last.theta + step, prior, evaluations)?;
-            raws.push(next);
+            let next = self.raw(&last.toward(last.theta + step), last.theta + step, prior, evaluations);
+            match next {
+                // so far out that the coefficients are lost to rounding
+                Err(error) if last.theta > top + LOST.0 && !matches!(error, Error::Stopped) => {
+                    lost = !counts(last, LOST.1);
+                    break;
+                }
+                next => raws.push(next?),
+            }
         }
         let mut before = Vec::new();
         while raws.len() + before.len() <= room {
             let first = before.last().unwrap_or(&raws[0]);
-            if !matters(first) && first.theta <= cover[0] {
+            if done_below(first) {
                 break;
             }
             let next = self.raw(&first.toward(first.theta - step), first.theta - step, prior, evaluations)?;
             before.push(next);
         }
         raws.splice(0..0, before.into_iter().rev());
-        Ok(())
+        Ok(done_below(&raws[0]) && (lost || done_above(&raws[raws.len() - 1])))
     }
 }
 

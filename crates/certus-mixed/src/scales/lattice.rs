@@ -20,10 +20,11 @@ use crate::journal::Journal;
 use certus_models::Error;
 use certus_models::error::{InvalidModel, NotFinite};
 
-/// Density, relative to its maximum, whose neighbours are left out.
+/// Density, relative to its maximum, whose neighbours are left out; times σ² for priors with heavy tails.
 const FAR: f64 = 1e-7;
-/// Nodes, at most.
+/// Nodes beyond which the step is not halved again, and nodes at most.
 const NODES: usize = 2000;
+const MOST: usize = 8 * NODES;
 /// The first step, in sds, as for one scale.
 const FIRST: f64 = 1.4;
 /// What halving the step may change: means in sds, sds in parts, for one scale and for two. It is the error before: the
@@ -128,20 +129,22 @@ pub fn posterior_observed<M: ScaleProblem + ?Sized>(
     for mode in modes {
         lattice.seed(mode)?;
     }
-    lattice.grow()?;
+    let mut whole = lattice.grow()?;
     let mut last = lattice.mixed();
-    loop {
+    // a lattice that ends where the density still matters says nothing
+    while whole {
         lattice.step *= 0.5;
         let old = std::mem::take(&mut lattice.nodes);
         lattice.nodes = old.into_iter().map(|(key, raw)| (key.map(|k| 2 * k), raw)).collect();
-        lattice.grow()?;
+        whole = lattice.grow()?;
         let mut next = lattice.mixed();
-        next.mixture.refinement = next.differs(&last);
+        next.mixture.refinement = if whole { next.differs(&last) } else { f64::INFINITY };
         if next.mixture.refinement <= AGREE[k - 1] || lattice.nodes.len() > NODES {
             return Ok(next);
         }
         last = next;
     }
+    Ok(last)
 }
 
 /// The modes of the density that are reached from the usual start and from the maxima of the likelihood, the highest
@@ -194,32 +197,58 @@ impl<M: ScaleProblem + ?Sized> Lattice<'_, M> {
         (0..k).map(|i| self.middle[i] + self.step * at(i)).collect()
     }
 
-    /// Adds the neighbours of nodes that matter until there are no more.
-    fn grow(&mut self) -> Result<(), Error> {
+    /// Adds the neighbours of nodes that matter until there are no more; whether there are none.
+    fn grow(&mut self) -> Result<bool, Error> {
         let mut looked = std::collections::BTreeSet::new();
         loop {
-            let most = self.nodes.values().map(|n| n.log_density).fold(f64::NEG_INFINITY, f64::max);
-            let matters = |(key, raw): (&[i64; 2], &Raw)| {
-                (raw.log_density > most + FAR.ln() && !looked.contains(key)).then_some(*key)
-            };
-            let front: Vec<[i64; 2]> = self.nodes.iter().filter_map(matters).collect();
-            if front.is_empty() || self.nodes.len() > NODES {
-                return Ok(());
+            let top = self.nodes.values().max_by(|a, b| a.log_density.total_cmp(&b.log_density));
+            let Some(most) = top.map(|raw| raw.log_density) else { return Ok(false) };
+            let highest = top.map_or_else(Vec::new, |raw| self.evaluator.model.log_scales(&raw.x));
+            let tail = |raw: &Raw| self.tail(&raw.x, &highest);
+            let matters = |raw: &Raw| raw.log_density + tail(raw) > most + FAR.ln();
+            let new = |(key, _): &(&[i64; 2], &Raw)| !looked.contains(*key);
+            let front: Vec<([i64; 2], f64)> = self
+                .nodes
+                .iter()
+                .filter(|node| new(node) && matters(node.1))
+                .map(|(key, raw)| (*key, tail(raw)))
+                .collect();
+            let runaway = front.iter().any(|(_, tail)| *tail > 2.0 * collapsed::FARTHEST);
+            if front.is_empty() || runaway || self.nodes.len() > MOST {
+                return Ok(front.is_empty());
             }
-            for key in front {
+            for (key, above) in front {
                 looked.insert(key);
                 for j in 0..self.middle.len() {
                     for sign in [-1, 1] {
                         let mut next = key;
                         next[j] += sign;
                         if !self.nodes.contains_key(&next) {
-                            let raw = self.raw(key, next)?;
-                            self.nodes.insert(next, raw);
+                            match self.raw(key, next) {
+                                // so far out that the coefficients are lost to rounding
+                                Err(error)
+                                    if above > 2.0 * collapsed::LOST.0
+                                        && !matches!(error, Error::Stopped) =>
+                                {
+                                    if self.nodes[&key].log_density + above > most + collapsed::LOST.1.ln() {
+                                        return Ok(false);
+                                    }
+                                    continue;
+                                }
+                                raw => self.nodes.insert(next, raw?),
+                            };
                         }
                     }
                 }
             }
         }
+    }
+
+    /// [`SdPrior::tail`] of the scale for which it is the most.
+    fn tail(&self, x: &[f64], highest: &[f64]) -> f64 {
+        let logs = self.evaluator.model.log_scales(x);
+        let each = self.priors.iter().zip(logs.iter().zip(highest)).map(|(p, (l, h))| p.tail(l - h));
+        each.fold(0.0, f64::max)
     }
 
     fn raw(&mut self, from: [i64; 2], to: [i64; 2]) -> Result<Raw, Error> {

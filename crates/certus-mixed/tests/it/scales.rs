@@ -466,3 +466,67 @@ fn crossed_factors_of_a_linear_model() {
         assert!(off.abs() < 4.0 * one.1.hypot(other.1), "{off}");
     }
 }
+
+/// A balanced layout: `groups` groups of four rows with exact group means 1.5·(−1, …, 1) and residuals ±0.5; the
+/// rows, the groups, and the sums of squares between and within the groups.
+fn balanced(groups: usize) -> (Memory, Vec<usize>, f64, f64) {
+    let mean = |g: usize| 1.5 * (2.0 * g as f64 / (groups - 1) as f64 - 1.0);
+    let y = |i: usize| mean(i / 4) + if i.is_multiple_of(2) { 0.5 } else { -0.5 };
+    let rows = 4 * groups;
+    let memory = Memory { x: vec![], y: (0..rows).map(y).collect(), columns: 0, ..Memory::default() };
+    let between = (0..groups).map(|g| 4.0 * mean(g).powi(2)).sum();
+    (memory, (0..rows).map(|i| i / 4).collect(), between, 0.25 * rows as f64)
+}
+
+/// Flat priors and few groups: the density of the sd falls like a power, and its second moment is far out. With τ the
+/// sd and μ flat, p(y | τ, σ) ∝ σ^{−3J}e^{−W/2σ²}(σ² + 4τ²)^{−(J−1)/2}e^{−B/2(σ² + 4τ²)}; sums by hand reach e³⁰.
+#[test]
+fn heavy_tails_keep_their_moments() {
+    let flat = || Prior::independent(vec![0.0], &[f64::INFINITY]).unwrap();
+    for groups in [4, 5, 7] {
+        let (memory, group, between, within) = balanced(groups);
+        let j = groups as f64;
+        let log = |theta: f64, log_sigma: f64| {
+            let (noise, total) =
+                ((2.0 * log_sigma).exp(), (2.0 * log_sigma).exp() + 4.0 * (2.0 * theta).exp());
+            let power = 3.0 * j * log_sigma + 0.5 * (j - 1.0) * total.ln();
+            theta + log_sigma - power - 0.5 * (within / noise + between / total)
+        };
+        // mean and sd of τ
+        let moments = |log_sigmas: &[f64]| {
+            let (mut sums, h) = ([0.0; 3], 0.05);
+            for k in -400..=600 {
+                for log_sigma in log_sigmas {
+                    let theta = f64::from(k) * h;
+                    let weight = log(theta, *log_sigma).exp();
+                    (0..3).for_each(|p| sums[p] += weight * (p as f64 * theta).exp());
+                }
+            }
+            let [mean, square] = [sums[1], sums[2]].map(|s| s / sums[0]);
+            (mean, (square - mean * mean).sqrt())
+        };
+        // σ known
+        let likelihood: Arc<dyn Likelihood> = Arc::new(Linear::new(0.5).unwrap());
+        let model = Collapsed::new(&design(&memory), &group, None, likelihood, flat()).unwrap();
+        let one = model.posterior(&[0.0], 1.0, SdPrior::Flat).unwrap();
+        // σ unknown
+        let grouping = Some(Grouping { codes: &group, column: None, shift: 0.0 });
+        let two = LinearNoise::new(&design(&memory), grouping, flat()).unwrap();
+        let two = two.posterior(&[SdPrior::Flat; 2]).unwrap();
+        if groups == 4 {
+            // the sd of τ is infinite
+            assert!(one.refinement.is_infinite() && two.mixture.refinement.is_infinite());
+            continue;
+        }
+        let log_sigmas: Vec<f64> = (-60..=60).map(|k| f64::from(k) * 0.05).collect();
+        let pairs = [
+            (one.sd(), moments(&[0.5f64.ln()]), one.refinement, 1e-4),
+            (two.scale(0), moments(&log_sigmas), two.mixture.refinement, 1e-3),
+        ];
+        for ((mean, sd), by_hand, refinement, tolerance) in pairs {
+            assert!(refinement < 1e-2, "{groups}: {refinement}");
+            let off = ((mean - by_hand.0).abs() / by_hand.1).max((sd / by_hand.1 - 1.0).abs());
+            assert!(off < tolerance, "{groups}: {mean} {sd} {by_hand:?}");
+        }
+    }
+}

@@ -439,7 +439,7 @@ def fit(
     accurate enough; for targets NUTS where the numbers of the Gaussian are unreliable, within `max_gradients`, by default 10^6), "gaussian",
     "corrected" (of targets only those declared log-concave), "importance", "nuts" and, for models such as `certus.logistic`, "exact";
     `rigorous=True` proves the gap of a linear, logistic, binomial or Poisson model without groups in ball arithmetic, with every rounding error included,
-    and the interval of an sd that is not given of a logistic or binomial model with one effect of one group;
+    the interval of an sd that is not given of a logistic or binomial model with one effect of one group, and those of all variance parameters of a linear mixed model by REML or maximum likelihood;
     `level` is the required level of certainty (proved, probable, estimated); `max_time` is in seconds, `max_gradients` limits the evaluations of
     a target, `batch` fixes the draws of its steps; `log_concave=True` declares that a target is log-concave, from which errors follow that hold with
     probability 1 - `delta`. Ctrl-C ends the fit and returns the result so far.

@@ -118,6 +118,7 @@ class OtherScale(Fields):
     prior: str | None
     estimate: float | None
     log_standard_error: float | None
+    interval: list[float] | None
 
 
 class ScaleMaximum(Fields):

@@ -20,13 +20,12 @@ use certus_mixed::{Evaluation, Journal, Stage};
 use certus_models::Error;
 use certus_models::auto::Method;
 use certus_models::error::{InvalidModel, Unidentified};
-use certus_models::proof::SdSubject;
 
 use crate::level::RequiredLevel;
 use crate::method_choice::MethodChoice;
 use crate::problem::Problem;
 use crate::progress::{RunObserver, RunProgress};
-use crate::variance::enclosed;
+use crate::variance::enclosed::Enclosure;
 use crate::variance::engine::JointMaximum;
 use crate::variance::mixture::{Effects, MixturePosterior};
 use crate::variance::model::ScaleModel;
@@ -130,12 +129,12 @@ impl Problem {
         let groups = &self.prepared.encoding.groups;
         let mut journal = saved.map_or(Ok(Journal::default()), Journal::decode)?;
         let prepared = &self.prepared;
-        let subject =
-            if goal.rigorous { Some(enclosed::subject(scale_model, prepared, self.response)?) } else { None };
+        let enclosure =
+            if goal.rigorous { Some(Enclosure::of(scale_model, prepared, self.response)?) } else { None };
         let mut run = Run {
             scale_model,
             prepared,
-            subject,
+            enclosure,
             groups,
             goal,
             observer,
@@ -199,8 +198,8 @@ fn judge(outcome: &mut Outcome, scale: &Scale, asked: Option<RequiredLevel>, sca
 struct Run<'a> {
     scale_model: &'a ScaleModel,
     prepared: &'a Prepared,
-    /// What certus-check's library proves the interval of, where every rounding error is to be included.
-    subject: Option<SdSubject>,
+    /// What certus-check's library proves, where every rounding error is to be included.
+    enclosure: Option<Enclosure<'a>>,
     groups: &'a [Group],
     goal: &'a Goal,
     observer: &'a mut RunObserver<'a>,
@@ -247,10 +246,8 @@ impl Run<'_> {
         }
         let profiled = scale_model.scales == Scales::Estimate;
         let mut found = model.estimate(journal, &mut |now, journal| self.pass(now, journal), profiled)?;
-        if let Some(subject) = &self.subject {
-            let unit = scale_model.unknown_scales.scales[0].unit;
-            found.intervals[0] =
-                enclosed::interval(subject, &found.beta, found.scales[0], unit, &found.intervals[0]);
+        if let Some(enclosure) = &self.enclosure {
+            enclosure.enclose(scale_model, &mut found);
         }
         if let Some(several) = &found.several {
             return self.several(&found, several, journal);

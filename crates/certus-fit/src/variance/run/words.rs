@@ -220,6 +220,10 @@ impl Run<'_> {
         };
         let (count, first) = (unknown_scales.scales.len(), &found.intervals[0]);
         let proved = first.proved.is_ok();
+        let several = found.several.as_ref();
+        let ball = several.and_then(|several| several.ball.as_ref());
+        // radii speak of all scales, where there are any
+        let apart = proved && ball.is_none() && several.is_some();
         let one = |j: usize| {
             let (own, variance) = (&unknown_scales.scales[j], found.log_covariance[j * (count + 1)]);
             OtherScale {
@@ -227,11 +231,15 @@ impl Run<'_> {
                 prior: self.scale_model.prior_of(j).filter(|_| posterior),
                 estimate: Some(found.scales[j] * own.unit),
                 log_standard_error: (variance > 0.0).then(|| variance.sqrt()),
+                interval: (j > 0 && apart).then(|| found.intervals[j].sds.map(|s| s * own.unit)),
             }
         };
-        let OtherScale { name, prior, estimate, log_standard_error } = one(0);
-        let several = found.several.as_ref();
-        let ball = several.and_then(|several| several.ball.as_ref());
+        let OtherScale { name, prior, estimate, log_standard_error, .. } = one(0);
+        let theorem = match (&self.enclosure, ball) {
+            (Some(enclosure), _) => format!("{}{ROUNDING}", enclosure.theorem()),
+            (None, Some(ball)) => ball.theorem.into(),
+            (None, None) => "Theorem K3".into(),
+        };
         let highest = several.and_then(|several| several.highest.as_ref());
         Scale {
             name,
@@ -248,10 +256,7 @@ impl Run<'_> {
                 false if several.is_some_and(|several| several.estimated) => RecordedLevel::Estimated,
                 false => RecordedLevel::None,
             },
-            theorem: proved.then(|| {
-                let rounding = if self.subject.is_some() { ROUNDING } else { "" };
-                format!("{}{rounding}", ball.map_or("Theorem K3", |ball| ball.theorem))
-            }),
+            theorem: proved.then_some(theorem),
             reason: first.proved.clone().err(),
             radius: ball.map(|ball| ball.radius),
             exclusion: ball.and_then(|ball| finite(ball.exclusion)),
@@ -334,12 +339,17 @@ impl Run<'_> {
             grid_posterior.filter(|l| l.mixture.refinement > self.scale_model.model.agree())
         {
             status = Status::NoProgress;
-            message = format!(
-                "the posterior of {} does not converge on {}: the last refinement moved it by {} sd",
-                unknown_scales.names(),
-                counted(grid_posterior.keys.len(), "grid point"),
-                figure(grid_posterior.mixture.refinement)
-            );
+            let (names, points) = (unknown_scales.names(), counted(grid_posterior.keys.len(), "grid point"));
+            message = match grid_posterior.mixture.refinement {
+                moved if moved.is_finite() => format!(
+                    "the posterior of {names} does not converge on {points}: the last refinement moved it by {} sd",
+                    figure(moved)
+                ),
+                _ => format!(
+                    "the posterior of {names} reaches beyond its {points}: its mean or sd may not exist; a prior that \
+                     decreases faster makes them finite (sd-prior half-normal, prior-sd)"
+                ),
+            };
         }
         let highest = found.several.as_ref().and_then(|several| several.highest.as_ref());
         match highest {
