@@ -237,8 +237,10 @@ impl Problem {
         let ended = outcome.status == Status::Reached;
         let found = certus::parallel::install(goal.threads, || {
             let known = ended || outcome.certificate.gap.mean_error.is_some();
-            let prior = if known { self.disagreement(outcome) } else { None };
             let separated = if ended { self.separation(outcome) } else { None };
+            // without their priors, coefficients that separate are infinite
+            let known = known && separated.is_none();
+            let prior = if known { self.disagreement(outcome) } else { None };
             [prior, separated].into_iter().flatten()
         });
         let found = found.into_iter().flatten();

@@ -77,7 +77,7 @@ impl<L: Successes> Strip for L {
         self.size(datum)
     }
 
-    /// Re φ itself up to |τ| = π/2, where it is convex ([`rotated_softplus`]).
+    /// Re φ itself up to |τ| = π/2, where it is convex (docs/collapsed.md, K1).
     fn rotated(&self, t: f64, tau: f64, datum: Datum) -> Option<[f64; 3]> {
         let size = self.size(datum);
         let own = [self.value(t, datum), self.first_derivative(t, datum), self.second_derivative(t, datum)];

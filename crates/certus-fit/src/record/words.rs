@@ -174,7 +174,8 @@ impl Scale {
         let theorem = self.theorem.as_deref().unwrap_or_default();
         let proved = self.proved();
         let highest = self.highest();
-        format!("{these}{} ({proved}, {theorem}){highest}", known.join("; "))
+        let but = self.reason.as_deref().map_or(String::new(), |why| format!("; {why}"));
+        format!("{these}{} ({proved}, {theorem}){highest}{but}", known.join("; "))
     }
 
     /// Whether the maximum is the highest of all, if that was looked at.

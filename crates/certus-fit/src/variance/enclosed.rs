@@ -14,6 +14,7 @@ use crate::variance::engine::JointMaximum;
 use crate::variance::maximum::StatedVariances;
 use crate::variance::mixed::LinearMixed;
 use crate::variance::model::ScaleModel;
+use crate::variance::names::ScaleName;
 use crate::variance::request::Scales;
 
 /// What a division by a unit and a product with it may change, as a part of a number.
@@ -75,38 +76,47 @@ impl<'a> Enclosure<'a> {
             Self::Variances(mixed, prepared) => {
                 let all = StatedVariances::at(mixed, prepared, &scales.user(&found.scales))
                     .and_then(|own| Ok(own.enclosed(&own.proved()?, 1.0)));
-                let why = |error: &crate::Error| match error {
+                let why = |error| match error {
                     // nothing is exported here
-                    crate::Error::NoProof(why) => why.clone(),
-                    other => other.to_string(),
+                    crate::Error::NoProof(why) => unenclosed(why),
+                    other => unenclosed(other),
                 };
-                let place = |j: usize| all.as_ref().map(|all| all[j]).map_err(why);
-                found.intervals =
-                    scales.scales.iter().enumerate().map(|(j, own)| interval(place(j), own.unit)).collect();
-                if let Some(several) = &mut found.several {
-                    several.ball = None;
-                    // the highest of all is one that is known
-                    several.highest = several.highest.take().filter(|_| all.is_ok());
+                match (all.map_err(why), &mut found.several) {
+                    (Ok(all), several) => {
+                        let one = |(ends, own): (&[f64; 2], &ScaleName)| in_units(*ends, own.unit);
+                        found.intervals = all.iter().zip(&scales.scales).map(one).collect();
+                        several.iter_mut().for_each(|several| several.ball = None);
+                    }
+                    // what is proved with allowances stays
+                    (Err(why), Some(several)) => several.unenclosed = Some(why),
+                    (Err(why), None) => {
+                        found.intervals[0] = Interval { sds: [f64::NAN; 2], proved: Err(why) };
+                    }
                 }
             }
         }
     }
 }
 
+fn unenclosed(why: impl std::fmt::Display) -> String {
+    format!("not every rounding error is included: {why}")
+}
+
 /// An interval in units of the design, of which one is `unit`, or why there is none.
 fn interval(found: Result<[f64; 2], impl std::fmt::Display>, unit: f64) -> Interval {
     match found {
-        Ok([low, high]) if unit == 1.0 => Interval { sds: [low, high], proved: Ok(()) },
-        // multiplied by the unit again, the ends must not be nearer to each other
-        Ok([low, high]) => {
-            let [low, high] = [low / unit, high / unit];
-            Interval { sds: [low - UNITS * low.abs(), high + UNITS * high.abs()], proved: Ok(()) }
-        }
-        Err(error) => {
-            let why = format!("not every rounding error is included: {error}");
-            Interval { sds: [f64::NAN; 2], proved: Err(why) }
-        }
+        Ok(ends) => in_units(ends, unit),
+        Err(error) => Interval { sds: [f64::NAN; 2], proved: Err(unenclosed(error)) },
     }
+}
+
+fn in_units([low, high]: [f64; 2], unit: f64) -> Interval {
+    if unit == 1.0 {
+        return Interval { sds: [low, high], proved: Ok(()) };
+    }
+    // multiplied by the unit again, the ends must not be nearer to each other
+    let [low, high] = [low / unit, high / unit];
+    Interval { sds: [low - UNITS * low.abs(), high + UNITS * high.abs()], proved: Ok(()) }
 }
 
 /// The model of one sd as it is certified.

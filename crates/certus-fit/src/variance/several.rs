@@ -321,6 +321,8 @@ pub(crate) struct SeveralEffects {
     pub(crate) weight: f64,
     /// What is proved.
     pub(crate) ball: Option<ProvedBall>,
+    /// Why that does not include every rounding error, where it was asked for.
+    pub(crate) unenclosed: Option<String>,
     /// Whether that maximum is the highest of all, if that was looked at.
     pub(crate) highest: Option<Highest>,
     /// True if the likelihood itself is an estimate.

@@ -109,6 +109,7 @@ impl CorrelatedMixed {
             parameters: found.term.theta.len(),
             weight: self.model.weight(),
             ball,
+            unenclosed: None,
             estimated: false,
             highest: None,
             scales_known: false,

@@ -105,6 +105,7 @@ impl CrossedMixed {
             parameters: found.variance_parameters(),
             weight: self.weight,
             ball: None,
+            unenclosed: None,
             estimated: true,
             highest: None,
             scales_known: false,

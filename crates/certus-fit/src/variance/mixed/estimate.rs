@@ -44,6 +44,7 @@ impl LinearMixed {
             parameters: found.variance_parameters,
             weight: self.weight,
             ball: self.proved(&found),
+            unenclosed: None,
             highest,
             estimated: false,
             scales_known: true,

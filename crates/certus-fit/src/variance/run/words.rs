@@ -235,10 +235,11 @@ impl Run<'_> {
             }
         };
         let OtherScale { name, prior, estimate, log_standard_error, .. } = one(0);
+        let unenclosed = several.and_then(|several| several.unenclosed.clone());
         let theorem = match (&self.enclosure, ball) {
-            (Some(enclosure), _) => format!("{}{ROUNDING}", enclosure.theorem()),
-            (None, Some(ball)) => ball.theorem.into(),
-            (None, None) => "Theorem K3".into(),
+            (Some(enclosure), _) if unenclosed.is_none() => format!("{}{ROUNDING}", enclosure.theorem()),
+            (_, Some(ball)) => ball.theorem.into(),
+            (_, None) => "Theorem K3".into(),
         };
         let highest = several.and_then(|several| several.highest.as_ref());
         Scale {
@@ -257,7 +258,7 @@ impl Run<'_> {
                 false => RecordedLevel::None,
             },
             theorem: proved.then_some(theorem),
-            reason: first.proved.clone().err(),
+            reason: first.proved.clone().err().or(unenclosed),
             radius: ball.map(|ball| ball.radius),
             exclusion: ball.and_then(|ball| finite(ball.exclusion)),
             global: highest.map(|h| matches!(h, Highest::Proved)),
@@ -342,7 +343,9 @@ impl Run<'_> {
             let (names, points) = (unknown_scales.names(), counted(grid_posterior.keys.len(), "grid point"));
             message = match grid_posterior.mixture.refinement {
                 moved if moved.is_finite() => format!(
-                    "the posterior of {names} does not converge on {points}: the last refinement moved it by {} sd",
+                    "the posterior of {names} does not converge on {points}: the last refinement moved it by {} sd, \
+                     and its mean or sd may not exist; a prior that decreases faster makes them finite (sd-prior \
+                     half-normal)",
                     figure(moved)
                 ),
                 _ => format!(
