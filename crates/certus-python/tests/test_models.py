@@ -382,3 +382,17 @@ def test_every_response_has_a_function():
 
     assert [name for name in _certus.responses if not callable(getattr(certus, name.replace("-", "_"), None))] == []
     assert {name.replace("-", "_") for name in _certus.responses} <= set(certus.__all__)
+
+
+def test_estimates_are_shown_as_estimates():
+    r = np.random.default_rng(3)
+    data = pd.DataFrame({"x": r.normal(size=60), "g": np.repeat(np.arange(12), 5)})
+    data["y"] = data.x + r.normal(size=12)[data.g] + r.normal(size=60)
+    model = certus.linear("y ~ x + (1 | g)", data=data, reml=True)
+    fit = model.fit(progress=False)
+    head = next(line for line in repr(fit).splitlines() if "q05" in line)
+    assert head.split() == ["estimate", "se", "q05", "q95"]
+    assert list(fit.summary().columns) == ["mean", "sd", "q05", "q50", "q95"]
+    posterior = certus.linear("y ~ x + (1 | g)", data=data).fit(progress=False)
+    head = next(line for line in repr(posterior).splitlines() if "q05" in line)
+    assert head.split() == ["mean", "sd", "q05", "q95"]

@@ -219,7 +219,7 @@ class Fit:
 
         For a model of PyMC, NumPyro or Stan the parameters are its variables, deterministics included, on their own scale;
         `unconstrained=True` gives the coordinates on which the Gaussian is defined: `fit.names`, `fit.mean`, `fit.sd`. A fit that was loaded
-        or unpickled has only these.
+        or unpickled has only these. Of an estimate (`reml`, `ml`, `scales="estimate"`) `mean` is the estimate and `sd` its standard error.
         """
         source = self._source
         if isinstance(source, Target) and source.constrain is not None and not unconstrained:
@@ -376,6 +376,9 @@ class Fit:
         more = record["message"].removeprefix(first).lstrip("; ")
         lines = [first, *(f"  {line}" for line in rest), f"status: {record['status']}" + (f" ({more})" if more else ""), ""]
         table = self.summary()[["mean", "sd", "q05", "q95"]]
+        scale = record["certificate"].get("scale") or {}
+        if scale.get("scales") == "estimate":
+            table = table.rename(columns={"mean": "estimate", "sd": "se"})
         with pd.option_context("display.width", 100, "display.precision", 4, "display.max_rows", 20):
             lines.append(repr(table))
         if self._constrained is not None:
