@@ -387,22 +387,25 @@ mod tests {
     use super::*;
     use certus_likelihood::{Binomial, Logistic};
 
+    fn group<'a>(
+        likelihood: &'a dyn Likelihood,
+        t: &'a [f64],
+        reach: &'a [f64],
+        s: &'a [f64],
+        data: &'a [Datum],
+        weight: &'a [f64],
+    ) -> GroupRows<'a> {
+        GroupRows { likelihood, t, reach, s, shift: 0.0, columns: 1, data, weight }
+    }
+
     /// Counts at a mean of e⁵⁰⁰ or e⁹⁰⁰, which no number is: the effect takes it back, and the integral is that of a
     /// grid around the mode by hand.
     #[test]
     fn modes_far_away_are_found() {
         for (t, s) in [(500.0, 0.15), (900.0, 2.0), (-700.0, 0.3)] {
             let data = [Datum { y: 3.0, trials: 1.0 }];
-            let rows = GroupRows {
-                likelihood: &certus_likelihood::Poisson,
-                t: &[t],
-                reach: &[f64::abs(t)],
-                s: &[s],
-                shift: 0.0,
-                columns: 1,
-                data: &data,
-                weight: &[1.0],
-            };
+            let [at, reach, slope] = [[t], [f64::abs(t)], [s]];
+            let rows = group(&certus_likelihood::Poisson, &at, &reach, &slope, &data, &[1.0]);
             // ψ′ = s(e^{t + su} − 3) + u = 0 by halves
             let (mut low, mut high) = (-1e5, 1e5);
             for _ in 0..200 {
@@ -435,16 +438,7 @@ mod tests {
                 let data: Vec<Datum> =
                     (0..n).map(|i| Datum { y: f64::from(u8::from(i == 3)), trials }).collect();
                 let (reach, weight): (Vec<f64>, _) = (t.iter().map(|t| t.abs()).collect(), vec![1.0; n]);
-                let rows = GroupRows {
-                    likelihood,
-                    t: &t,
-                    reach: &reach,
-                    s: &s,
-                    shift: 0.0,
-                    columns: 1,
-                    data: &data,
-                    weight: &weight,
-                };
+                let rows = group(likelihood, &t, &reach, &s, &data, &weight);
                 let mut nodes = Nodes::default();
                 let found = rows.integrate(&mut nodes, EPSILON);
                 let h = 1.0 / 64.0;
@@ -482,16 +476,7 @@ mod tests {
                 data.push(Datum { y: if case % 3 == 2 { (3.0 * y).floor() } else { y }, trials });
             }
             let (reach, weight): (Vec<f64>, _) = (t.iter().map(|t: &f64| t.abs()).collect(), vec![1.0; n]);
-            let rows = GroupRows {
-                likelihood,
-                t: &t,
-                reach: &reach,
-                s: &s,
-                shift: 0.0,
-                columns: 1,
-                data: &data,
-                weight: &weight,
-            };
+            let rows = group(likelihood, &t, &reach, &s, &data, &weight);
             let mut nodes = Nodes::default();
             let found = rows.integrate(&mut nodes, EPSILON);
             let (mode, here) = rows.mode();
