@@ -341,17 +341,15 @@ impl Run<'_> {
         {
             status = Status::NoProgress;
             let (names, points) = (unknown_scales.names(), counted(grid_posterior.keys.len(), "grid point"));
+            let advice = "under a flat or half-t prior its mean or sd may not exist, and sd-prior half-normal makes them \
+                          finite";
             message = match grid_posterior.mixture.refinement {
                 moved if moved.is_finite() => format!(
-                    "the posterior of {names} does not converge on {points}: the last refinement moved it by {} sd, \
-                     and its mean or sd may not exist; a prior that decreases faster makes them finite (sd-prior \
-                     half-normal)",
+                    "the posterior of {names} does not converge on {points}: the last refinement moved it by {} sd; \
+                     {advice}",
                     figure(moved)
                 ),
-                _ => format!(
-                    "the posterior of {names} reaches beyond its {points}: its mean or sd may not exist; a prior that \
-                     decreases faster makes them finite (sd-prior half-normal, prior-sd)"
-                ),
+                _ => format!("the posterior of {names} reaches beyond its {points}: {advice}"),
             };
         }
         let highest = found.several.as_ref().and_then(|several| several.highest.as_ref());
