@@ -341,8 +341,8 @@ impl Run<'_> {
         {
             status = Status::NoProgress;
             let (names, points) = (unknown_scales.names(), counted(grid_posterior.keys.len(), "grid point"));
-            let advice = "under a flat or half-t prior its mean or sd may not exist, and sd-prior half-normal makes them \
-                          finite";
+            let advice = "under a flat or half-t prior its mean or sd may not exist, and sd-prior half-normal makes \
+                          them finite";
             message = match grid_posterior.mixture.refinement {
                 moved if moved.is_finite() => format!(
                     "the posterior of {names} does not converge on {points}: the last refinement moved it by {} sd; \
